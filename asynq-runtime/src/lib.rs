@@ -1,0 +1,1 @@
+//! Typed background jobs.

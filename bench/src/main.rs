@@ -1,0 +1,2 @@
+//! Benchmarks of the brokers and the worker.
+fn main() {}

@@ -1,0 +1,1 @@
+//! UI cases of the `#[job]` attribute; see `tests/`.
