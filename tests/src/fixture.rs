@@ -121,6 +121,11 @@ impl<S: Store> Fixture<S> {
         join(&*self.broker, number).await
     }
 
+    /// A member of any broker.
+    pub async fn member_of(&self, broker: &dyn Broker, number: u32) -> Member {
+        join(broker, number).await
+    }
+
     /// The broker's time.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.as_ref().map_or_else(Utc::now, Clock::now)
