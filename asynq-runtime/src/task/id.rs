@@ -109,6 +109,15 @@ impl TaskId {
     }
 }
 
+/// Checks the name of a job, which is a task's type: not blank, at most 512 bytes, no control characters.
+///
+/// # Errors
+///
+/// [`InvalidName`] says which rule the name breaks.
+pub fn check_type_name(name: &str) -> Result<(), InvalidName> {
+    check(name, 512).map_err(|reason| InvalidName { what: "job name", name: name.chars().take(80).collect(), reason })
+}
+
 // Replaced by asynq-grammar's rules when that lands.
 fn check_queue_name(name: &str) -> Result<(), String> {
     if name.contains(['{', '}']) {
