@@ -263,7 +263,8 @@ fn a_method_is_left_alone() {
 
 #[test]
 fn a_renamed_crate_leaves_no_trace_of_the_usual_path() {
-    let expansion = expand("#[job(crate = ::jobs)] fn a(ctx: &JobContext, s: State<S>, x: &str) -> JobResult { body() }");
+    let expansion =
+        expand("#[job(crate = ::jobs)] fn a(ctx: &JobContext, s: State<S>, x: &str) -> JobResult { body() }");
     assert!(!expansion.contains("asynq_runtime"), "{expansion}");
 }
 

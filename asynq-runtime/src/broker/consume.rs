@@ -1,0 +1,81 @@
+//! Contract: take tasks out of queues to run them (PROTOCOL §5.5, FENCE.md §3).
+
+use std::{fmt, time::Duration};
+
+use super::{BrokerError, Member};
+use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
+
+/// Takes pending tasks, oldest first.
+#[async_trait::async_trait]
+pub trait Consume {
+    /// Takes up to `n` tasks of each wanted queue, in the given order, all in one round trip; paused queues give none.
+    /// Each becomes active with a lease and a fresh run token in the same atomic step.
+    ///
+    /// Ids without a task (F13) are set aside, never returned. A message that cannot be read, or whose id or queue is
+    /// another than where it lay, comes back as undecodable, so that the caller can archive it with the reason (F14).
+    ///
+    /// After a call whose answer was lost, the next call of the same member gets those tasks first (F6).
+    ///
+    /// # Errors
+    ///
+    /// No queue could be asked. If some could, their tasks are returned and the error comes with the next call.
+    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError>;
+
+    /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
+    /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
+    /// It may return early for nothing. Dropping the future is safe.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked; callers back off and try again.
+    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+}
+
+/// How many tasks of which queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The queue.
+    pub queue: QueueName,
+    /// Most tasks to take from it.
+    pub n: usize,
+}
+
+/// One attempt at one task, from its dequeue on.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Which run of which task: what settle and extend are fenced on.
+    pub key: RunKey,
+    /// The task, or the bytes that are none.
+    pub message: Result<TaskMessage, UndecodableMessage>,
+    /// How often a worker died while it ran this task, since an attempt last ended by itself.
+    pub crashes: u32,
+    /// What the message cannot carry.
+    pub extra: Extra,
+}
+
+/// Names one run of one task. It stays valid until the task is settled or someone else takes it; the broker decides
+/// which, never a clock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RunKey {
+    /// Queue of the task.
+    pub queue: QueueName,
+    /// Id of the task.
+    pub id: TaskId,
+    /// Drawn by the dequeue; with queue and id it names the run.
+    pub token: RunToken,
+    /// Number of the member that runs it; SQLite's other half of the fence, 0 elsewhere.
+    pub server: i64,
+    /// SQLite's row, 0 elsewhere.
+    pub row: i64,
+}
+
+/// A run's token: 19 decimal digits that read as a time in nanoseconds (FENCE.md §3). It grows from run to run of a task
+/// as long as the clocks of the workers agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunToken(pub i64);
+
+impl fmt::Display for RunToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:019}", self.0)
+    }
+}

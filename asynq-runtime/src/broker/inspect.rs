@@ -1,0 +1,145 @@
+//! Contract: look into queues, and pause them (PROTOCOL §5.25, §6.1, 6.2, 6.5).
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::BrokerError;
+use crate::task::{QueueName, TaskId, TaskInfo, TaskState};
+
+/// Reads without changing, but for the pause.
+#[async_trait::async_trait]
+pub trait Inspect {
+    /// Every known queue, by name.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn queues(&self) -> Result<Vec<QueueName>, BrokerError>;
+
+    /// Counts, latency and pause of a queue; all zero for one that does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError>;
+
+    /// One page of the tasks in `state`: pending and active oldest first, the others by their time, ascending
+    /// (aggregating: over all groups). Messages that cannot be read are left out.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+
+    /// One task, in whatever state.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
+
+    /// Stops dequeues from the queue; returns whether it was running. Tasks that run go on; the queue need not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError>;
+
+    /// Lets dequeues go on; returns whether it was paused.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError>;
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// 1 is the first.
+    pub number: usize,
+    /// Tasks per page.
+    pub size: usize,
+}
+
+impl Default for Page {
+    /// The first 30, as in asynq.
+    fn default() -> Self {
+        Self { number: 1, size: 30 }
+    }
+}
+
+impl Page {
+    /// How many tasks come before the page.
+    pub fn offset(self) -> usize {
+        self.number.saturating_sub(1).saturating_mul(self.size)
+    }
+}
+
+/// A queue at one moment.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Its name.
+    pub queue: QueueName,
+    /// Tasks in it, in all states.
+    pub size: u64,
+    /// Ready tasks.
+    pub pending: u64,
+    /// Running tasks.
+    pub active: u64,
+    /// Tasks waiting for their time.
+    pub scheduled: u64,
+    /// Tasks waiting for their next attempt.
+    pub retry: u64,
+    /// Given-up tasks.
+    pub archived: u64,
+    /// Kept successes.
+    pub completed: u64,
+    /// Tasks waiting in groups.
+    pub aggregating: u64,
+    /// Runs that ended today (UTC), failed ones included.
+    pub processed: u64,
+    /// Runs that failed today (UTC).
+    pub failed: u64,
+    /// Runs that ended since the beginning.
+    pub processed_total: u64,
+    /// Runs that failed since the beginning.
+    pub failed_total: u64,
+    /// How long the oldest pending task has been waiting; zero if none is.
+    pub latency: Duration,
+    /// Whether dequeues are stopped.
+    pub paused: bool,
+    /// The broker's time of these numbers.
+    pub timestamp: DateTime<Utc>,
+}
+
+impl QueueStats {
+    /// A queue of this name with nothing in it.
+    pub fn empty(queue: QueueName, timestamp: DateTime<Utc>) -> Self {
+        Self {
+            queue,
+            size: 0,
+            pending: 0,
+            active: 0,
+            scheduled: 0,
+            retry: 0,
+            archived: 0,
+            completed: 0,
+            aggregating: 0,
+            processed: 0,
+            failed: 0,
+            processed_total: 0,
+            failed_total: 0,
+            latency: Duration::ZERO,
+            paused: false,
+            timestamp,
+        }
+    }
+
+    /// Whether no task waits, runs or is due later: all that is left is archived or completed.
+    pub fn is_idle(&self) -> bool {
+        self.pending + self.active + self.scheduled + self.retry + self.aggregating == 0
+    }
+}

@@ -1,0 +1,96 @@
+//! Contract: what keeps queues healthy (PROTOCOL §5.11, 5.16–5.18, RELIABILITY F5, F13, F20–F22).
+
+use std::time::Duration;
+
+use super::{BrokerError, RunKey, Settled};
+use crate::task::{QueueName, TaskId};
+
+/// Housekeeping in slices: no call touches more than about 100 tasks per queue, so none can block a broker for long.
+#[async_trait::async_trait]
+pub trait Maintain {
+    /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; what was moved before stays moved.
+    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
+
+    /// Returns when something in `queues` may be due: at the next due time, or when a write by anyone changes what is
+    /// next, and at the latest after `limit`. It may return early for nothing. Dropping the future is safe.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked; callers back off and try again.
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+
+    /// Renews the lease of each run that is still ours. Anything but [`Settled::Ok`] means that the run is lost: stop it.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; nothing is known about any run.
+    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
+
+    /// Puts tasks whose worker is gone back to the head of pending: `retried` unchanged, `crashes` + 1, at most 100 per
+    /// queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its server is dead); a Go run
+    /// gets Go's own grace of 30 s more.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; what was recovered before stays recovered.
+    async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError>;
+
+    /// Mends what a crash of something else left behind: active without a lease, ids without a task (F11, F13).
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError>;
+
+    /// Deletes at most `limit` completed tasks whose retention has passed; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
+
+    /// Deletes archived tasks, id and contents, oldest first, at most `limit`: those older than `max_age` and those
+    /// beyond the newest `max_size` (PROTOCOL D21; exact, unlike F21). Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn trim_archive(
+        &self,
+        queue: &QueueName,
+        max_age: Duration,
+        max_size: usize,
+        limit: usize,
+    ) -> Result<usize, BrokerError>;
+}
+
+/// What [`Maintain::forward`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Tasks that became pending.
+    pub moved: usize,
+    /// Whether more is due already.
+    pub more: bool,
+}
+
+/// What [`Maintain::recover`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Tasks that are pending again.
+    pub tasks: Vec<(QueueName, TaskId)>,
+    /// Whether more is waiting to be recovered already.
+    pub more: bool,
+}
+
+/// What [`Maintain::sweep`] mended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Active tasks that had no lease and got one that ends at once, so that recovery sees them.
+    pub leases_restored: usize,
+    /// Ids in active or pending without a task, removed.
+    pub ghosts_removed: usize,
+}

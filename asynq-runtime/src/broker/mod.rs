@@ -1,0 +1,70 @@
+//! The contract of a broker: seven small traits, one file each, with equal file names in every implementation's folder.
+//!
+//! A task's journey is one word per step: *produce → consume → settle → maintain*; *presence* shows who works, and
+//! *inspect* reads. Every primitive takes a batch and the single form is a batch of one, so that the hot path never pays
+//! one round trip per task (DECISIONS §4).
+//!
+//! Rules that hold for every method of every broker:
+//!
+//! - **Time is the broker's.** Delays are given as durations and added to the broker's clock; a caller's clock decides
+//!   nothing (RELIABILITY F27).
+//! - **Every call has a deadline.** A call that gets no answer ends with [`BrokerError::is_unavailable`]; it is never
+//!   repeated blindly, because its first send may have worked. Each contract says how a repeat is made safe.
+//! - **A batch has one answer per item**, in the order of the items.
+//! - **Brokers move opaque bytes**: they know messages, never jobs.
+
+mod consume;
+mod error;
+mod inspect;
+mod maintain;
+mod presence;
+mod produce;
+mod settle;
+
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::{fmt, time::Duration};
+
+use chrono::{DateTime, Utc};
+
+pub use self::{
+    consume::{Consume, Run, RunKey, RunToken, Wanted},
+    error::{BrokerError, BrokerErrorKind},
+    inspect::{Inspect, Page, QueueStats},
+    maintain::{Forwarded, Maintain, Recovered, Swept},
+    presence::{Cancellations, Member, Presence, ServerName, ServerState},
+    produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
+    settle::{Action, Settle, Settled, Settlement},
+};
+
+/// Everything a broker does. The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a
+/// type parameter.
+#[async_trait::async_trait]
+pub trait Broker:
+    Produce + Consume + Settle + Maintain + Presence + Inspect + fmt::Debug + Send + Sync + 'static
+{
+    /// `redis` or `sqlite`.
+    fn kind(&self) -> &'static str;
+
+    /// Where the tasks are, for people: the URL without its password.
+    fn location(&self) -> String;
+
+    /// How long a dequeued task is ours without being extended: 30 s on Redis, 10 s on SQLite.
+    fn lease(&self) -> Duration;
+
+    /// The broker's clock, as well as this process knows it; for display and for messages, never for a decision.
+    fn now(&self) -> DateTime<Utc>;
+
+    /// Asks the broker for a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the broker from answering.
+    async fn ping(&self) -> Result<(), BrokerError>;
+
+    /// Closes connections and ends background work; later calls fail with [`BrokerErrorKind::Closed`]. Idempotent.
+    async fn close(&self);
+}

@@ -1,0 +1,87 @@
+//! Contract: put tasks into a queue (PROTOCOL §4.2, §5.1–5.3).
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::BrokerError;
+use crate::task::{Extra, QueueName, TaskId, TaskMessage, TaskState};
+
+/// Puts new tasks where they belong.
+#[async_trait::async_trait]
+pub trait Produce {
+    /// Stores each task as pending, or as scheduled when its time is later than the broker's now, and makes its queue
+    /// known to Go's tools. One outcome per item: a refused item never affects its neighbours.
+    ///
+    /// An id is taken as long as a task of that id exists in the queue, in any state. A unique lock is looked at before
+    /// it is taken, so that an id conflict leaves none behind (F19a).
+    ///
+    /// Calls of several tasks of one client at the same time may travel together (group commit). A repeat after a lost
+    /// answer is the broker's own: it recognises its first send by the id and message (F9) and reports it as placed.
+    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
+}
+
+/// A task on its way in.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// What is stored. `message.id` and `message.queue` equal `id` and `queue`; `message.unique_key` the lock's key.
+    pub message: TaskMessage,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its id.
+    pub id: TaskId,
+    /// Whether we made the id: then a conflict on a repeat can only be our own first send.
+    pub id_is_ours: bool,
+    /// When it should run.
+    pub when: When,
+    /// The lock that must be free.
+    pub unique: Option<UniqueLock>,
+    /// What the message cannot carry.
+    pub extra: Extra,
+}
+
+/// When a task should run, by the broker's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// As soon as a worker is free.
+    Now,
+    /// After this time.
+    In(Duration),
+    /// At this instant, kept to the millisecond; an instant that has passed means now.
+    At(DateTime<Utc>),
+}
+
+/// A lock that at most one waiting or running task holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueLock {
+    /// Full key, `asynq:{queue}:unique:type:md5` (PROTOCOL §2.2).
+    pub key: String,
+    /// How long it is held at most; at least 1 s, whole seconds. For a scheduled task it starts when the task is due.
+    pub ttl: Duration,
+}
+
+/// Where an accepted task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// [`TaskState::Pending`] or [`TaskState::Scheduled`].
+    pub state: TaskState,
+    /// When it is due, by the broker's clock.
+    pub process_at: DateTime<Utc>,
+}
+
+/// Why a task was not accepted. Nothing of it is stored.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refused {
+    /// The id is taken in this queue.
+    #[error("the task id is taken in this queue")]
+    IdConflict,
+    /// Another task holds the unique lock.
+    #[error("a task with the same unique key is already waiting or running")]
+    Duplicate {
+        /// The task that holds it, where the broker could tell.
+        holder: Option<TaskId>,
+    },
+    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the task may be stored all the same.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}

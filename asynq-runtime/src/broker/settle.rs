@@ -1,0 +1,93 @@
+//! Contract: end a run (PROTOCOL §5.6–5.10, FENCE.md §3–4).
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{BrokerError, RunKey};
+use crate::task::{Extra, Progress, TaskMessage};
+
+/// Ends runs, each exactly once and only by the one who holds it.
+#[async_trait::async_trait]
+pub trait Settle {
+    /// Performs each action if its run is still ours. A stale one changes nothing at all.
+    ///
+    /// An item that got an error may be sent again with [`Settlement::resend`] set, for as long as it takes: the broker
+    /// recognises its own first send and answers [`Settled::Ok`].
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
+
+    /// Stores a result while the task still runs; kept after success only where the task has a retention.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the write may be repeated.
+    async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
+
+    /// Shows how far a run is. The next dequeue of the task takes it away again.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the write may be repeated.
+    async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+}
+
+/// One outcome on its way to the broker.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// The run that ends.
+    pub run: RunKey,
+    /// The task as it was dequeued. For one that could not be decoded: a message made in its place, whose payload is the
+    /// raw bytes.
+    pub message: Arc<TaskMessage>,
+    /// What becomes of the task.
+    pub action: Action,
+    /// Whether this was sent before without an answer.
+    pub resend: bool,
+}
+
+/// What becomes of a task whose run ends.
+///
+/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) sets `crashes` back to 0:
+/// an attempt that ended by itself clears the suspicion (DECISIONS §5).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Success (or revoked): delete it, free its unique lock, count it as processed.
+    Done,
+    /// Success with a retention: keep it with its result until now + `message.retention`, free the lock, count it as
+    /// processed.
+    Complete {
+        /// What the job returned; `None` leaves a result that was written while it ran.
+        result: Option<Bytes>,
+    },
+    /// Run it again after `delay`; the lock stays.
+    Retry {
+        /// From now, by the broker's clock, kept to the millisecond.
+        delay: Duration,
+        /// Written as the last error, with the time, if given; else the message stays as it is.
+        error: Option<String>,
+        /// Whether this spends a retry: `retried` + 1, and counted as processed and failed.
+        counted: bool,
+        /// Replaces the extra facts.
+        extra: Extra,
+    },
+    /// Give it up: keep it for people to look at, free the lock, count it as processed and failed.
+    Archive {
+        /// Why, for people.
+        error: String,
+        /// Replaces the extra facts.
+        extra: Extra,
+    },
+    /// Back to the head of its queue as if nothing had happened: nothing spent, nothing counted.
+    Requeue,
+}
+
+/// What the broker says to an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Settled {
+    /// Done as asked, now or by an earlier send.
+    Ok,
+    /// Someone else has taken the task meanwhile; nothing was changed.
+    Fenced,
+    /// The task does not exist any more; nothing was changed.
+    Gone,
+}

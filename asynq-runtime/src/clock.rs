@@ -1,0 +1,80 @@
+//! Tells the time: the system's, or one that a test turns by hand.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+
+/// A source of the current instant.
+///
+/// Brokers keep their own time (DECISIONS §5): Redis scripts use `TIME`, SQLite the machine's clock. A clock given to a
+/// broker replaces that, which is what tests with a [`ManualClock`] do.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The current instant.
+    fn now(&self) -> DateTime<Utc>;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+}
+
+/// A clock that stands still until it is turned; clones share one hand.
+#[derive(Debug, Clone)]
+pub struct ManualClock(Arc<Mutex<DateTime<Utc>>>);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: DateTime<Utc>) -> Self {
+        Self(Arc::new(Mutex::new(now)))
+    }
+
+    /// Turns the clock forward by `by`; beyond chrono's last instant it stays there.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = chrono::TimeDelta::from_std(by).unwrap_or(chrono::TimeDelta::MAX);
+        *now = now.checked_add_signed(by).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    }
+
+    /// Sets the clock, forward or back.
+    pub fn set(&self, now: DateTime<Utc>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+}
+
+impl Default for ManualClock {
+    /// A clock that shows the system's time of this moment.
+    fn default() -> Self {
+        Self::new(Utc::now())
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> DateTime<Utc> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_a_manual_clock_share_one_hand() {
+        let clock = ManualClock::default();
+        let before = clock.now();
+        let other = clock.clone();
+        other.advance(Duration::from_secs(90));
+        assert_eq!((clock.now() - before).num_seconds(), 90);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), DateTime::<Utc>::MAX_UTC);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a program can see of one task.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::{QueueName, TaskId, TaskMessage, TaskState};
+
+/// One task as enqueue and the reading side return it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TaskInfo {
+    /// Its id.
+    pub id: TaskId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Name of the job that runs it.
+    pub r#type: String,
+    /// Encoded arguments.
+    pub payload: Bytes,
+    /// Where it is in its life.
+    pub state: TaskState,
+    /// How often it may be retried.
+    pub max_retry: u32,
+    /// How often it has failed so far.
+    pub retried: u32,
+    /// How often a worker died while it ran, since an attempt last ended by itself.
+    pub crashes: u32,
+    /// Text of the last error.
+    pub last_error: Option<String>,
+    /// When it last failed.
+    pub last_failed_at: Option<DateTime<Utc>>,
+    /// Longest time one attempt may take.
+    pub timeout: Option<Duration>,
+    /// After this no attempt may run.
+    pub deadline: Option<DateTime<Utc>>,
+    /// When it is due: for scheduled and retry their exact time, for pending now.
+    pub next_process_at: Option<DateTime<Utc>>,
+    /// When the lease of an active task ends unless its worker extends it.
+    pub lease_until: Option<DateTime<Utc>>,
+    /// How long it is kept after success.
+    pub retention: Option<Duration>,
+    /// When it succeeded.
+    pub completed_at: Option<DateTime<Utc>>,
+    /// What the job returned, encoded.
+    pub result: Option<Bytes>,
+    /// How far a running job says it is.
+    pub progress: Option<Progress>,
+    /// Group that it waits in.
+    pub group: Option<String>,
+    /// User metadata.
+    pub headers: Vec<(String, String)>,
+}
+
+/// How far a job says it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// 0.0 to 1.0.
+    pub fraction: f64,
+    /// A short text for people.
+    pub note: String,
+}
+
+impl Progress {
+    /// A progress with `fraction` moved into 0.0..=1.0; not-a-number counts as 0.
+    pub fn new(fraction: f64, note: impl Into<String>) -> Self {
+        let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
+        Self { fraction, note: note.into() }
+    }
+}
+
+impl TaskInfo {
+    /// What `message` says about a task in `state`; what only a broker knows is left empty.
+    pub fn from_message(message: &TaskMessage, state: TaskState) -> Self {
+        let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let instant = |seconds: i64| if seconds == 0 { None } else { DateTime::from_timestamp(seconds, 0) };
+        let span = |seconds: i64| u64::try_from(seconds).ok().filter(|&s| s > 0).map(Duration::from_secs);
+        Self {
+            id: TaskId::from_wire(&message.id),
+            queue: QueueName::from_wire(&message.queue),
+            r#type: message.r#type.clone(),
+            payload: message.payload.clone(),
+            state,
+            max_retry: u32::try_from(message.retry).unwrap_or(0),
+            retried: u32::try_from(message.retried).unwrap_or(0),
+            crashes: 0,
+            last_error: text(&message.error_msg),
+            last_failed_at: instant(message.last_failed_at),
+            timeout: span(message.timeout),
+            deadline: instant(message.deadline),
+            next_process_at: None,
+            lease_until: None,
+            retention: span(message.retention),
+            completed_at: instant(message.completed_at),
+            result: None,
+            progress: None,
+            group: text(&message.group_key),
+            headers: message
+                .headers
+                .iter()
+                .map(|h| (h.key.clone().unwrap_or_default(), h.value.clone().unwrap_or_default()))
+                .collect(),
+        }
+    }
+}

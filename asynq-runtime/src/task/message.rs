@@ -1,0 +1,111 @@
+//! The message that travels: asynq's `TaskMessage`, byte for byte (PROTOCOL §3).
+
+use bytes::Bytes;
+use prost::Message as _;
+
+/// One task as it is stored by every asynq program.
+///
+/// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and
+/// Unix seconds, because that is what the wire carries. Unknown fields are dropped when a message is written again, as
+/// Go does (PROTOCOL D19).
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TaskMessage {
+    /// Name of the job that runs this task.
+    #[prost(string, tag = "1")]
+    pub r#type: String,
+    /// Encoded arguments; opaque here.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub payload: Bytes,
+    /// Task id, unique in its queue.
+    #[prost(string, tag = "3")]
+    pub id: String,
+    /// Queue name.
+    #[prost(string, tag = "4")]
+    pub queue: String,
+    /// How often it may be retried.
+    #[prost(int32, tag = "5")]
+    pub retry: i32,
+    /// How often it has failed so far.
+    #[prost(int32, tag = "6")]
+    pub retried: i32,
+    /// Text of the last error; empty if it never failed.
+    #[prost(string, tag = "7")]
+    pub error_msg: String,
+    /// Seconds that one attempt may take; 0 = no limit.
+    #[prost(int64, tag = "8")]
+    pub timeout: i64,
+    /// Unix second after which no attempt may run; 0 = none.
+    #[prost(int64, tag = "9")]
+    pub deadline: i64,
+    /// Full Redis key of the unique lock; empty = not unique.
+    #[prost(string, tag = "10")]
+    pub unique_key: String,
+    /// Unix second of the last failure; 0 = never.
+    #[prost(int64, tag = "11")]
+    pub last_failed_at: i64,
+    /// Seconds to keep the task after success; 0 = delete at once.
+    #[prost(int64, tag = "12")]
+    pub retention: i64,
+    /// Unix second of the success; 0 = not completed.
+    #[prost(int64, tag = "13")]
+    pub completed_at: i64,
+    /// Group that the task waits in; empty = none.
+    #[prost(string, tag = "14")]
+    pub group_key: String,
+    /// User metadata, in the order given (Go writes a map in random order).
+    #[prost(message, repeated, tag = "15")]
+    pub headers: Vec<Header>,
+}
+
+/// One entry of [`TaskMessage::headers`].
+///
+/// A map entry whose fields are `optional`: Go writes empty keys and values, prost's own `map` would drop them.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct Header {
+    /// The name.
+    #[prost(string, optional, tag = "1")]
+    pub key: Option<String>,
+    /// The value.
+    #[prost(string, optional, tag = "2")]
+    pub value: Option<String>,
+}
+
+impl Header {
+    /// A header with both parts present, as Go writes it.
+    pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), value: Some(value.into()) }
+    }
+}
+
+/// Bytes that are no task message; they are kept so that nothing is lost (RELIABILITY F14).
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("undecodable task message ({} bytes): {reason}", raw.len())]
+pub struct UndecodableMessage {
+    /// The bytes as they were found.
+    pub raw: Bytes,
+    /// What is wrong with them.
+    pub reason: String,
+}
+
+impl TaskMessage {
+    /// The bytes that Go would write.
+    pub fn encode(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Reads a message; `payload` shares memory with `raw`.
+    ///
+    /// # Errors
+    ///
+    /// [`UndecodableMessage`] keeps the bytes.
+    pub fn decode(raw: Bytes) -> Result<Self, UndecodableMessage> {
+        prost::Message::decode(raw.clone())
+            .map_err(|error: prost::DecodeError| UndecodableMessage { raw, reason: error.to_string() })
+    }
+
+    /// The value of the first header named `key`.
+    pub fn header(&self, key: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|header| header.key.as_deref().unwrap_or_default() == key)?;
+        Some(found.value.as_deref().unwrap_or_default())
+    }
+}

@@ -1,0 +1,20 @@
+//! The wire side: one instance of a job, as every asynq program sees it.
+//!
+//! A *job* is a typed Rust function; a *task* is one instance of it in a queue. Nothing here knows about jobs or does
+//! I/O: a Go message can be read without any Rust job existing.
+
+mod extra;
+mod id;
+mod info;
+mod message;
+mod proto;
+mod state;
+
+pub use self::{
+    extra::{Extra, Unknown},
+    id::{InvalidName, QueueName, TaskId, check_type_name},
+    info::{Progress, TaskInfo},
+    message::{Header, TaskMessage, UndecodableMessage},
+    proto::{QueueWeight, ServerInfo, Timestamp, WorkerInfo},
+    state::{ParseTaskStateError, TaskState},
+};
