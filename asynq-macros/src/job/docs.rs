@@ -22,7 +22,9 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     if job.codec == Codec::Json {
         facts.push("JSON payload".to_owned());
     }
-    format!("{}.\nRuns {}.", facts.join(" · "), function(job))
+    let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
+    let gap = if has_words { "\n" } else { "" };
+    format!("{gap}{}.\nRuns {}.", facts.join(" · "), function(job))
 }
 
 fn facts_of(options: &Options) -> Vec<String> {

@@ -15,8 +15,22 @@ use super::{
 pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job);
     let handle = handle(job, &Handle::of(job));
-    let implementation = implementation(job);
-    quote!(#payload #handle #implementation)
+    let (implementation, registration) = (implementation(job), registration(job));
+    let behind = behind(job, &quote!(#handle #implementation #registration));
+    quote!(#payload #behind)
+}
+
+/// What hangs on the struct, in a scope of its own: `__rt` is no name in the user's.
+pub(super) fn behind(job: &JobModel, items: &TokenStream) -> TokenStream {
+    let (private, shared, allow) = (job.paths.private(), job.shared_attrs(), allow());
+    quote! {
+        #(#shared)*
+        #allow
+        const _: () = {
+            use #private as __rt;
+            #items
+        };
+    }
 }
 
 /// The struct: the job's arguments by name, in their owned forms.
@@ -24,7 +38,7 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, own, allow) = (job.shared_attrs(), job.struct_attrs(), allow());
-    let doc = doc(&format!("\n{}", docs::of_struct(job)));
+    let doc = doc(&docs::of_struct(job));
     // One argument is the payload itself: what Go's `json.Unmarshal` into that type expects.
     let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
@@ -56,72 +70,52 @@ pub(super) struct Handle {
 
 impl Handle {
     fn of(job: &JobModel) -> Self {
-        let private = job.paths.private();
-        let fields = job.arguments().map(|argument| {
-            let (ident, value) = (&argument.ident, owned(argument, &private));
-            quote!(#ident: #value)
-        });
+        let fields = job.arguments().map(field_value);
         Self {
             parameters: job.arguments().map(taken).collect(),
             forwarded: job.arguments().map(|argument| argument.ident.to_token_stream()).collect(),
-            builder: quote!(#private::JobBuilder::new(Self { #(#fields),* })),
+            builder: quote!(__rt::JobBuilder::new(Self { #(#fields),* })),
         }
     }
 }
 
 /// The functions users call.
 pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
-    let private = job.paths.private();
     let (ident, vis) = (job.ident(), job.vis());
-    let (shared, allow) = (job.shared_attrs(), allow());
     let Handle { parameters, forwarded, builder } = handle;
     let (client, delay, when) = (local("client"), local("delay"), local("when"));
-    let result = quote!(#private::Result<#private::TaskInfo, #private::EnqueueError>);
+    let result = quote!(__rt::Result<__rt::TaskInfo, __rt::EnqueueError>);
     let doc_job = doc(docs::of_job());
     let doc_enqueue = doc(&docs::of_enqueue());
     let doc_enqueue_in = doc(&docs::of_enqueue_in());
     let doc_enqueue_at = doc(&docs::of_enqueue_at());
     quote! {
-        #(#shared)*
-        #allow
         impl #ident {
             #doc_job
-            #[must_use]
-            #vis fn job(#(#parameters),*) -> #private::JobBuilder<Self> {
+            #vis fn job(#(#parameters),*) -> __rt::JobBuilder<Self> {
                 #builder
             }
 
             #doc_enqueue
-            #vis async fn enqueue(#client: &#private::Client, #(#parameters),*) -> #result {
+            #vis async fn enqueue(#client: &__rt::Client, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).enqueue(#client).await
             }
 
             #doc_enqueue_in
-            #vis async fn enqueue_in(
-                #client: &#private::Client,
-                #delay: impl #private::IntoSpan,
-                #(#parameters),*
-            ) -> #result {
+            #vis async fn enqueue_in(#client: &__rt::Client, #delay: impl __rt::IntoSpan, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).process_in(#delay).enqueue(#client).await
             }
 
             #doc_enqueue_at
-            #vis async fn enqueue_at(
-                #client: &#private::Client,
-                #when: impl #private::IntoInstant,
-                #(#parameters),*
-            ) -> #result {
+            #vis async fn enqueue_at(#client: &__rt::Client, #when: impl __rt::IntoInstant, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).process_at(#when).enqueue(#client).await
             }
         }
     }
 }
 
-/// The trait and the registration, out of the way of the user's names.
 fn implementation(job: &JobModel) -> TokenStream {
-    let private = job.paths.private();
     let (ident, name) = (job.ident(), &job.name);
-    let (shared, allow) = (job.shared_attrs(), allow());
     let options = options(&job.options);
     let requires = requires(job);
     let codec = (job.codec == Codec::Json).then(|| {
@@ -137,26 +131,25 @@ fn implementation(job: &JobModel) -> TokenStream {
     let unique_by = unique_by(job);
     let run = run(job);
     quote! {
-        #(#shared)*
-        const _: () = {
-            use #private as __rt;
+        impl __rt::Job for #ident {
+            const NAME: &'static str = #name;
+            #options
+            #requires
+            #codec
+            #fingerprint
+            #output
+            #unique_by
+            #run
+        }
+    }
+}
 
-            #allow
-            impl __rt::Job for #ident {
-                const NAME: &'static str = #name;
-                #options
-                #requires
-                #codec
-                #fingerprint
-                #output
-                #unique_by
-                #run
-            }
-
-            __rt::inventory::submit! {
-                __rt::JobDescriptor::of::<#ident>(::core::file!(), ::core::line!())
-            }
-        };
+fn registration(job: &JobModel) -> TokenStream {
+    let ident = job.ident();
+    quote! {
+        __rt::inventory::submit! {
+            __rt::JobDescriptor::of::<#ident>(::core::file!(), ::core::line!())
+        }
     }
 }
 
@@ -301,15 +294,18 @@ pub(super) fn taken(argument: &Argument) -> TokenStream {
     }
 }
 
-/// The value of an argument's field, made of what the caller gave.
-fn owned(argument: &Argument, private: &TokenStream) -> TokenStream {
+/// An argument's field in a struct literal, made of what the caller gave.
+fn field_value(argument: &Argument) -> TokenStream {
     let ident = &argument.ident;
     match &argument.form {
         Form::Owned => ident.to_token_stream(),
-        Form::Text => quote!(::core::convert::Into::into(#ident)),
-        Form::BorrowedText => quote!(#private::String::from(#ident)),
-        Form::Slice(_) | Form::Unsized(_) => quote!(::std::borrow::ToOwned::to_owned(#ident)),
-        Form::Borrowed(ty) => quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident)),
+        Form::Text => quote!(#ident: ::core::convert::Into::into(#ident)),
+        Form::BorrowedText => quote!(#ident: __rt::String::from(#ident)),
+        Form::Slice(_) | Form::Unsized(_) => quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident)),
+        Form::Borrowed(ty) => {
+            let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
+            quote!(#ident: #clone)
+        }
     }
 }
 

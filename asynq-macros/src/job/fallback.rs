@@ -4,26 +4,20 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
 use super::{
-    expand::{Handle, allow, handle, local, payload, taken},
+    expand::{Handle, behind, handle, local, payload, taken},
     model::JobModel,
     parameter::Parameter,
 };
 
 /// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.
 pub(super) fn stub(job: &JobModel) -> TokenStream {
-    let private = job.paths.private();
-    let (ident, name, allow) = (job.ident(), &job.name, allow());
-    let shared = job.shared_attrs();
+    let (ident, name) = (job.ident(), &job.name);
     let payload = payload(job);
     let handle = handle(job, &anything(job));
-    quote! {
-        #payload
-        #handle
-        #(#shared)*
-        const _: () = {
-            use #private as __rt;
-
-            #allow
+    let behind = behind(
+        job,
+        &quote! {
+            #handle
             impl __rt::Job for #ident {
                 const NAME: &'static str = #name;
                 type Output = __rt::JobResult<()>;
@@ -32,8 +26,9 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
                     ::core::unimplemented!()
                 }
             }
-        };
-    }
+        },
+    );
+    quote!(#payload #behind)
 }
 
 /// As many parameters as the function has arguments; the wrong ones take any value.
