@@ -267,10 +267,11 @@ fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
 
 /// A parameter that is not state, as it is handed to the function.
 fn passed(parameter: &Parameter, ctx: &Ident) -> TokenStream {
-    match parameter {
-        Parameter::Argument(Argument { ident, form: Form::Owned | Form::Text, .. }) => quote!(self.#ident),
-        Parameter::Argument(Argument { ident, .. }) => quote!(&self.#ident),
-        _ => ctx.to_token_stream(),
+    let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
+    let ident = &argument.ident;
+    match argument.form {
+        Form::Owned | Form::Text => quote!(self.#ident),
+        _ => quote!(&self.#ident),
     }
 }
 

@@ -89,7 +89,7 @@ impl JobModel {
     /// What is stored, in the order of the signature.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
         self.parameters.iter().filter_map(|parameter| match parameter {
-            Parameter::Argument(argument) => Some(argument),
+            Parameter::Argument(argument) => Some(&**argument),
             _ => None,
         })
     }
@@ -154,7 +154,7 @@ fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &
     let arguments: Vec<&Argument> = parameters
         .iter()
         .filter_map(|parameter| match parameter {
-            Parameter::Argument(argument) => Some(argument),
+            Parameter::Argument(argument) => Some(&**argument),
             _ => None,
         })
         .collect();

@@ -13,9 +13,9 @@ pub(super) enum Parameter {
     /// `ctx: &JobContext`.
     Context,
     /// `mailer: State<Mailer>`; holds the `Mailer`.
-    State(Type),
+    State(Box<Type>),
     /// What is stored in the payload.
-    Argument(Argument),
+    Argument(Box<Argument>),
     /// A mistake has been recorded; something is passed here all the same.
     Broken,
 }
@@ -86,7 +86,7 @@ impl Parameter {
         match (ident, form) {
             (Some(ident), Ok(form)) => {
                 let attrs = typed.attrs.iter().filter(|attr| moves_to_field(attr)).cloned().collect();
-                Self::Argument(Argument { ident, ty: ty.clone(), form, attrs })
+                Self::Argument(Box::new(Argument { ident, ty: ty.clone(), form, attrs }))
             }
             _ => Self::Broken,
         }
@@ -114,7 +114,7 @@ fn mistake<T>(tokens: impl ToTokens, message: &'static str) -> Result<T, Mistake
 /// What the worker supplies.
 enum Supplied {
     Context,
-    State(Type),
+    State(Box<Type>),
 }
 
 impl Supplied {
@@ -142,7 +142,7 @@ impl Supplied {
             if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
                 return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
             }
-            return Ok(Self::State(ty.clone()));
+            return Ok(Self::State(Box::new(ty.clone())));
         }
         mistake(segment, "write the type of the state: `State<T>`")
     }
@@ -241,7 +241,8 @@ pub(super) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<TokenTre
                 }
             }
             TokenTree::Punct(punct) if punct.as_char() == '\'' => {
-                if !matches!(tokens.next(), Some(TokenTree::Ident(name)) if name == "static") {
+                let is_static = matches!(tokens.next(), Some(TokenTree::Ident(name)) if name == "static");
+                if !is_static {
                     return Some(token);
                 }
             }
