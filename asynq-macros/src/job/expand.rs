@@ -211,9 +211,10 @@ fn run(job: &JobModel) -> TokenStream {
         job.is_blocking || job.parameters.iter().any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
     let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
+    let this = this();
     // The place of the function's name: here the compiler says that a future is not `Send`.
     quote_spanned! {at(job.ident().span())=>
-        async fn run(self, #ctx: &__rt::JobContext) -> Self::Output {
+        async fn run(#this, #ctx: &__rt::JobContext) -> Self::Output {
             #body
         }
     }
@@ -268,10 +269,10 @@ fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
 /// A parameter that is not state, as it is handed to the function.
 fn passed(parameter: &Parameter, ctx: &Ident) -> TokenStream {
     let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
-    let ident = &argument.ident;
+    let (this, ident) = (this(), &argument.ident);
     match argument.form {
-        Form::Owned | Form::Text => quote!(self.#ident),
-        _ => quote!(&self.#ident),
+        Form::Owned | Form::Text => quote!(#this.#ident),
+        _ => quote!(&#this.#ident),
     }
 }
 
@@ -301,8 +302,9 @@ fn field_value(argument: &Argument) -> TokenStream {
     match &argument.form {
         Form::Owned => ident.to_token_stream(),
         Form::Text => quote!(#ident: ::core::convert::Into::into(#ident)),
-        Form::BorrowedText => quote!(#ident: __rt::String::from(#ident)),
-        Form::Slice(_) | Form::Unsized(_) => quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident)),
+        Form::BorrowedText | Form::Slice(_) | Form::Unsized(_) => {
+            quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident))
+        }
         Form::Borrowed(ty) => {
             let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
             quote!(#ident: #clone)
@@ -313,6 +315,11 @@ fn field_value(argument: &Argument) -> TokenStream {
 /// A name that cannot meet one of the user's.
 pub(super) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
+}
+
+/// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
+fn this() -> Ident {
+    local("self")
 }
 
 /// The user's place in the source, with the macro's names.

@@ -55,7 +55,7 @@ const _: () = {
         /// Nothing is sent before `.enqueue(&client)`.
         fn job(path: &str, size: u32) -> __rt::JobBuilder<Self> {
             __rt::JobBuilder::new(Self {
-                path: __rt::String::from(path),
+                path: ::std::borrow::ToOwned::to_owned(path),
                 size,
             })
         }

@@ -59,7 +59,7 @@ const _: () = {
             file: &Path,
         ) -> __rt::JobBuilder<Self> {
             __rt::JobBuilder::new(Self {
-                to: __rt::String::from(to),
+                to: ::std::borrow::ToOwned::to_owned(to),
                 tags: ::std::borrow::ToOwned::to_owned(tags),
                 order: <Order as ::core::clone::Clone>::clone(order),
                 file: ::std::borrow::ToOwned::to_owned(file),

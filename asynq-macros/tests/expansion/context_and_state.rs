@@ -53,7 +53,9 @@ const _: () = {
         ///
         /// Nothing is sent before `.enqueue(&client)`.
         pub fn job(to: &str) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self { to: __rt::String::from(to) })
+            __rt::JobBuilder::new(Self {
+                to: ::std::borrow::ToOwned::to_owned(to),
+            })
         }
         /// Enqueues this job with the options declared on the function.
         ///

@@ -49,7 +49,7 @@ const _: () = {
         /// Nothing is sent before `.enqueue(&client)`.
         fn job(name: &str) -> __rt::JobBuilder<Self> {
             __rt::JobBuilder::new(Self {
-                name: __rt::String::from(name),
+                name: ::std::borrow::ToOwned::to_owned(name),
             })
         }
         /// Enqueues this job with the options declared on the function.
