@@ -242,6 +242,13 @@ impl<J: Job> From<JobBuilder<J>> for PreparedTask {
     }
 }
 
+impl RawTask {
+    /// Per-call options for a task that was prepared elsewhere.
+    pub(crate) fn from_prepared(task: PreparedTask) -> Self {
+        Self { task }
+    }
+}
+
 impl From<RawTask> for PreparedTask {
     fn from(raw: RawTask) -> Self {
         raw.task
@@ -297,8 +304,8 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
-    /// The broker failed.
-    #[error("cannot enqueue: {0}")]
+    /// The broker failed; its text says what to do.
+    #[error(transparent)]
     Broker(#[from] BrokerError),
 }
 
