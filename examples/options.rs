@@ -25,7 +25,7 @@ async fn main() -> Result<(), BoxError> {
 
     // With options of this call alone; later wins.
     let task = render_report::job("Sales, now")
-        .queue("critical")
+        .queue("reports-urgent")
         .retry(0)
         .timeout("2m")
         .process_in("10m")

@@ -13,7 +13,7 @@ pub struct Resize {
 }
 
 /// "Resizes" a picture and says how many bytes came out.
-#[job(name = "image:resize", codec = "json", retention = "1h")]
+#[job(name = "image:resize", codec = "json", queue = "pictures", retention = "1h")]
 async fn resize(args: Resize) -> JobResult<u64> {
     println!("resizing {}", args.path);
     Ok(u64::from(args.width) * 3)
@@ -22,7 +22,7 @@ async fn resize(args: Resize) -> JobResult<u64> {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
-        .queue("default", 1)
+        .queue("pictures", 1)
         .build()
         .await?;
     let running = server.start().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::prelude::*;
 
 /// Fetches a page; the address decides how it goes.
-#[job(retry = 3)]
+#[job(queue = "fetch", retry = 3)]
 async fn fetch(ctx: &JobContext, url: String) -> JobResult {
     let attempt = ctx.retried() + 1;
     println!("attempt {attempt} at {url}");
@@ -25,7 +25,7 @@ async fn fetch(ctx: &JobContext, url: String) -> JobResult {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
-        .queue("default", 1)
+        .queue("fetch", 1)
         .build()
         .await?;
     let running = server.start().await?;
