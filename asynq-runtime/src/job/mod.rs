@@ -32,6 +32,7 @@ mod output;
 mod registry;
 mod span;
 mod state;
+mod trace;
 
 use std::future::Future;
 
