@@ -29,6 +29,7 @@ mod error;
 mod fingerprint;
 mod options;
 mod output;
+pub(crate) mod panics;
 mod registry;
 mod span;
 mod state;
