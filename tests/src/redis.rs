@@ -240,10 +240,8 @@ fn task_key(queue: &QueueName, id: &TaskId) -> String {
 
 impl Store for RedisStore {
     const NAME: &'static str = "redis";
-    const GAPS: &'static [(Need, &'static str)] = &[
-        (Need::LivenessLock, "only leases tell that a server on another machine is dead"),
-        (Need::File, "the data is behind a server"),
-    ];
+    const GAPS: &'static [(Need, &'static str)] =
+        &[(Need::LivenessLock, "only leases tell that a server on another machine is dead")];
 
     async fn start() -> Self {
         let server = RedisServer::start(Persistence::None);
