@@ -18,7 +18,7 @@ use asynq_tests::{Build as _, Seeded as _, default_queue, lock_key, task};
 use super::Fixture;
 
 const STEPS: usize = 250;
-const LIVES: u64 = 6;
+const LIVES: u64 = 4;
 const DAY_MS: i64 = 86_400_000;
 
 /// What the model knows of one task.
