@@ -29,9 +29,11 @@ mod error;
 mod fingerprint;
 mod options;
 mod output;
+pub(crate) mod panics;
 mod registry;
 mod span;
 mod state;
+mod trace;
 
 use std::future::Future;
 

@@ -1,0 +1,118 @@
+//! The numbers of queues (PROTOCOL §6.5).
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use redis::Value;
+
+use crate::{
+    broker::{
+        BrokerError, QueueStats,
+        redis::{
+            RedisBroker,
+            keys::{Keys, QUEUES},
+            reply,
+            script::{Call, STATS},
+        },
+    },
+    task::QueueName,
+};
+
+impl RedisBroker {
+    pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>, BrokerError> {
+        let names = reply::array(self.link.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
+        let mut names: Vec<QueueName> =
+            names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) async fn stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
+        let keys = Keys::new(queue);
+        let now = self.clock.now();
+        let call = STATS
+            .on(&[
+                keys.pending(),
+                keys.active(),
+                keys.scheduled(),
+                keys.retry(),
+                keys.archived(),
+                keys.completed(),
+                keys.groups(),
+                keys.paused(),
+                keys.processed_on(now),
+                keys.failed_on(now),
+                keys.processed(),
+                keys.failed(),
+            ])
+            .arg(self.clock.argument())
+            .arg(keys.prefix());
+        read_stats(queue, &reply::array(self.link.send_one(call).await?)?)
+    }
+
+    pub(super) async fn set_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        let now = self.clock.now().timestamp();
+        let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
+        Ok(self.link.send_one(call).await? != Value::Nil)
+    }
+
+    pub(super) async fn clear_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        let call = Call::plain("DEL").arg(Keys::new(queue).paused());
+        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
+    }
+}
+
+fn read_stats(queue: &QueueName, values: &[Value]) -> Result<QueueStats, BrokerError> {
+    let [now, counts @ .., since] = values else { return Err(reply::unexpected("no statistics")) };
+    // A counter that is no number must not hide the rest (PROTOCOL D10).
+    let counts: Vec<u64> = counts
+        .iter()
+        .map(|count| reply::number(count).and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
+        .collect();
+    let [pending, active, scheduled, retry, archived, completed, aggregating, paused, ref counters @ ..] = counts[..]
+    else {
+        return Err(reply::unexpected("too few statistics"));
+    };
+    let [processed, failed, processed_total, failed_total] = *counters else {
+        return Err(reply::unexpected("too few counters"));
+    };
+    let now_ns = reply::number(now).unwrap_or_default();
+    let since = reply::number(since).unwrap_or(now_ns);
+    Ok(QueueStats {
+        size: pending + active + scheduled + retry + archived + completed + aggregating,
+        pending,
+        active,
+        scheduled,
+        retry,
+        archived,
+        completed,
+        aggregating,
+        processed,
+        failed,
+        processed_total,
+        failed_total,
+        latency: Duration::from_nanos(u64::try_from(now_ns.saturating_sub(since)).unwrap_or_default()),
+        paused: paused == 1,
+        ..QueueStats::empty(queue.clone(), DateTime::from_timestamp_nanos(now_ns))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_the_script_are_put_where_they_belong() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let mut values = vec![text("1700000005000000000")];
+        values.extend((1..=7).map(Value::Int));
+        values.push(Value::Int(1));
+        values.extend([text("8"), text("3"), text("nonsense"), text("4"), text("1700000002000000000")]);
+        let stats = read_stats(&QueueName::from_wire("q"), &values).unwrap();
+        assert_eq!((stats.pending, stats.aggregating, stats.size), (1, 7, 28));
+        assert_eq!((stats.processed, stats.failed, stats.processed_total, stats.failed_total), (8, 3, 0, 4));
+        assert_eq!((stats.latency, stats.paused), (Duration::from_secs(3), true));
+        assert_eq!(stats.timestamp.timestamp(), 1_700_000_005);
+        assert!(read_stats(&QueueName::from_wire("q"), &values[..5]).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! Listings of tasks and single ones (PROTOCOL §6.1, 6.2), with what only our own fields and keys can tell.
+
+use chrono::{DateTime, Utc};
+use redis::Value;
+
+use crate::{
+    broker::{
+        BrokerError, Page,
+        redis::{
+            RedisBroker,
+            keys::Keys,
+            reply,
+            script::{AGGREGATING, Call, LIST, TASK},
+            settle::read_progress,
+        },
+    },
+    task::{QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+};
+
+/// Most tasks that one script reads; a longer page is several in one write.
+const SLICE: usize = 100;
+
+impl RedisBroker {
+    pub(super) async fn list(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        page: Page,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
+        let keys = Keys::new(queue);
+        let end = page.offset().saturating_add(page.size);
+        let mut calls = Vec::new();
+        for first in (page.offset()..end).step_by(SLICE) {
+            calls.push(self.list_call(&keys, state, first, end.min(first + SLICE) - 1));
+        }
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tasks = Vec::new();
+        for answer in self.link.send(&calls).await? {
+            tasks.extend(read_tasks(queue, answer?, Some(state))?);
+        }
+        Ok(tasks)
+    }
+
+    fn list_call(&self, keys: &Keys, state: TaskState, first: usize, last: usize) -> Call {
+        let now = self.clock.argument();
+        if state == TaskState::Aggregating {
+            return AGGREGATING.on(&[keys.groups()]).arg(now).arg(keys.prefix()).arg(first).arg(last);
+        }
+        LIST.on(&[keys.state(state), keys.lease(), keys.due()])
+            .arg(now)
+            .arg(keys.task_prefix())
+            .arg(state.as_str())
+            .arg(first)
+            .arg(last)
+    }
+
+    pub(super) async fn find(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = TASK
+            .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due()])
+            .arg(self.clock.argument())
+            .arg(id.as_str());
+        Ok(read_tasks(queue, self.link.send_one(call).await?, None)?.pop())
+    }
+}
+
+/// The tasks in an answer. In a listing the state is that of the list, otherwise the one in the hash.
+fn read_tasks(queue: &QueueName, answer: Value, listed: Option<TaskState>) -> Result<Vec<TaskInfo>, BrokerError> {
+    let mut rows = reply::array(answer)?.into_iter();
+    let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
+    let now = now.ok_or_else(|| reply::unexpected("no time"))?;
+    let mut tasks = Vec::with_capacity(rows.len());
+    for row in rows {
+        tasks.extend(read_task(queue, reply::array(row)?, listed, now));
+    }
+    Ok(tasks)
+}
+
+/// One row; `None` for a message that cannot be read.
+fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now: DateTime<Utc>) -> Option<TaskInfo> {
+    let [id, score, lease, due, message, result, crashes, progress, state] = <[Value; 9]>::try_from(row).ok()?;
+    let state = listed.or_else(|| reply::text(state)?.parse().ok())?;
+    let message = TaskMessage::decode(reply::bytes(message)?.into()).ok()?;
+    let next_process_at = match state {
+        TaskState::Pending => Some(now),
+        TaskState::Scheduled | TaskState::Retry => due_at(reply::number(&score), reply::number(&due)),
+        _ => None,
+    };
+    Some(TaskInfo {
+        id: TaskId::from_wire(&reply::text(id)?),
+        queue: queue.clone(),
+        crashes: reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default(),
+        next_process_at,
+        lease_until: reply::number(&lease).and_then(|lease| DateTime::from_timestamp(lease, 0)),
+        result: reply::bytes(result).map(Into::into),
+        progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
+        ..TaskInfo::from_message(&message, state)
+    })
+}
+
+/// The exact due time, as long as it was written for this score; else the score (DECISIONS §5 "Sub-second schedules").
+fn due_at(score: Option<i64>, due_ms: Option<i64>) -> Option<DateTime<Utc>> {
+    let score = score?;
+    match due_ms {
+        Some(ms) if ms.div_euclid(1000) + i64::from(ms.rem_euclid(1000) > 0) == score => {
+            DateTime::from_timestamp_millis(ms)
+        }
+        _ => DateTime::from_timestamp(score, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_time_counts_only_for_the_score_it_was_written_for() {
+        let ms = |ms| DateTime::from_timestamp_millis(ms);
+        for (score, due, expected) in [
+            (Some(10), Some(9_001), ms(9_001)),
+            (Some(10), Some(10_000), ms(10_000)),
+            (Some(10), Some(9_000), ms(10_000)),
+            (Some(10), Some(10_001), ms(10_000)),
+            (Some(10), None, ms(10_000)),
+            (None, Some(9_001), None),
+        ] {
+            assert_eq!(due_at(score, due), expected, "{score:?} {due:?}");
+        }
+    }
+}

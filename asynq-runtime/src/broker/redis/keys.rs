@@ -1,0 +1,178 @@
+//! Names every Redis key, byte for byte as asynq does (PROTOCOL §2), and our own under `x:`.
+
+use chrono::{DateTime, Utc};
+
+use super::super::ServerName;
+use crate::task::{QueueName, TaskState};
+
+/// Set of queue names.
+pub(super) const QUEUES: &str = "asynq:queues";
+/// Zset of servers that live.
+pub(super) const SERVERS: &str = "asynq:servers";
+/// Zset of the same servers' worker lists.
+pub(super) const WORKERS: &str = "asynq:workers";
+/// Channel of cancel requests.
+pub(super) const CANCEL: &str = "asynq:cancel";
+
+/// The keys of one queue. They share the hash tag `{queue}`, so that a Cluster keeps them on one node.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(queue: &QueueName) -> Self {
+        Self { prefix: format!("asynq:{{{queue}}}:") }
+    }
+
+    /// What every key of the queue begins with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn key(&self, name: &str) -> String {
+        let mut key = String::with_capacity(self.prefix.len() + name.len());
+        key.push_str(&self.prefix);
+        key.push_str(name);
+        key
+    }
+
+    /// List or zset of the ids in `state`; tasks in groups have none (see `groups`).
+    pub(super) fn state(&self, state: TaskState) -> String {
+        self.key(state.as_str())
+    }
+
+    pub(super) fn pending(&self) -> String {
+        self.key("pending")
+    }
+
+    pub(super) fn active(&self) -> String {
+        self.key("active")
+    }
+
+    pub(super) fn lease(&self) -> String {
+        self.key("lease")
+    }
+
+    pub(super) fn scheduled(&self) -> String {
+        self.key("scheduled")
+    }
+
+    pub(super) fn retry(&self) -> String {
+        self.key("retry")
+    }
+
+    pub(super) fn archived(&self) -> String {
+        self.key("archived")
+    }
+
+    pub(super) fn completed(&self) -> String {
+        self.key("completed")
+    }
+
+    pub(super) fn paused(&self) -> String {
+        self.key("paused")
+    }
+
+    pub(super) fn groups(&self) -> String {
+        self.key("groups")
+    }
+
+    /// What the names of the task hashes begin with.
+    pub(super) fn task_prefix(&self) -> String {
+        self.key("t:")
+    }
+
+    pub(super) fn task(&self, id: &str) -> String {
+        format!("{}t:{id}", self.prefix)
+    }
+
+    pub(super) fn processed(&self) -> String {
+        self.key("processed")
+    }
+
+    pub(super) fn failed(&self) -> String {
+        self.key("failed")
+    }
+
+    /// Counter of the UTC day of `at`.
+    pub(super) fn processed_on(&self, at: DateTime<Utc>) -> String {
+        format!("{}processed:{}", self.prefix, at.format("%Y-%m-%d"))
+    }
+
+    /// Counter of the UTC day of `at`.
+    pub(super) fn failed_on(&self, at: DateTime<Utc>) -> String {
+        format!("{}failed:{}", self.prefix, at.format("%Y-%m-%d"))
+    }
+
+    /// Ours: exact due times in milliseconds; members `s:<id>` and `r:<id>`.
+    pub(super) fn due(&self) -> String {
+        self.key("x:due")
+    }
+
+    /// Ours: ids that had no task; kept for a week.
+    pub(super) fn orphans(&self) -> String {
+        self.key("x:orphans")
+    }
+
+    /// Ours: the answer to the last send of one slot of one client; kept for a minute.
+    pub(super) fn sent(&self, slot: &str) -> String {
+        format!("{}x:sent:{slot}", self.prefix)
+    }
+}
+
+/// Key of what a server says about itself.
+pub(super) fn server_info(name: &ServerName) -> String {
+    format!("asynq:servers:{{{name}}}")
+}
+
+/// Key of what a server runs.
+pub(super) fn workers_info(name: &ServerName) -> String {
+    format!("asynq:workers:{{{name}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_byte_equal_to_the_one_go_uses() {
+        let keys = Keys::new(&QueueName::from_wire("default"));
+        let name = ServerName { host: "h".into(), pid: 7, server_id: "S".into() };
+        let at: DateTime<Utc> = "2030-01-02T23:30:00-05:00".parse().unwrap();
+        // vectors/pure_key_names.json
+        for (ours, golden) in [
+            (keys.active(), "asynq:{default}:active"),
+            (keys.archived(), "asynq:{default}:archived"),
+            (CANCEL.to_owned(), "asynq:cancel"),
+            (keys.completed(), "asynq:{default}:completed"),
+            (keys.failed_on(at), "asynq:{default}:failed:2030-01-03"),
+            (keys.failed(), "asynq:{default}:failed"),
+            (keys.groups(), "asynq:{default}:groups"),
+            (keys.lease(), "asynq:{default}:lease"),
+            (keys.paused(), "asynq:{default}:paused"),
+            (keys.pending(), "asynq:{default}:pending"),
+            (keys.processed_on(at), "asynq:{default}:processed:2030-01-03"),
+            (keys.processed(), "asynq:{default}:processed"),
+            (QUEUES.to_owned(), "asynq:queues"),
+            (keys.retry(), "asynq:{default}:retry"),
+            (keys.scheduled(), "asynq:{default}:scheduled"),
+            (server_info(&name), "asynq:servers:{h:7:S}"),
+            (SERVERS.to_owned(), "asynq:servers"),
+            (keys.task("ID"), "asynq:{default}:t:ID"),
+            (WORKERS.to_owned(), "asynq:workers"),
+            (workers_info(&name), "asynq:workers:{h:7:S}"),
+        ] {
+            assert_eq!(ours, golden);
+        }
+    }
+
+    #[test]
+    fn our_own_keys_are_under_x_with_the_hash_tag_of_the_queue() {
+        let keys = Keys::new(&QueueName::from_wire("a:b"));
+        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1")] {
+            assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
+        }
+        assert_eq!(keys.task_prefix() + "id", keys.task("id"));
+    }
+}

@@ -1,0 +1,26 @@
+-- Renews the leases of up to 100 runs of one queue, each only if it is still its holder's (PROTOCOL 5.17, FENCE 3).
+-- KEYS     1 active · 2 lease · 3.. one task hash per run
+-- ARGV     1 now · 2 lease seconds; then per run: id token
+-- Returns  one letter per run: o extended · f fenced · g gone
+local call = redis.call
+local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[2]))
+-- Removes nothing; as the first write it lets the script run when memory is full (F10).
+call('LREM', KEYS[1], 1, '')
+
+local answers, held = {}, {}
+for i = 3, #KEYS do
+  local id, token = ARGV[2 * i - 3], ARGV[2 * i - 2]
+  local found = redis.pcall('HMGET', KEYS[i], 'pending_since', 'state')
+  if found[1] == token and found[2] == 'active' then
+    answers[i - 2] = 'o'
+    held[#held + 1] = until_s
+    held[#held + 1] = id
+  elseif call('EXISTS', KEYS[i]) == 0 then
+    answers[i - 2] = 'g'
+  else
+    answers[i - 2] = 'f'
+  end
+end
+-- Without XX: a lease that was lost to eviction is mended here.
+if #held > 0 then call('ZADD', KEYS[2], unpack(held)) end
+return table.concat(answers)

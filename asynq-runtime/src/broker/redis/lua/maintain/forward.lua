@@ -1,0 +1,55 @@
+-- Moves due tasks of one queue to pending, or to their group (PROTOCOL 5.11; DECISIONS 5 "Sub-second schedules").
+-- KEYS     1 pending · 2 scheduled · 3 retry · 4 x:due · 5 groups
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 limit (at most 100)
+-- Returns  how many were moved · 1 if more is due already
+local call = redis.call
+local now_s, now_ns, now_ms = clock(ARGV[1])
+local prefix, limit = ARGV[2], tonumber(ARGV[3])
+local zsets = { s = KEYS[2], r = KEYS[3] }
+-- Removes nothing; as the first write it lets the script run when memory is full (F10).
+call('LREM', KEYS[1], 1, '')
+
+local moved, pending = 0, {}
+local function move(id, zset)
+  call('ZREM', zset, id)
+  local key = prefix .. 't:' .. id
+  local task = redis.pcall('HMGET', key, 'state', 'group')
+  -- A task that was deleted or put elsewhere must not come back as a ghost.
+  if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
+  moved = moved + 1
+  if task[2] and task[2] ~= '' then
+    call('ZADD', prefix .. 'g:' .. task[2], whole(now_s), id)
+    call('SADD', KEYS[5], task[2])
+    call('HSET', key, 'state', 'aggregating')
+  else
+    pending[#pending + 1] = id
+    call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  end
+end
+
+local due = call('ZRANGEBYSCORE', KEYS[4], '-inf', whole(now_ms), 'WITHSCORES', 'LIMIT', 0, limit)
+local looked_at = #due / 2
+for i = 1, #due, 2 do
+  local id, zset = string.sub(due[i], 3), zsets[string.sub(due[i], 1, 1)]
+  call('ZREM', KEYS[4], due[i])
+  -- It counts only while the task is where this time was written for.
+  if zset and tonumber(call('ZSCORE', zset, id) or -1) == math.ceil(tonumber(due[i + 1]) / 1000) then move(id, zset) end
+end
+
+-- What has no exact time is Go's own work, by whole seconds.
+for kind, zset in pairs(zsets) do
+  if looked_at < limit then
+    local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit - looked_at)
+    looked_at = looked_at + #ids
+    for _, id in ipairs(ids) do
+      call('ZREM', KEYS[4], kind .. ':' .. id)
+      move(id, zset)
+    end
+  end
+end
+
+if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
+local more = call('ZCOUNT', KEYS[4], '-inf', whole(now_ms)) > 0
+  or call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > 0
+  or call('ZCOUNT', KEYS[3], '-inf', whole(now_s)) > 0
+return { moved, more and 1 or 0 }

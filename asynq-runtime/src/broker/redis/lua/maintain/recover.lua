@@ -1,0 +1,42 @@
+-- Puts tasks whose worker is gone back to the head of pending (FENCE 3 "recover"; F5, F6).
+-- KEYS     1 active · 2 lease · 3 pending
+-- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
+-- Returns  1 if more may be waiting, else 0 · then the ids
+local call = redis.call
+local now_s, now_ns = clock(ARGV[1])
+local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
+-- Removes nothing; as the first write it lets the script run when memory is full (F10).
+call('LREM', KEYS[1], 1, '')
+
+local back, more, skipped, pages = {}, 0, 0, 0
+while #back < limit and pages < 10 do
+  pages = pages + 1
+  local lapsed = call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now_s), 'WITHSCORES', 'LIMIT', skipped, limit - #back)
+  if #lapsed == 0 then break end
+  for i = 1, #lapsed, 2 do
+    local id, lease = lapsed[i], tonumber(lapsed[i + 1])
+    local key = ARGV[2] .. id
+    local token = redis.pcall('HGET', key, 'pending_since')
+    if not token and call('EXISTS', key) == 1 and lease > now_s - grace then
+      -- No token: Go runs it, and Go gives its own runs this much longer.
+      skipped = skipped + 1
+    else
+      call('ZREM', KEYS[2], id)
+      if call('LREM', KEYS[1], -1, id) > 0 and type(token) ~= 'table' and call('EXISTS', key) == 1 then
+        call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+        call('HINCRBY', key, 'crashes', 1)
+        back[#back + 1] = id
+      end
+    end
+  end
+end
+if #back > 0 then
+  -- The oldest goes last, where the next dequeue takes it first.
+  local oldest_last = {}
+  for i = #back, 1, -1 do oldest_last[#oldest_last + 1] = back[i] end
+  call('RPUSH', KEYS[3], unpack(oldest_last))
+end
+if #back >= limit or pages >= 10 then
+  more = call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > skipped and 1 or 0
+end
+return { more, unpack(back) }

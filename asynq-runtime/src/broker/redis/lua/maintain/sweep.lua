@@ -1,0 +1,41 @@
+-- Mends one slice of active and of pending: leases that are missing, ids without a task (F11, F13).
+-- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans
+-- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
+--          both counted from the tail
+-- Returns  leases restored · ghosts removed · where to go on in active · and in pending, 0 at the end
+local call = redis.call
+local now_s = clock(ARGV[1])
+local slice = tonumber(ARGV[3])
+call('LREM', KEYS[1], 1, '')
+
+local restored, ghosts = 0, {}
+local function look(list, from, mend)
+  local ids = call('LRANGE', list, -from - slice, -from - 1)
+  local gone = 0
+  for i = #ids, 1, -1 do
+    if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
+      call('LREM', list, 1, ids[i])
+      ghosts[#ghosts + 1] = ids[i]
+      gone = gone + 1
+    elseif mend then
+      mend(ids[i])
+    end
+  end
+  if #ids < slice then return 0 end
+  return from + slice - gone
+end
+
+local next_active = look(KEYS[1], tonumber(ARGV[4]), function(id)
+  if not call('ZSCORE', KEYS[2], id) then
+    -- It ends at once: recovery decides what becomes of the task, and gives a Go run its grace.
+    call('ZADD', KEYS[2], whole(now_s), id)
+    restored = restored + 1
+  end
+end)
+if #ghosts > 0 then call('ZREM', KEYS[2], unpack(ghosts)) end
+local next_pending = look(KEYS[3], tonumber(ARGV[5]))
+if #ghosts > 0 then
+  call('SADD', KEYS[4], unpack(ghosts))
+  call('EXPIRE', KEYS[4], 604800)
+end
+return { restored, #ghosts, next_active, next_pending }

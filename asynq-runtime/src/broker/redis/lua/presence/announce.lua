@@ -1,0 +1,7 @@
+-- Puts a server's name on a list of those that live (PROTOCOL 5.19 a and b), and takes off the dead ones.
+-- KEYS     1 asynq:servers or asynq:workers
+-- ARGV     1 now · 2 seconds it counts · 3 member
+-- Returns  nothing
+local now_s = clock(ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now_s - 1))
+redis.call('ZADD', KEYS[1], whole(now_s + tonumber(ARGV[2])), ARGV[3])

@@ -1,0 +1,129 @@
+-- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4).
+-- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
+--          · 10 failed:DATE · 11 failed · 12.. one task hash per item
+-- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
+--          d (done): lock
+--          c (complete): msg · retention seconds · lock · result? 0|1 · result
+--          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none)
+--          a (archive): msg · lock · x ('' none)
+--          q (requeue): nothing more
+-- Returns  one letter per item: o done as asked, now or before · f fenced · g gone · e the hash is no hash
+local call, pcall = redis.call, redis.pcall
+local now_s, now_ns, now_ms = clock(ARGV[1])
+local day_ends = ARGV[2]
+
+local answers = {}
+local ended, deleted, requeued, completed, retried, due, archived = {}, {}, {}, {}, {}, {}, {}
+local processed, failed = 0, 0
+
+local function push(list, a, b)
+  list[#list + 1] = a
+  if b then list[#list + 1] = b end
+end
+
+-- A wrong key in a message must not stop the batch half way, therefore pcall.
+local function unlock(lock, id)
+  if lock ~= '' and pcall('GET', lock) == id then call('DEL', lock) end
+end
+
+local function store(key, state, token, msg, x)
+  if msg == '' then
+    call('HSET', key, 'state', state, 'last', token)
+  else
+    call('HSET', key, 'msg', msg, 'state', state, 'last', token)
+  end
+  if x == '' then
+    call('HDEL', key, 'pending_since', 'crashes', 'x')
+  else
+    call('HDEL', key, 'pending_since', 'crashes')
+    if x then call('HSET', key, 'x', x) end
+  end
+end
+
+local width = { d = 4, c = 8, r = 7, a = 6, q = 3 }
+local p, item = 3, 0
+while p <= #ARGV do
+  local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
+  local key = KEYS[12 + item]
+  local held = pcall('HGET', key, 'pending_since')
+  local answer
+  if type(held) == 'table' then
+    answer = 'e'
+  -- The fence, in this order: LREM first would take the entry of another's run of the task.
+  elseif held == token and call('LREM', KEYS[1], -1, id) > 0 then
+    answer = 'o'
+    push(ended, id)
+    if op == 'd' then
+      push(deleted, key)
+      unlock(ARGV[p + 3], id)
+      processed = processed + 1
+    elseif op == 'c' then
+      store(key, 'completed', token, ARGV[p + 3])
+      if ARGV[p + 6] == '1' then call('HSET', key, 'result', ARGV[p + 7]) end
+      push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)
+      unlock(ARGV[p + 5], id)
+      processed = processed + 1
+    elseif op == 'r' then
+      local at = now_ms + tonumber(ARGV[p + 4])
+      store(key, 'retry', token, ARGV[p + 3], ARGV[p + 6])
+      push(retried, whole(math.ceil(at / 1000)), id)
+      push(due, whole(at), 'r:' .. id)
+      if ARGV[p + 5] == '1' then
+        processed = processed + 1
+        failed = failed + 1
+      end
+    elseif op == 'a' then
+      store(key, 'archived', token, ARGV[p + 3], ARGV[p + 5])
+      push(archived, whole(now_s), id)
+      unlock(ARGV[p + 4], id)
+      processed = processed + 1
+      failed = failed + 1
+    else
+      call('HSET', key, 'state', 'pending', 'pending_since', now_ns, 'last', token)
+      push(requeued, id)
+    end
+  else
+    local found = call('HMGET', key, 'state', 'last')
+    if not found[1] and call('EXISTS', key) == 0 then
+      answer = 'g'
+    elseif found[2] == token then
+      answer = 'o'
+    else
+      answer = 'f'
+    end
+  end
+  item = item + 1
+  answers[item] = answer
+  p = p + width[op]
+end
+
+if #ended > 0 then call('ZREM', KEYS[2], unpack(ended)) end
+if #deleted > 0 then call('DEL', unpack(deleted)) end
+if #completed > 0 then call('ZADD', KEYS[4], unpack(completed)) end
+if #retried > 0 then
+  call('ZADD', KEYS[5], unpack(retried))
+  call('ZADD', KEYS[7], unpack(due))
+end
+if #archived > 0 then call('ZADD', KEYS[6], unpack(archived)) end
+-- The first of the batch is the oldest: it goes last, where the next dequeue takes it first.
+if #requeued > 0 then
+  local oldest_last = {}
+  for i = #requeued, 1, -1 do push(oldest_last, requeued[i]) end
+  call('RPUSH', KEYS[3], unpack(oldest_last))
+end
+
+-- Counting must not fail what is done already: a counter that cannot be raised starts again.
+local function count(day, total, by)
+  if by == 0 then return end
+  local sum = pcall('INCRBY', day, by)
+  if type(sum) == 'table' then call('SET', day, by) end
+  if type(sum) == 'table' or sum == by then call('EXPIREAT', day, day_ends) end
+  if type(pcall('INCRBY', total, by)) == 'table' then
+    call('SET', total, by)
+    return true
+  end
+end
+-- When processed starts again, a failure takes failed along, as in asynq.
+if count(KEYS[8], KEYS[9], processed) and failed > 0 then call('SET', KEYS[11], 0) end
+count(KEYS[10], KEYS[11], failed)
+return table.concat(answers)

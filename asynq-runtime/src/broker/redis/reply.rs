@@ -1,0 +1,170 @@
+//! Reads replies of Redis, whichever protocol version shaped them, and says what its errors mean.
+
+use redis::{ErrorKind, RedisError, ServerError, Value};
+
+use super::super::{BrokerError, BrokerErrorKind};
+
+/// An answer that no version of the scripts gives.
+pub(super) fn unexpected(what: &str) -> BrokerError {
+    BrokerError::new(
+        BrokerErrorKind::Unexpected,
+        format!("Redis gave an answer that asynq does not understand ({what}); is something between it and us?"),
+    )
+}
+
+/// The elements of an array.
+pub(super) fn array(value: Value) -> Result<Vec<Value>, BrokerError> {
+    match value {
+        Value::Array(values) | Value::Set(values) => Ok(values),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(unexpected("no array")),
+    }
+}
+
+/// The bytes of a text, `None` where there is none.
+pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.into_bytes()),
+        Value::Int(number) => Some(number.to_string().into_bytes()),
+        Value::Double(number) => Some(number.to_string().into_bytes()),
+        _ => None,
+    }
+}
+
+/// A text; bytes that are no UTF-8 are replaced.
+pub(super) fn text(value: Value) -> Option<String> {
+    let bytes = bytes(value)?;
+    Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// A number, written as one or as text; fractions are cut off.
+pub(super) fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        Value::Double(number) => Some(*number as i64),
+        Value::BulkString(bytes) => {
+            let text = std::str::from_utf8(bytes).ok()?;
+            text.parse().ok().or_else(|| text.parse::<f64>().ok().map(|number| number as i64))
+        }
+        _ => None,
+    }
+}
+
+/// The score of the only member of a `ZRANGE key 0 0 WITHSCORES`.
+pub(super) fn only_score(value: Value) -> Option<i64> {
+    let mut values = array(value).ok()?;
+    let last = values.pop()?;
+    match last {
+        // RESP3 pairs member and score.
+        Value::Array(pair) => number(pair.last()?),
+        score => number(&score),
+    }
+}
+
+/// What an error that Redis answered means.
+pub(super) fn refused(error: &ServerError) -> BrokerError {
+    let code = code(error.code(), error.details().unwrap_or_default());
+    let (kind, advice) = meaning(code);
+    BrokerError::with_source(kind, format!("Redis refused: {advice} ({code})"), RedisError::from(error.clone()))
+}
+
+/// What an error of the connection means.
+pub(super) fn failed(error: RedisError) -> BrokerError {
+    let (kind, message) = match error.kind() {
+        _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            let code = code(error.code().unwrap_or_default(), error.detail().unwrap_or_default());
+            let (kind, advice) = meaning(code);
+            (kind, format!("Redis refused: {advice} ({code})"))
+        }
+        ErrorKind::AuthenticationFailed => {
+            (BrokerErrorKind::Denied, "Redis refused the login: check user and password in the URL".to_owned())
+        }
+        ErrorKind::RESP3NotSupported => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
+        ErrorKind::InvalidClientConfig => (BrokerErrorKind::Config, "Redis cannot be reached this way".to_owned()),
+        ErrorKind::Io => (BrokerErrorKind::Unavailable, "Redis cannot be reached, or cut the connection".to_owned()),
+        _ => (BrokerErrorKind::Unexpected, "Redis gave an answer that cannot be read".to_owned()),
+    };
+    BrokerError::with_source(kind, message, error)
+}
+
+/// The error's code. Redis before 7 hides the code of an error inside a script in the text.
+fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
+    const HIDDEN: [&str; 14] = [
+        "OOM",
+        "READONLY",
+        "MISCONF",
+        "NOREPLICAS",
+        "NOPERM",
+        "WRONGTYPE",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "LOADING",
+        "BUSY",
+        "MOVED",
+        "ASK",
+        "CROSSSLOT",
+    ];
+    if code != "ERR" {
+        return code;
+    }
+    let mut words = details.split(|c: char| !c.is_ascii_uppercase());
+    words.find_map(|word| HIDDEN.into_iter().find(|hidden| *hidden == word)).unwrap_or(code)
+}
+
+fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
+    use BrokerErrorKind::{Config, Corrupt, Denied, Full, Unavailable, Unexpected};
+    match code {
+        "OOM" => (Full, "its memory is full: raise maxmemory or delete tasks"),
+        "NOAUTH" | "WRONGPASS" => (Denied, "check user and password in the URL"),
+        "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
+        "LOADING" => (Unavailable, "it is still loading its data"),
+        "READONLY" => (Unavailable, "it is a replica now"),
+        "BUSY" => (Unavailable, "a script of somebody keeps it busy"),
+        "MASTERDOWN" | "NOREPLICAS" => (Unavailable, "its replication is not ready"),
+        "MISCONF" => (Unavailable, "it cannot save its data and takes no writes: see its log"),
+        "TRYAGAIN" | "CLUSTERDOWN" | "MOVED" | "ASK" => (Unavailable, "the cluster is moving this queue"),
+        "CROSSSLOT" => (Config, "it is a cluster and the keys of a queue are not together"),
+        "WRONGTYPE" => (Corrupt, "a key of this queue is of another type than asynq's"),
+        _ => (Unexpected, "see the cause"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_inside_scripts_of_old_and_new_servers_mean_the_same() {
+        let old = "Error running script (call to f_1): @user_script:31: @user_script: 31: -OOM command not allowed \
+                   when used memory > 'maxmemory'.";
+        let cases = [
+            ("OOM", "command not allowed when used memory > 'maxmemory'.", BrokerErrorKind::Full),
+            ("ERR", old, BrokerErrorKind::Full),
+            ("ERR", "unknown command 'RPOP'", BrokerErrorKind::Unexpected),
+            ("ERR", "Error running script: -READONLY You can't write", BrokerErrorKind::Unavailable),
+            ("LOADING", "Redis is loading the dataset in memory", BrokerErrorKind::Unavailable),
+            ("BUSY", "", BrokerErrorKind::Unavailable),
+            ("MOVED", "1 h:1", BrokerErrorKind::Unavailable),
+            ("WRONGPASS", "", BrokerErrorKind::Denied),
+            ("NOAUTH", "", BrokerErrorKind::Denied),
+            ("NOPERM", "", BrokerErrorKind::Denied),
+            ("WRONGTYPE", "", BrokerErrorKind::Corrupt),
+        ];
+        for (found, details, kind) in cases {
+            assert_eq!(meaning(code(found, details)).0, kind, "{found} {details}");
+        }
+    }
+
+    #[test]
+    fn scores_are_read_from_both_protocols() {
+        let member = || Value::BulkString(b"id".to_vec());
+        let old = Value::Array(vec![member(), Value::BulkString(b"1700000000123".to_vec())]);
+        let new = Value::Array(vec![Value::Array(vec![member(), Value::Double(1.5)])]);
+        assert_eq!(only_score(old), Some(1_700_000_000_123));
+        assert_eq!(only_score(new), Some(1));
+        assert_eq!(only_score(Value::Array(Vec::new())), None);
+    }
+}

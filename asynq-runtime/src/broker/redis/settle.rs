@@ -1,0 +1,367 @@
+//! Settles: one script per 64 outcomes of a queue, all in one write, oldest runs first.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
+use redis::Value;
+
+use super::{
+    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement},
+    RedisBroker,
+    keys::Keys,
+    produce::milliseconds,
+    reply,
+    script::{Call, SETTLE, WRITE},
+};
+use crate::task::{Progress, QueueName, TaskMessage};
+
+/// Most outcomes per script (FENCE.md §3 "Chunk").
+const PER_SCRIPT: usize = 64;
+/// How long the counters of a day are kept.
+const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
+/// Most bytes of an error text (RELIABILITY F36).
+const LONGEST_ERROR: usize = 4096;
+
+#[async_trait::async_trait]
+impl Settle for RedisBroker {
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
+        let chunks = chunks(batch);
+        let now = self.clock.now();
+        let given = self.clock.argument();
+        let calls: Vec<Call> = chunks.iter().map(|(queue, places)| call(batch, queue, places, &given, now)).collect();
+        let answers = match self.link.send(&calls).await {
+            Ok(answers) => answers,
+            Err(error) => return vec![Err(error); batch.len()],
+        };
+        let mut settled = vec![Err(reply::unexpected("an answer is missing")); batch.len()];
+        for ((_, places), answer) in chunks.iter().zip(answers) {
+            let answers = read_letters(answer, places.len());
+            for (&place, answer) in places.iter().zip(answers) {
+                settled[place] = answer.and_then(|letter| meaning(letter, &batch[place]));
+            }
+        }
+        settled
+    }
+
+    async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
+        self.write(run, "result", result).await
+    }
+
+    async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
+        self.write(run, "progress", write_progress(progress).as_bytes()).await
+    }
+}
+
+impl RedisBroker {
+    async fn write(&self, run: &RunKey, field: &str, value: &[u8]) -> Result<Settled, BrokerError> {
+        let key = Keys::new(&run.queue).task(run.id.as_str());
+        let call = WRITE.on(&[key]).arg(run.token.to_string()).arg(field).arg(value);
+        match reply::text(self.link.send_one(call).await?).as_deref() {
+            Some("o") => Ok(Settled::Ok),
+            Some("f") => Ok(Settled::Fenced),
+            Some("g") => Ok(Settled::Gone),
+            _ => Err(reply::unexpected("an unknown letter")),
+        }
+    }
+}
+
+/// The places of a batch by queue, oldest runs first, in portions of one script.
+///
+/// Where something is put back, the portions go newest first: each puts its oldest at the very head of the queue.
+fn chunks(batch: &[Settlement]) -> Vec<(&QueueName, Vec<usize>)> {
+    let mut queues: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
+    for (place, settlement) in batch.iter().enumerate() {
+        queues.entry(&settlement.run.queue).or_default().push(place);
+    }
+    let mut chunks = Vec::new();
+    for (queue, mut places) in queues {
+        places.sort_by_key(|&place| batch[place].run.token);
+        let mut portions: Vec<_> = places.chunks(PER_SCRIPT).map(|portion| (queue, portion.to_vec())).collect();
+        if places.iter().any(|&place| batch[place].action == Action::Requeue) {
+            portions.reverse();
+        }
+        chunks.append(&mut portions);
+    }
+    chunks
+}
+
+fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, now: DateTime<Utc>) -> Call {
+    let keys = Keys::new(queue);
+    let mut names = vec![
+        keys.active(),
+        keys.lease(),
+        keys.pending(),
+        keys.completed(),
+        keys.retry(),
+        keys.archived(),
+        keys.due(),
+        keys.processed_on(now),
+        keys.processed(),
+        keys.failed_on(now),
+        keys.failed(),
+    ];
+    names.extend(places.iter().map(|&place| keys.task(batch[place].run.id.as_str())));
+    let mut call = SETTLE.on(&names).arg(given).arg((now + COUNTERS_KEPT).timestamp());
+    for &place in places {
+        let Settlement { run, message, action, .. } = &batch[place];
+        let lock = lock(message, &keys);
+        let rewritten = rewritten(message, action, now).unwrap_or_default();
+        let mut head = |op: &str| {
+            call.push(op);
+            call.push(run.id.as_str());
+            call.push(run.token.to_string());
+        };
+        match action {
+            Action::Done => {
+                head("d");
+                call.push(lock);
+            }
+            Action::Complete { result } => {
+                head("c");
+                call.push(rewritten);
+                call.push(message.retention.max(0));
+                call.push(lock);
+                call.push(i32::from(result.is_some()));
+                call.push(result.as_deref().unwrap_or_default());
+            }
+            Action::Retry { delay, counted, extra, .. } => {
+                head("r");
+                call.push(rewritten);
+                call.push(milliseconds(*delay));
+                call.push(i32::from(*counted));
+                call.push(extra.to_bytes().unwrap_or_default());
+            }
+            Action::Archive { extra, .. } => {
+                head("a");
+                call.push(rewritten);
+                call.push(lock);
+                call.push(extra.to_bytes().unwrap_or_default());
+            }
+            Action::Requeue => head("q"),
+        }
+    }
+    call
+}
+
+/// The unique lock to free; none that lies outside the queue, where a script must not reach.
+fn lock<'m>(message: &'m TaskMessage, keys: &Keys) -> &'m str {
+    if message.unique_key.starts_with(keys.prefix()) { &message.unique_key } else { "" }
+}
+
+/// The message as it is stored after `action`, encoded; `None` where it stays as it is or is deleted.
+fn rewritten(message: &TaskMessage, action: &Action, now: DateTime<Utc>) -> Option<Vec<u8>> {
+    let failed = |error: &str, counted: bool| TaskMessage {
+        retried: message.retried.saturating_add(i32::from(counted)),
+        error_msg: shortened(error).to_owned(),
+        last_failed_at: now.timestamp(),
+        ..message.clone()
+    };
+    let changed = match action {
+        Action::Done | Action::Requeue => return None,
+        Action::Retry { error: None, counted: false, .. } => return None,
+        Action::Retry { error: None, counted: true, .. } => {
+            TaskMessage { retried: message.retried.saturating_add(1), ..message.clone() }
+        }
+        Action::Retry { error: Some(error), counted, .. } => failed(error, *counted),
+        Action::Archive { error, .. } => failed(error, false),
+        Action::Complete { .. } => TaskMessage { completed_at: now.timestamp(), ..message.clone() },
+    };
+    Some(changed.encode())
+}
+
+/// At most 4 KiB, cut between two characters.
+fn shortened(error: &str) -> &str {
+    let end = (0..=LONGEST_ERROR.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
+    &error[..end.unwrap_or_default()]
+}
+
+/// One letter per item, or the same error for all.
+fn read_letters(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<u8, BrokerError>> {
+    let letters = answer.and_then(|value| match reply::bytes(value) {
+        Some(letters) if letters.len() == size => Ok(letters),
+        _ => Err(reply::unexpected("not one letter per run")),
+    });
+    match letters {
+        Ok(letters) => letters.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); size],
+    }
+}
+
+fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> {
+    match letter {
+        b'o' => Ok(Settled::Ok),
+        // A first send that worked left nothing behind that could say so.
+        b'g' if settlement.resend && settlement.action == Action::Done => Ok(Settled::Ok),
+        b'g' => Ok(Settled::Gone),
+        b'f' => Ok(Settled::Fenced),
+        b'e' => Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!("the key of task {} holds something else than a task", settlement.run.id),
+        )),
+        _ => Err(reply::unexpected("an unknown letter")),
+    }
+}
+
+/// Letters of runs to extend mean the same.
+pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Result<Vec<Settled>, BrokerError> {
+    let letters = read_letters(answer, size).into_iter();
+    letters
+        .map(|letter| match letter? {
+            b'o' => Ok(Settled::Ok),
+            b'f' => Ok(Settled::Fenced),
+            b'g' => Ok(Settled::Gone),
+            _ => Err(reply::unexpected("an unknown letter")),
+        })
+        .collect()
+}
+
+/// Hash field `progress`: the fraction, a space, the note.
+fn write_progress(progress: &Progress) -> String {
+    format!("{} {}", progress.fraction, progress.note)
+}
+
+/// Reads what [`write_progress`] wrote.
+pub(super) fn read_progress(text: &str) -> Option<Progress> {
+    let (fraction, note) = text.split_once(' ')?;
+    Some(Progress::new(fraction.parse().ok()?, note))
+}
+
+/// Longest wait that is not counted as a lease: Go's own grace for its runs.
+pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        broker::RunToken,
+        task::{Extra, Header, TaskId},
+    };
+
+    fn message() -> TaskMessage {
+        TaskMessage {
+            r#type: "email".into(),
+            payload: Bytes::from_static(b"hello"),
+            id: "t1".into(),
+            queue: "default".into(),
+            retry: 25,
+            timeout: 1800,
+            ..Default::default()
+        }
+    }
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    fn settlement(queue: &str, id: &str, token: i64, action: Action) -> Settlement {
+        let run = RunKey {
+            queue: QueueName::from_wire(queue),
+            id: TaskId::from_wire(id),
+            token: RunToken(token),
+            server: 0,
+            row: 0,
+        };
+        Settlement { run, message: Arc::new(message()), action, resend: false }
+    }
+
+    fn retry(error: Option<&str>, counted: bool) -> Action {
+        Action::Retry { delay: Duration::ZERO, error: error.map(Into::into), counted, extra: Extra::default() }
+    }
+
+    #[test]
+    fn a_counted_retry_is_byte_equal_to_gos() {
+        // vectors/b08_retry_failure.json
+        let golden = "0a05656d61696c120568656c6c6f1a027431220764656661756c74281930\
+                      013a04626f6f6d40880e58a6aaf58607";
+        let bytes = rewritten(&message(), &retry(Some("boom"), true), at("2030-01-02T03:04:06.678Z")).unwrap();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, golden);
+    }
+
+    #[test]
+    fn each_action_changes_its_own_fields_only() {
+        let now = at("2030-01-02T03:04:05.999Z");
+        let base = message();
+        let seconds = now.timestamp();
+        let cases = [
+            (Action::Done, None),
+            (Action::Requeue, None),
+            (retry(None, false), None),
+            (retry(None, true), Some(TaskMessage { retried: 1, ..base.clone() })),
+            (
+                retry(Some("e"), false),
+                Some(TaskMessage { error_msg: "e".into(), last_failed_at: seconds, ..base.clone() }),
+            ),
+            (
+                Action::Archive { error: "dead".into(), extra: Extra::default() },
+                Some(TaskMessage { error_msg: "dead".into(), last_failed_at: seconds, ..base.clone() }),
+            ),
+            (Action::Complete { result: None }, Some(TaskMessage { completed_at: seconds, ..base.clone() })),
+        ];
+        for (action, expected) in cases {
+            assert_eq!(rewritten(&base, &action, now), expected.map(|message| message.encode()), "{action:?}");
+        }
+        let headers = vec![Header::new("a", ""), Header::new("", "b")];
+        let kept = TaskMessage { headers, retried: i32::MAX, ..base };
+        let bytes = rewritten(&kept, &retry(Some("e"), true), now).unwrap();
+        let read = TaskMessage::decode(bytes.into()).unwrap();
+        assert_eq!((read.headers, read.retried), (kept.headers, i32::MAX));
+    }
+
+    #[test]
+    fn a_long_error_is_cut_between_two_characters() {
+        for (error, length) in [("ä".repeat(4096), 4096), (format!("x{}", "ä".repeat(4096)), 4095), ("e".into(), 1)] {
+            assert_eq!(shortened(&error).len(), length);
+        }
+    }
+
+    #[test]
+    fn outcomes_go_by_queue_oldest_first_in_portions_that_put_back_in_order() {
+        let done = |queue: &str, token| settlement(queue, "id", token, Action::Done);
+        let batch = [done("b", 5), done("a", 9), done("a", 2), done("a", 9)];
+        let places: Vec<_> = chunks(&batch).into_iter().map(|(queue, places)| (queue.as_str(), places)).collect();
+        assert_eq!(places, [("a", vec![2, 1, 3]), ("b", vec![0])]);
+
+        let batch: Vec<_> = (0..100).map(|token| settlement("a", "id", token, Action::Requeue)).collect();
+        let firsts: Vec<_> = chunks(&batch).into_iter().map(|(_, places)| (places[0], places.len())).collect();
+        assert_eq!(firsts, [(64, 36), (0, 64)]);
+    }
+
+    #[test]
+    fn letters_mean_the_same_on_a_repeat_but_for_what_is_done_already() {
+        let archive = Action::Archive { error: String::new(), extra: Extra::default() };
+        let cases = [
+            (b'o', Action::Done, false, Settled::Ok),
+            (b'f', Action::Done, true, Settled::Fenced),
+            (b'g', Action::Done, false, Settled::Gone),
+            (b'g', Action::Done, true, Settled::Ok),
+            (b'g', archive, true, Settled::Gone),
+        ];
+        for (letter, action, resend, expected) in cases {
+            let settlement = Settlement { resend, ..settlement("q", "id", 1, action) };
+            assert_eq!(meaning(letter, &settlement).unwrap(), expected);
+        }
+        assert!(meaning(b'e', &settlement("q", "id", 1, Action::Done)).is_err());
+        assert!(read_letters(Ok(Value::BulkString(b"oo".to_vec())), 3).iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn progress_is_read_as_it_was_written() {
+        for progress in [Progress::new(0.25, "row 1 of 4"), Progress::new(1.0, "")] {
+            assert_eq!(read_progress(&write_progress(&progress)), Some(progress));
+        }
+        assert_eq!(read_progress("half"), None);
+    }
+
+    #[test]
+    fn only_a_lock_of_its_own_queue_is_freed() {
+        let keys = Keys::new(&QueueName::from_wire("default"));
+        for (key, freed) in [("asynq:{default}:unique:t:", true), ("asynq:{other}:unique:t:", false), ("", false)] {
+            let message = TaskMessage { unique_key: key.into(), ..message() };
+            assert_eq!(!lock(&message, &keys).is_empty(), freed, "{key}");
+        }
+    }
+}

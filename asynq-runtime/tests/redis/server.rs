@@ -1,0 +1,163 @@
+//! A private redis-server on a unix socket, and a proxy before it that can lose answers.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Ends with the test.
+pub(crate) struct Server {
+    child: Child,
+    folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl Server {
+    pub(crate) async fn start(options: &[&str]) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("asynq-redis-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let child = Self::spawn(&folder, &options);
+        let server = Self { child, folder, options };
+        server.until_it_answers().await;
+        server
+    }
+
+    fn spawn(folder: &Path, options: &[String]) -> Child {
+        let socket = folder.join("redis.sock");
+        let fixed = ["--port", "0", "--save", "", "--appendonly", "no", "--dir"];
+        let mut command = Command::new("redis-server");
+        command.args(fixed).arg(folder).arg("--unixsocket").arg(socket).args(options);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    async fn until_it_answers(&self) {
+        while UnixStream::connect(self.socket()).is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("redis.sock")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    pub(crate) async fn broker(&self) -> RedisBroker {
+        self.broker_with(RedisOptions::default()).await
+    }
+
+    pub(crate) async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
+        RedisBroker::connect(&self.url(), options).await.unwrap()
+    }
+
+    /// A connection of somebody else's.
+    pub(crate) async fn foreign(&self) -> redis::aio::MultiplexedConnection {
+        let url = format!("unix://{}", self.socket().display());
+        redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    }
+
+    /// Kills the server and starts an empty one in its place.
+    pub(crate) async fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let _ = fs::remove_file(self.socket());
+        self.child = Self::spawn(&self.folder, &self.options);
+        self.until_it_answers().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Passes everything on; told so, it cuts the connection in place of the next answer to a script.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    lose: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    pub(crate) fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let lose = Arc::new(AtomicUsize::new(0));
+        let (socket, losing) = (server.socket(), Arc::clone(&lose));
+        // It ends with the test's process; its connections end with either side.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if let Ok(redis) = UnixStream::connect(&socket) {
+                    pass(client, redis, &losing);
+                }
+            }
+        });
+        Self { port, lose }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Loses the answers to the next `n` writes that hold a script.
+    pub(crate) fn lose_answers(&self, n: usize) {
+        self.lose.store(n, Ordering::SeqCst);
+    }
+
+    pub(crate) fn still_to_lose(&self) -> usize {
+        self.lose.load(Ordering::SeqCst)
+    }
+}
+
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>) {
+    let scripted = Arc::new(AtomicBool::new(false));
+    let (seen, lose) = (Arc::clone(&scripted), Arc::clone(lose));
+    let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
+    let (mut to_client, mut from_redis) = (client, redis);
+    thread::spawn(move || {
+        copy(&mut from_client, &mut to_redis, |bytes| {
+            if bytes.windows(4).any(|word| word == b"EVAL") {
+                seen.store(true, Ordering::SeqCst);
+            }
+            true
+        });
+        let _ = to_redis.shutdown(Shutdown::Both);
+    });
+    thread::spawn(move || {
+        copy(&mut from_redis, &mut to_client, |_| {
+            let is_answer = scripted.swap(false, Ordering::SeqCst);
+            let take = |left: usize| left.checked_sub(1);
+            !(is_answer && lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
+        });
+        let _ = to_client.shutdown(Shutdown::Both);
+    });
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write, pass: impl Fn(&[u8]) -> bool) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(n) = from.read(&mut buffer) {
+        if n == 0 || !pass(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
+            return;
+        }
+    }
+}
