@@ -1,3 +1,5 @@
+//! `#[job]` needs nothing of the prelude.
+
 #![no_implicit_prelude]
 #![forbid(unsafe_code)]
 
