@@ -1,10 +1,12 @@
 //! Makes servers visible to asynq's tools, and asks Redis's time on the way.
 
+use std::time::Duration;
+
 use chrono::Utc;
 use prost::Message as _;
 
 use super::{
-    super::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState},
+    super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
     connection::read_time,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
@@ -13,12 +15,32 @@ use super::{
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
 
+/// asynq's own lease; its servers tell from it when a task is lost.
+const GO_LEASE: Duration = Duration::from_secs(30);
+
 /// How long a server counts as alive after a beat, seconds.
 const ALIVE_FOR: u64 = 10;
+
+impl RedisBroker {
+    /// A lease shorter than Go's is for Rust servers among themselves (DECISIONS §5).
+    async fn refuse_beside_go(&self) -> Result<(), BrokerError> {
+        let servers = self.servers().await?;
+        // Only ours write their version.
+        let Some(go) = servers.iter().find(|server| server.info.rust_version.is_empty()) else { return Ok(()) };
+        let (lease, host, pid) = (self.lease, &go.info.host, go.info.pid);
+        Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            format!("a lease of {lease:?} is too short beside the Go server {host}:{pid}; leave the lease at 30s"),
+        ))
+    }
+}
 
 #[async_trait::async_trait]
 impl Presence for RedisBroker {
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
+        if self.lease < GO_LEASE {
+            self.refuse_beside_go().await?;
+        }
         let member = Member { name: name.clone(), number: 0 };
         self.beat(&member, info, &[]).await?;
         Ok(member)
