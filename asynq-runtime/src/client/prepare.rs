@@ -83,3 +83,6 @@ fn add(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
         .and_then(|span| at.checked_add_signed(span))
         .unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,9 +101,14 @@ macro_rules! option_methods {
         /// Runs the task after this time; the last of this and `process_at` counts.
         #[doc(alias = "delay")]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
-            self.task.set(|p| {
-                p.when = When::In(delay.into_span().map_err(|e| option("process_in", e))?);
-                Ok(())
+            self.task.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
+                delay if delay > asynq_grammar::duration::MAX => {
+                    Err(option("process_in", "it must be at most 292 years"))
+                }
+                delay => {
+                    p.when = When::In(delay);
+                    Ok(())
+                }
             });
             self
         }
@@ -242,6 +247,13 @@ impl<J: Job> From<JobBuilder<J>> for PreparedTask {
     }
 }
 
+impl RawTask {
+    /// Per-call options for a task that was prepared elsewhere.
+    pub(crate) fn from_prepared(task: PreparedTask) -> Self {
+        Self { task }
+    }
+}
+
 impl From<RawTask> for PreparedTask {
     fn from(raw: RawTask) -> Self {
         raw.task
@@ -297,8 +309,8 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
-    /// The broker failed.
-    #[error("cannot enqueue: {0}")]
+    /// The broker failed; its text says what to do.
+    #[error(transparent)]
     Broker(#[from] BrokerError),
 }
 
@@ -353,9 +365,8 @@ fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueErro
     if span.is_zero() {
         return Err(option(name, "it must be longer than zero"));
     }
-    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
-    if seconds > i64::MAX as u64 / 1_000_000_000 {
+    if span > asynq_grammar::duration::MAX {
         return Err(option(name, "it must be at most 292 years"));
     }
-    Ok(Duration::from_secs(seconds))
+    Ok(Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0)))
 }

@@ -47,7 +47,10 @@ pub struct CodecError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Arguments of another shape: another version of the program may know it.
-    #[error("the arguments of `{job}` have shape {found:08x}, this program knows {expected:08x} ({shape})")]
+    #[error(
+        "the arguments of `{job}` have shape {found:08x}, but this program's `{job}` takes shape {expected:08x}: {shape}; \
+         run a version that knows the old shape, or give changed arguments a new job name"
+    )]
     UnknownFingerprint {
         /// The job.
         job: &'static str,
@@ -77,9 +80,14 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
     };
     match J::CODEC {
         Codec::Postcard => {
+            let fingerprint = Fingerprint::of::<J>();
+            if let Some(kind) = &fingerprint.self_describing {
+                // It would be written, and no worker could ever read it.
+                return Err(error(format!("`{kind}` needs a self-describing format; write `codec = \"json\"`")));
+            }
             let mut bytes = Vec::with_capacity(64);
             bytes.push(POSTCARD);
-            bytes.extend_from_slice(&Fingerprint::of::<J>().value.to_le_bytes());
+            bytes.extend_from_slice(&fingerprint.value.to_le_bytes());
             postcard::to_extend(job, bytes).map(Bytes::from).map_err(|e| error(e.to_string()))
         }
         Codec::Json => serde_json::to_vec(job).map(Bytes::from).map_err(|e| error(e.to_string())),
@@ -96,10 +104,7 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
     match J::CODEC {
         Codec::Postcard => {
             let [POSTCARD, a, b, c, d, ..] = *payload else {
-                return Err(undecodable(format!(
-                    "it does not start with the postcard prefix ({} bytes)",
-                    payload.len()
-                )));
+                return Err(undecodable(not_postcard(payload)));
             };
             let found = u32::from_le_bytes([a, b, c, d]);
             if found != fingerprint.value {
@@ -118,6 +123,17 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
         }
         Codec::Json => serde_json::from_slice(payload).map_err(|e| undecodable(e.to_string())),
     }
+}
+
+/// Most often the sender wrote JSON: another language, or the same job with another `codec`.
+fn not_postcard(payload: &[u8]) -> String {
+    let found = match payload {
+        [] => "it is empty",
+        [b'{' | b'[' | b'"', ..] => "it looks like JSON; write `codec = \"json\"` if it should be",
+        [POSTCARD, ..] => "it is cut off",
+        _ => "its first byte is not the format byte 0x01",
+    };
+    format!("not a postcard payload of asynq-runtime: {found} ({} bytes)", payload.len())
 }
 
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
@@ -150,3 +166,6 @@ fn encode(what: String, codec: Codec, value: &impl Serialize) -> Result<Bytes, C
     };
     encoded.map(Bytes::from).map_err(|reason| CodecError { what, codec: codec.as_str(), reason })
 }
+
+#[cfg(test)]
+mod tests;

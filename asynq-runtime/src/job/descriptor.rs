@@ -1,6 +1,6 @@
 //! A job with its type erased: what the inventory holds and the server runs.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{any::TypeId, fmt, future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 
@@ -31,6 +31,7 @@ pub struct JobDescriptor {
     pub file: &'static str,
     /// The line there.
     pub line: u32,
+    type_id: fn() -> TypeId,
     start: fn(&[u8], JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
@@ -49,6 +50,7 @@ impl JobDescriptor {
             codec: J::CODEC,
             file,
             line,
+            type_id: TypeId::of::<J>,
             start: start::<J>,
             prepare: prepare::<J>,
             show: show::<J>,
@@ -84,6 +86,11 @@ impl JobDescriptor {
         (self.show)(payload)
     }
 
+    /// Whether both describe one and the same Rust type.
+    pub fn is_same_job(&self, other: &Self) -> bool {
+        (self.type_id)() == (other.type_id)()
+    }
+
     /// The shape of its arguments.
     pub fn fingerprint(&self) -> Arc<Fingerprint> {
         (self.fingerprint)()
@@ -111,14 +118,29 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, R
 }
 
 fn result_bytes<J: Job, T: serde::Serialize + 'static>(value: &T) -> RunResult {
-    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<()>() {
+    if TypeId::of::<T>() == TypeId::of::<()>() {
         return Ok(None);
     }
     encode_result(J::NAME, J::CODEC, value).map(Some).map_err(JobError::skip_retry)
 }
 
 fn prepare<J: Job>(arguments: &serde_json::Value) -> Result<PreparedTask, serde_json::Error> {
-    serde_json::from_value::<J>(arguments.clone()).map(Into::into)
+    let job = if Fingerprint::of::<J>().no_arguments && is_nothing(arguments) {
+        decode_arguments::<J>(&[]).map_err(serde::de::Error::custom)?
+    } else {
+        serde_json::from_value::<J>(arguments.clone())?
+    };
+    Ok(job.into())
+}
+
+/// What people write for no arguments.
+fn is_nothing(arguments: &serde_json::Value) -> bool {
+    match arguments {
+        serde_json::Value::Null => true,
+        serde_json::Value::Array(items) => items.is_empty(),
+        serde_json::Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
 }
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {

@@ -33,6 +33,7 @@ pub(crate) mod panics;
 mod registry;
 mod span;
 mod state;
+mod trace;
 
 use std::future::Future;
 

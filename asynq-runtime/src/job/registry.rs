@@ -1,6 +1,10 @@
 //! Which job runs a task: name → descriptor, checked once at start.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+};
 
 use super::{Job, JobDescriptor, StateKey, StateMap};
 
@@ -46,7 +50,11 @@ struct Place<'a>(&'a JobDescriptor);
 
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0.file, self.0.line)
+        // A job that was registered by hand has the path of its type in place of a file and line.
+        match self.0.line {
+            0 => f.write_str(self.0.file),
+            line => write!(f, "{}:{line}", self.0.file),
+        }
     }
 }
 
@@ -69,20 +77,27 @@ impl Registry {
         Self::from_descriptors(S::descriptors())
     }
 
-    /// The jobs of these descriptors.
+    /// The jobs of these descriptors; one job twice counts once.
     ///
     /// # Errors
     ///
-    /// Two jobs of one name at different places.
+    /// Two jobs of one name.
     pub fn from_descriptors(jobs: impl IntoIterator<Item = JobDescriptor>) -> Result<Self, RegistryError> {
         let mut map = BTreeMap::<&'static str, JobDescriptor>::new();
         for job in jobs {
-            match map.insert(job.name, job) {
-                Some(first) if (first.file, first.line) != (job.file, job.line) => {
-                    let (first, second) = (Box::new(first), Box::new(job));
+            match map.entry(job.name) {
+                Entry::Vacant(free) => {
+                    free.insert(job);
+                }
+                // The first stays: what is linked knows its file and line.
+                Entry::Occupied(known) if known.get().is_same_job(&job) => {}
+                Entry::Occupied(known) => {
+                    // The order of linking means nothing, so that of the places makes the text the same every time.
+                    let mut places = [Box::new(*known.get()), Box::new(job)];
+                    places.sort_by_key(|job| (job.file, job.line));
+                    let [first, second] = places;
                     return Err(RegistryError::DuplicateName { name: job.name, first, second });
                 }
-                _ => {}
             }
         }
         Ok(Self(Arc::new(map)))
@@ -96,6 +111,11 @@ impl Registry {
     /// Every job, by name.
     pub fn iter(&self) -> impl Iterator<Item = &JobDescriptor> {
         self.0.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether there are none.
@@ -143,3 +163,85 @@ job_set!(A B C D E);
 job_set!(A B C D E F);
 job_set!(A B C D E F G);
 job_set!(A B C D E F G H);
+job_set!(A B C D E F G H I);
+job_set!(A B C D E F G H I K);
+job_set!(A B C D E F G H I K L);
+job_set!(A B C D E F G H I K L M);
+job_set!(A B C D E F G H I K L M N);
+job_set!(A B C D E F G H I K L M N O);
+job_set!(A B C D E F G H I K L M N O P);
+job_set!(A B C D E F G H I K L M N O P Q);
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{JobContext, JobResult, State};
+
+    macro_rules! job {
+        ($type:ident $name:literal) => {
+            #[derive(Serialize, Deserialize)]
+            struct $type {}
+
+            impl Job for $type {
+                const NAME: &'static str = $name;
+                const REQUIRES: &'static [StateKey] = &[StateKey::of::<Mailer>()];
+                type Output = JobResult;
+                async fn run(self, _: &JobContext) -> JobResult {
+                    Ok(())
+                }
+            }
+        };
+    }
+
+    struct Mailer;
+    job!(Welcome "mail:welcome");
+    job!(AlsoWelcome "mail:welcome");
+    job!(Bye "mail:bye");
+
+    #[test]
+    fn two_jobs_of_one_name_are_told_with_both_places_whatever_the_order() {
+        let (first, second) =
+            (JobDescriptor::of::<Welcome>("src/a.rs", 3), JobDescriptor::of::<AlsoWelcome>("src/b.rs", 7));
+        for jobs in [[first, second], [second, first]] {
+            let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "two jobs are named `mail:welcome`: src/a.rs:3 and src/b.rs:7; \
+                 rename one of the functions or give it `name = \"…\"`"
+            );
+        }
+        let error = Registry::only::<(Welcome, AlsoWelcome)>().unwrap_err().to_string();
+        assert!(error.contains("tests::AlsoWelcome and ") && !error.contains(":0"), "{error}");
+    }
+
+    #[test]
+    fn one_job_twice_counts_once_and_keeps_its_place() {
+        let linked = JobDescriptor::of::<Welcome>("src/a.rs", 3);
+        let by_hand = JobDescriptor::of::<Welcome>("a::Welcome", 0);
+        let registry = Registry::from_descriptors([linked, by_hand]).unwrap();
+        assert_eq!(registry.len(), 1);
+        assert_eq!(registry.get("mail:welcome").map(|job| job.line), Some(3));
+    }
+
+    #[test]
+    fn a_missing_state_is_told_with_the_job_its_place_and_the_type() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
+        let mut states = StateMap::default();
+        states.insert("of another type");
+        let error = registry.check_states(&states).unwrap_err().to_string();
+        assert!(error.starts_with("job `mail:bye` (src/mail.rs:12) needs State<"), "{error}");
+        assert!(error.contains("Mailer>"), "{error}");
+        states.insert(Mailer);
+        assert!(registry.check_states(&states).is_ok());
+        assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
+    }
+
+    #[test]
+    fn a_set_names_its_jobs() {
+        let registry = Registry::only::<(Welcome, Bye)>().unwrap();
+        assert_eq!(registry.iter().map(|job| job.name).collect::<Vec<_>>(), ["mail:bye", "mail:welcome"]);
+        assert!(Registry::only::<()>().unwrap().is_empty());
+    }
+}

@@ -30,7 +30,8 @@ impl IntoSpan for Duration {
 
 impl IntoSpan for &str {
     fn into_span(self) -> Result<Duration, InvalidSpan> {
-        parse(self).map_err(|reason| InvalidSpan { text: self.chars().take(80).collect(), reason })
+        asynq_grammar::duration::parse(self)
+            .map_err(|error| InvalidSpan { text: self.chars().take(80).collect(), reason: error.to_string() })
     }
 }
 
@@ -76,23 +77,6 @@ impl IntoInstant for SystemTime {
         };
         seconds.and_then(|seconds| DateTime::from_timestamp(seconds, nanos)).ok_or(InvalidInstant)
     }
-}
-
-// Replaced by asynq-grammar's parser when that lands.
-fn parse(text: &str) -> Result<Duration, String> {
-    let expected = || "write a duration such as \"30s\", \"3m\", \"1h30m\", \"7d\"".to_owned();
-    let (mut total, mut number) = (0u64, None::<u64>);
-    for c in text.chars() {
-        match (c, number) {
-            ('0'..='9', n) => number = Some(n.unwrap_or(0) * 10 + u64::from(c as u8 - b'0')),
-            ('s', Some(n)) => (total, number) = (total + n, None),
-            ('m', Some(n)) => (total, number) = (total + n * 60, None),
-            ('h', Some(n)) => (total, number) = (total + n * 3600, None),
-            ('d', Some(n)) => (total, number) = (total + n * 86400, None),
-            _ => return Err(expected()),
-        }
-    }
-    if number.is_some() || text.is_empty() { Err(expected()) } else { Ok(Duration::from_secs(total)) }
 }
 
 #[cfg(test)]

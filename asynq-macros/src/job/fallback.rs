@@ -1,0 +1,53 @@
+//! Stands in for a job whose signature is wrong, so that the places which use it stay quiet.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+
+use super::{
+    expand::{Handle, behind, handle, local, payload, taken},
+    model::JobModel,
+    parameter::Parameter,
+};
+
+/// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.
+pub(super) fn stub(job: &JobModel) -> TokenStream {
+    let (ident, name) = (job.ident(), &job.name);
+    let payload = payload(job);
+    let handle = handle(job, &anything(job));
+    let behind = behind(
+        job,
+        &quote! {
+            #handle
+            impl __rt::Job for #ident {
+                const NAME: &'static str = #name;
+                type Output = __rt::JobResult<()>;
+
+                async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+                    ::core::unimplemented!()
+                }
+            }
+        },
+    );
+    quote!(#payload #behind)
+}
+
+/// As many parameters as the function has arguments; the wrong ones take any value.
+fn anything(job: &JobModel) -> Handle {
+    let mut parameters = Vec::new();
+    let mut forwarded = Vec::new();
+    for (position, parameter) in job.parameters.iter().enumerate() {
+        match parameter {
+            Parameter::Argument(argument) => {
+                parameters.push(taken(argument));
+                forwarded.push(argument.ident.to_token_stream());
+            }
+            Parameter::Broken => {
+                let name = local(&format!("argument_{position}"));
+                parameters.push(quote!(#name: impl ::core::marker::Sized));
+                forwarded.push(name.into_token_stream());
+            }
+            Parameter::Context | Parameter::State(_) => {}
+        }
+    }
+    Handle { parameters, forwarded, builder: quote!(::core::unimplemented!()) }
+}
