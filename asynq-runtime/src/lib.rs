@@ -8,6 +8,7 @@ mod connect;
 pub mod job;
 pub mod server;
 pub mod task;
+pub mod testing;
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]
@@ -31,8 +32,8 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy, RawTask,
-        Registry, Server, State, TaskInfo, TaskState, job,
+        App, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy,
+        RawTask, Registry, Server, State, TaskInfo, TaskState, job,
     };
 }
 
