@@ -1,0 +1,125 @@
+//! Measures the runs of this process: how long tasks waited for their start, and how many ended per second.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Shared by the jobs, which are measured, and the program, which shows the readings.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(Mutex<Readings>);
+
+/// What was measured so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Readings {
+    /// From enqueue to start, one per first attempt.
+    pub(crate) waits: Vec<Duration>,
+    /// First attempts that ended.
+    pub(crate) ended: usize,
+    /// From the start of the first of them to the end of the last.
+    pub(crate) took: Duration,
+    began: Option<Instant>,
+    running: HashSet<String>,
+}
+
+/// One attempt that is being measured; its end is its drop, however it ends.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    meter: &'a Meter,
+    id: String,
+    first: bool,
+}
+
+impl Meter {
+    /// Measures an attempt at the task of this id until the result is dropped. `enqueued` is the moment in Unix
+    /// milliseconds that the enqueue noted, `first` whether the task never ran before.
+    pub(crate) fn start(&self, id: &str, enqueued: Option<&str>, first: bool) -> Attempt<'_> {
+        let mut readings = self.lock();
+        readings.began.get_or_insert_with(Instant::now);
+        readings.running.insert(id.to_owned());
+        if first && let Some(enqueued) = enqueued.and_then(|text| text.parse().ok()) {
+            let wait = unix_millis().saturating_sub(enqueued);
+            readings.waits.push(Duration::from_millis(wait));
+        }
+        Attempt { meter: self, id: id.to_owned(), first }
+    }
+
+    pub(crate) fn readings(&self) -> Readings {
+        self.lock().clone()
+    }
+
+    /// Whether the task of this id runs in this process.
+    pub(crate) fn runs_here(&self, id: &str) -> bool {
+        self.lock().running.contains(id)
+    }
+
+    /// How many tasks run in this process.
+    pub(crate) fn running(&self) -> usize {
+        self.lock().running.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Readings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut readings = self.meter.lock();
+        readings.running.remove(&self.id);
+        if self.first {
+            readings.ended += 1;
+            readings.took = readings.began.map(|began| began.elapsed()).unwrap_or_default();
+        }
+    }
+}
+
+impl Readings {
+    /// First attempts per second, if there were enough to speak of.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        (self.ended > 1 && !self.took.is_zero()).then(|| self.ended as f64 / self.took.as_secs_f64())
+    }
+
+    /// The wait that this share of the tasks did not exceed (nearest rank).
+    pub(crate) fn percentile(&self, share: f64) -> Option<Duration> {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        let rank = (share * waits.len() as f64).ceil() as usize;
+        waits.get(rank.clamp(1, waits.len().max(1)) - 1).copied()
+    }
+}
+
+/// Now, as the enqueue notes it.
+pub(crate) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let waits = (1..=200).rev().map(Duration::from_millis).collect();
+        let readings = Readings { waits, ..Readings::default() };
+        assert_eq!(readings.percentile(0.50), Some(Duration::from_millis(100)));
+        assert_eq!(readings.percentile(0.99), Some(Duration::from_millis(198)));
+        assert_eq!(readings.percentile(1.0), Some(Duration::from_millis(200)));
+        assert_eq!(Readings::default().percentile(0.5), None);
+    }
+
+    #[test]
+    fn only_first_attempts_are_timed_but_all_are_known_while_they_run() {
+        let meter = Meter::default();
+        let enqueued = unix_millis().to_string();
+        let again = meter.start("b", Some(&enqueued), false);
+        drop(meter.start("a", Some(&enqueued), true));
+        assert!(meter.runs_here("b") && !meter.runs_here("a"));
+        assert_eq!(meter.running(), 1);
+        drop(again);
+        let readings = meter.readings();
+        assert_eq!((readings.ended, readings.waits.len(), meter.running()), (1, 1, 0));
+    }
+}
