@@ -1,6 +1,7 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests, too
 
 mod journey;
 mod opening;

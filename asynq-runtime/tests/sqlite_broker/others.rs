@@ -95,12 +95,12 @@ async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     let run = dequeue(&hung, &member, 1).await.remove(0);
     clock.advance(Duration::from_millis(9_999));
     assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
-    assert_eq!(hung.extend(&[run.key.clone()]).await.unwrap(), [Settled::Ok]);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Ok]);
     clock.advance(Duration::from_millis(9_999));
     assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
     clock.advance(Duration::from_millis(1));
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
-    assert_eq!(hung.extend(&[run.key.clone()]).await.unwrap(), [Settled::Fenced]);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Fenced]);
     assert_eq!(settle(&hung, outcome(&run, Action::Done)).await, Settled::Fenced);
 }
 
