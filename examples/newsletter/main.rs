@@ -87,10 +87,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<ExitCode, BoxError> {
-    let list = std::env::args_os().nth(1).map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")),
-        PathBuf::from,
-    );
+    let list = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")), PathBuf::from);
     let url = std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
     let smtp = std::env::var("SMTP_URL").ok().filter(|url| !url.is_empty());
     let queue: QueueName = QUEUE.parse()?;

@@ -63,7 +63,10 @@ fn offer(plan: &str) -> &'static str {
 
 /// Names come from a file that anyone may have typed: no line break reaches a header.
 fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn escaped(text: &str) -> String {

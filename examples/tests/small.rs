@@ -86,15 +86,13 @@ fn options_are_the_jobs_unless_the_call_says_otherwise() {
 fn an_error_says_what_becomes_of_its_task() {
     on_both_brokers(
         "retry_and_skip",
-        &[
-            "fine is gone",
-            "throttled is gone",
-            "missing is archived: 404",
-            "withdrawn is gone",
-        ],
+        &["fine is gone", "throttled is gone", "missing is archived: 404", "withdrawn is gone"],
     );
     let folder = tempdir().unwrap();
-    assert_lines(&run("retry_and_skip", folder.path(), &[], &[]), &["attempt 1 at throttled", "attempt 2 at throttled"]);
+    assert_lines(
+        &run("retry_and_skip", folder.path(), &[], &[]),
+        &["attempt 1 at throttled", "attempt 2 at throttled"],
+    );
 }
 
 #[test]
