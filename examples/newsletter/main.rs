@@ -41,7 +41,7 @@ use crate::{
     render::Reader,
     report::{Report, Settled},
     subscribers::Subscriber,
-    tally::Tally,
+    tally::{Counting, Tally},
 };
 
 const QUEUE: &str = "newsletter";
@@ -87,10 +87,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<ExitCode, BoxError> {
-    let list = std::env::args_os().nth(1).map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")),
-        PathBuf::from,
-    );
+    let list = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")), PathBuf::from);
     let url = std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
     let smtp = std::env::var("SMTP_URL").ok().filter(|url| !url.is_empty());
     let queue: QueueName = QUEUE.parse()?;
@@ -161,7 +160,7 @@ async fn run() -> Result<ExitCode, BoxError> {
 
 /// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
 async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Tally, BoxError> {
-    let mut tally = Tally::default();
+    let mut counting = Counting::default();
     for chunk in rows.chunks(CHUNK) {
         let enqueued = unix_millis().to_string();
         let ids: Vec<String> = chunk.iter().map(|row| campaign.task_id(&row.to())).collect();
@@ -171,10 +170,10 @@ async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> R
         });
         let answers = client.enqueue_many(tasks).await?;
         for (id, answer) in ids.iter().zip(answers) {
-            tally.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
+            counting.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
         }
     }
-    Ok(tally)
+    Ok(counting.done())
 }
 
 /// Returns when every task is sent or archived, and shows the way there.

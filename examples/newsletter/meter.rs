@@ -8,7 +8,14 @@ use std::{
 
 /// Shared by the jobs, which are measured, and the program, which shows the readings.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(Mutex<Readings>);
+pub(crate) struct Meter(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    readings: Readings,
+    began: Option<Instant>,
+    running: HashSet<String>,
+}
 
 /// What was measured so far.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +26,6 @@ pub(crate) struct Readings {
     pub(crate) ended: usize,
     /// From the start of the first of them to the end of the last.
     pub(crate) took: Duration,
-    began: Option<Instant>,
-    running: HashSet<String>,
 }
 
 /// One attempt that is being measured; its end is its drop, however it ends.
@@ -35,18 +40,18 @@ impl Meter {
     /// Measures an attempt at the task of this id until the result is dropped. `enqueued` is the moment in Unix
     /// milliseconds that the enqueue noted, `first` whether the task never ran before.
     pub(crate) fn start(&self, id: &str, enqueued: Option<&str>, first: bool) -> Attempt<'_> {
-        let mut readings = self.lock();
-        readings.began.get_or_insert_with(Instant::now);
-        readings.running.insert(id.to_owned());
+        let mut inner = self.lock();
+        inner.began.get_or_insert_with(Instant::now);
+        inner.running.insert(id.to_owned());
         if first && let Some(enqueued) = enqueued.and_then(|text| text.parse().ok()) {
             let wait = unix_millis().saturating_sub(enqueued);
-            readings.waits.push(Duration::from_millis(wait));
+            inner.readings.waits.push(Duration::from_millis(wait));
         }
         Attempt { meter: self, id: id.to_owned(), first }
     }
 
     pub(crate) fn readings(&self) -> Readings {
-        self.lock().clone()
+        self.lock().readings.clone()
     }
 
     /// Whether the task of this id runs in this process.
@@ -59,18 +64,18 @@ impl Meter {
         self.lock().running.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Readings> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let mut readings = self.meter.lock();
-        readings.running.remove(&self.id);
+        let mut inner = self.meter.lock();
+        inner.running.remove(&self.id);
         if self.first {
-            readings.ended += 1;
-            readings.took = readings.began.map(|began| began.elapsed()).unwrap_or_default();
+            inner.readings.ended += 1;
+            inner.readings.took = inner.began.map(|began| began.elapsed()).unwrap_or_default();
         }
     }
 }

@@ -57,7 +57,8 @@ impl Progress {
         if !stderr().is_terminal() {
             return Self::Lines { next: Instant::now() };
         }
-        let style = ProgressStyle::with_template("  {bar:32.green} {human_pos:>5} of {human_len}  {per_sec:>10}  {msg}");
+        let style =
+            ProgressStyle::with_template("  {bar:32.green} {human_pos:>5} of {human_len}  {per_sec:>10}  {msg}");
         let bar = ProgressBar::new(total);
         Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
