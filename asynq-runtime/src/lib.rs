@@ -5,6 +5,7 @@ mod client;
 pub mod clock;
 mod connect;
 pub mod job;
+pub mod server;
 pub mod task;
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
@@ -21,6 +22,7 @@ pub use self::{
         BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,
         PreparedTask, RawTask, Registry, State,
     },
+    server::Server,
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -28,7 +30,7 @@ pub use self::{
 pub mod prelude {
     pub use crate::{
         BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy, RawTask,
-        Registry, State, TaskInfo, TaskState, job,
+        Registry, Server, State, TaskInfo, TaskState, job,
     };
 }
 

@@ -230,7 +230,7 @@ async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
 #[tokio::test]
 async fn a_lost_answer_loses_and_doubles_nothing() {
     let server = Server::start(&[]).await;
-    let proxy = Proxy::before(&server).await;
+    let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
     let direct = server.broker().await;
     let me = member("me");
@@ -265,7 +265,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
     let server = Server::start(&[]).await;
-    let proxy = Proxy::before(&server).await;
+    let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
     let direct = server.broker().await;
     put(&direct, &["warm"]).await;
@@ -273,6 +273,7 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
     assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
     for round in 0..10 {
         let id = format!("t{round}");
+        let one = [id.as_str()];
         proxy.lose_answers(1);
         let worker = async {
             loop {
@@ -282,7 +283,7 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
                 }
             }
         };
-        let ((), settled) = tokio::join!(put(&broker, &[&id]), worker);
+        let ((), settled) = tokio::join!(put(&broker, &one), worker);
         assert_eq!((settled, proxy.still_to_lose()), (Settled::Ok, 0));
     }
     let stats = direct.queue_stats(&queue()).await.unwrap();
@@ -523,7 +524,7 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
         assert_eq!(error.kind(), BrokerErrorKind::Denied, "{login}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("canary"));
     }
-    let proxy = Proxy::before(&server).await;
+    let proxy = Proxy::before(&server);
     for url in [format!("{}?pass=secret", server.url()), format!("redis://:secret@127.0.0.1:{}/1", proxy.port)] {
         let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
         broker.ping().await.unwrap();

@@ -6,9 +6,14 @@
 use std::{
     any::Any,
     cell::RefCell,
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook},
+    pin::Pin,
     sync::Once,
+    task::{Context, Poll},
 };
+
+use super::BoxFuture;
 
 thread_local! {
     /// Where this thread last panicked, `FILE:LINE`.
@@ -44,6 +49,26 @@ pub(super) fn with_place<T>(f: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(value) => value,
         Err(panic) => resume_unwind(Box::new(Placed(text(panic)))),
+    }
+}
+
+/// A future whose panics, when it is polled, end it with their text.
+pub(crate) struct Caught<T>(BoxFuture<'static, T>);
+
+impl<T> Caught<T> {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl<T> Future for Caught<T> {
+    type Output = Result<T, String>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch(|| self.0.as_mut().poll(cx)) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
     }
 }
 

@@ -2,32 +2,32 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
 use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, UnixStream},
-};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Ends with the test.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
     options: Vec<String>,
 }
 
 impl Server {
-    pub async fn start(options: &[&str]) -> Self {
+    pub(crate) async fn start(options: &[&str]) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("asynq-redis-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -47,35 +47,35 @@ impl Server {
     }
 
     async fn until_it_answers(&self) {
-        while UnixStream::connect(self.socket()).await.is_err() {
+        while UnixStream::connect(self.socket()).is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    pub async fn broker(&self) -> RedisBroker {
+    pub(crate) async fn broker(&self) -> RedisBroker {
         self.broker_with(RedisOptions::default()).await
     }
 
-    pub async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
+    pub(crate) async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
         RedisBroker::connect(&self.url(), options).await.unwrap()
     }
 
     /// A connection of somebody else's.
-    pub async fn foreign(&self) -> redis::aio::MultiplexedConnection {
+    pub(crate) async fn foreign(&self) -> redis::aio::MultiplexedConnection {
         let url = format!("unix://{}", self.socket().display());
         redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
     }
 
     /// Kills the server and starts an empty one in its place.
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let _ = fs::remove_file(self.socket());
@@ -93,74 +93,70 @@ impl Drop for Server {
 }
 
 /// Passes everything on; told so, it cuts the connection in place of the next answer to a script.
-pub struct Proxy {
-    pub port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     lose: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<()>,
 }
 
 impl Proxy {
-    pub async fn before(server: &Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pub(crate) fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let lose = Arc::new(AtomicUsize::new(0));
         let (socket, losing) = (server.socket(), Arc::clone(&lose));
-        let task = tokio::spawn(async move {
-            loop {
-                let (client, _) = listener.accept().await.unwrap();
-                let redis = UnixStream::connect(&socket).await.unwrap();
-                tokio::spawn(pass(client, redis, Arc::clone(&losing)));
+        // It ends with the test's process; its connections end with either side.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if let Ok(redis) = UnixStream::connect(&socket) {
+                    pass(client, redis, &losing);
+                }
             }
         });
-        Self { port, lose, task }
+        Self { port, lose }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Loses the answers to the next `n` writes that hold a script.
-    pub fn lose_answers(&self, n: usize) {
+    pub(crate) fn lose_answers(&self, n: usize) {
         self.lose.store(n, Ordering::SeqCst);
     }
 
-    pub fn still_to_lose(&self) -> usize {
+    pub(crate) fn still_to_lose(&self) -> usize {
         self.lose.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn pass(client: tokio::net::TcpStream, redis: UnixStream, lose: Arc<AtomicUsize>) {
-    let (from_client, to_client) = client.into_split();
-    let (from_redis, to_redis) = redis.into_split();
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>) {
     let scripted = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&scripted);
-    let up = copy(from_client, to_redis, move |bytes| {
-        if bytes.windows(4).any(|word| word == b"EVAL") {
-            seen.store(true, Ordering::SeqCst);
-        }
-        true
+    let (seen, lose) = (Arc::clone(&scripted), Arc::clone(lose));
+    let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
+    let (mut to_client, mut from_redis) = (client, redis);
+    thread::spawn(move || {
+        copy(&mut from_client, &mut to_redis, |bytes| {
+            if bytes.windows(4).any(|word| word == b"EVAL") {
+                seen.store(true, Ordering::SeqCst);
+            }
+            true
+        });
+        let _ = to_redis.shutdown(Shutdown::Both);
     });
-    let down = copy(from_redis, to_client, move |_| {
-        let is_answer = scripted.swap(false, Ordering::SeqCst);
-        let take = |left: usize| left.checked_sub(1);
-        !(is_answer && lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
+    thread::spawn(move || {
+        copy(&mut from_redis, &mut to_client, |_| {
+            let is_answer = scripted.swap(false, Ordering::SeqCst);
+            let take = |left: usize| left.checked_sub(1);
+            !(is_answer && lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
+        });
+        let _ = to_client.shutdown(Shutdown::Both);
     });
-    tokio::select! {
-        () = up => {}
-        () = down => {}
-    }
 }
 
-async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, pass: impl Fn(&[u8]) -> bool) {
+fn copy(from: &mut impl Read, to: &mut impl Write, pass: impl Fn(&[u8]) -> bool) {
     let mut buffer = vec![0; 65536];
-    while let Ok(n) = from.read(&mut buffer).await {
-        if n == 0 || !pass(&buffer[..n]) || to.write_all(&buffer[..n]).await.is_err() {
+    while let Ok(n) = from.read(&mut buffer) {
+        if n == 0 || !pass(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
             return;
         }
     }

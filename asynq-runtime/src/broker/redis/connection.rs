@@ -170,6 +170,8 @@ impl Link {
     /// The connection, waiting for one until the time-out.
     async fn up(&self) -> Result<(MultiplexedConnection, u64), BrokerError> {
         let usable = |state: &State| match state {
+            // Whoever saw it fail has said so, before the keeper could take it away.
+            State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
             State::Up { connection, generation } => Some(Ok((connection.clone(), *generation))),
             // Waiting does not change these.
             State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
@@ -242,7 +244,7 @@ impl Keeper {
                     self.state.send_replace(State::Opening);
                     self.tell(News::Lost);
                     // A connection that is cut again and again must not make us spin.
-                    failures = if since.elapsed() > BACK_OFF.1 { 0 } else { failures + 1 };
+                    failures = u32::from(since.elapsed() < BACK_OFF.1);
                 }
                 Err(error) => {
                     failures += 1;

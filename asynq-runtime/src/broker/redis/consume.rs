@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(read_message(raw.clone(), "a", &queue), Ok(message));
         assert!(read_message(raw.clone(), "b", &queue).unwrap_err().reason.contains("\"b\""));
         let other = QueueName::from_wire("other");
-        assert!(read_message(raw.clone(), "a", &other).unwrap_err().reason.contains("other"));
+        assert!(read_message(raw, "a", &other).unwrap_err().reason.contains("other"));
         let broken = Bytes::from_static(b"\xff\xff\xff");
         assert_eq!(read_message(broken.clone(), "a", &queue).unwrap_err().raw, broken);
     }

@@ -12,7 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::broker::BrokerError;
 
-use super::tx::{Tx, View};
+use super::{
+    store::Common,
+    tx::{Tx, View},
+};
 
 /// The order of the steps in one commit (SQLITE.md §2): what is inserted can be claimed in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,7 +169,7 @@ impl<T: Send> Work for Job<T> {
 /// A read as a reader sees it.
 pub(super) trait Query: Send {
     fn begin(&self) -> bool;
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, place: &str);
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common);
 }
 
 /// A read with its caller.
@@ -182,9 +185,9 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Ques
         self.ticket.begin()
     }
 
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, place: &str) {
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         let Self { read, reply, .. } = *self;
-        let _ = reply.send(view.and_then(|view| read(&view).map_err(|error| super::error::translate(error, place))));
+        let _ = reply.send(view.and_then(|view| read(&view).map_err(|error| common.explain(error))));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
@@ -114,8 +114,8 @@ impl Liveness {
 
 impl Grave {
     /// Takes the dead server's files away; its tasks and its row must be gone.
-    pub(super) fn close(self) {
-        let _ = fs::remove_file(beside(Path::new(&self.path), ".sock"));
+    pub(super) fn close(&self) {
+        let _ = fs::remove_file(beside(&self.path, ".sock"));
         let _ = fs::remove_file(&self.path);
     }
 }

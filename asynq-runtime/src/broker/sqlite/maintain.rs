@@ -119,9 +119,7 @@ impl Maintain for SqliteBroker {
         let buried = Arc::clone(&dead);
         let order = Order::new(Stage::Forward, SLICE, move |tx| recover(tx, &queues, &buried));
         let (recovered, emptied) = self.store.write(order).await?;
-        if let Some(dead) = Arc::into_inner(dead) {
-            close_graves(dead, &emptied);
-        }
+        close_graves(&dead, &emptied);
         Ok(recovered)
     }
 
@@ -314,12 +312,12 @@ fn recover(tx: &mut Tx<'_>, queues: &[QueueName], dead: &[Dead]) -> rusqlite::Re
 }
 
 /// Removes the files of dead programs of which no server is on the list any more.
-fn close_graves(dead: Vec<Dead>, emptied: &[i64]) {
-    let waiting: HashSet<String> =
-        dead.iter().filter(|server| !emptied.contains(&server.number)).map(|server| server.file.clone()).collect();
+fn close_graves(dead: &[Dead], emptied: &[i64]) {
+    let waiting: HashSet<&str> =
+        dead.iter().filter(|server| !emptied.contains(&server.number)).map(|server| server.file.as_str()).collect();
     for server in dead {
-        if let Some(grave) = server.grave
-            && !waiting.contains(&server.file)
+        if let Some(grave) = &server.grave
+            && !waiting.contains(server.file.as_str())
         {
             grave.close();
         }

@@ -15,6 +15,8 @@ mod maintain;
 mod migrate;
 mod news;
 mod open;
+#[cfg(test)]
+mod plans;
 mod presence;
 mod produce;
 mod reader;
@@ -42,11 +44,9 @@ use crate::clock::{Clock, SystemClock};
 use self::{
     consume::Tokens,
     error::{translate, translate_io},
-    liveness::Liveness,
     location::Location,
     store::{Common, Store},
     turn::Turn,
-    watch::Identity,
     writer::Writer,
 };
 use super::{Broker, BrokerError, BrokerErrorKind};
@@ -86,7 +86,6 @@ pub struct SqliteBroker {
     tokens: Tokens,
     lease: Duration,
     manual_clock: bool,
-    identity: Option<Identity>,
 }
 
 impl SqliteBroker {
@@ -124,7 +123,7 @@ impl SqliteBroker {
             .spawn(move || match set_up(&location, &asked) {
                 Ok((started, writer)) => {
                     // Nobody waits any more: the other threads end as well.
-                    if let Err(Ok((store, _))) = send.send(Ok(started)) {
+                    if let Err(Ok(store)) = send.send(Ok(started)) {
                         store.stop();
                     }
                     writer.run();
@@ -134,7 +133,7 @@ impl SqliteBroker {
                 }
             })
             .map_err(no_thread)?;
-        let (store, identity) = match tokio::time::timeout(options.call_timeout, opened).await {
+        let store = match tokio::time::timeout(options.call_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
             Ok(Err(_)) => {
                 return Err(BrokerError::new(
@@ -154,7 +153,6 @@ impl SqliteBroker {
             tokens: Tokens::new(),
             lease: options.lease,
             manual_clock: options.clock.is_some(),
-            identity,
         })
     }
 
@@ -210,7 +208,7 @@ impl fmt::Debug for SqliteBroker {
 }
 
 /// Opens everything, on the thread that will write.
-fn set_up(location: &Location, options: &SqliteOptions) -> Result<((Store, Option<Identity>), Writer), BrokerError> {
+fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer), BrokerError> {
     open::check_version(rusqlite::version_number())?;
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
     let (inbox_sender, inbox) = mpsc::channel();
@@ -219,9 +217,9 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<((Store, Optio
         let place = ":memory:";
         let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
-        let common = Arc::new(Common::new(place.to_owned(), None, false, clock, None));
+        let common = Arc::new(Common::in_memory(clock));
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
-        return Ok(((store, None), Writer { common, connection, names, turn: None, inbox, ended }));
+        return Ok((store, Writer { common, connection, names, turn: None, inbox, ended }));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -233,14 +231,13 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<((Store, Optio
         connection::make_writer(connection, location.normal)
     })?;
     let broken = |error: io::Error| translate_io(error, &file);
-    let identity = Identity::of(&file).map_err(broken)?;
     let turn = Turn::open(&file).map_err(broken)?;
-    let liveness = Liveness::new(file.clone());
-    let common = Arc::new(Common::new(place, Some(file.clone()), location.normal, clock, Some(liveness)));
+    let common = Common::in_file(file.clone(), location.normal, clock).map_err(broken)?;
+    let common = Arc::new(common);
     let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
     watch::start(&common, desks).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok(((store, identity), Writer { common, connection, names, turn: Some(turn), inbox, ended }))
+    Ok((store, Writer { common, connection, names, turn: Some(turn), inbox, ended }))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

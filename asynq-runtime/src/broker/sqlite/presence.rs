@@ -18,7 +18,6 @@ use super::{
     sql,
     store::Store,
     tx::View,
-    watch::check_identity,
 };
 
 /// For how long a server counts as alive without a beat.
@@ -52,11 +51,7 @@ impl Presence for SqliteBroker {
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
-        if let Some(file) = &self.store.common.file
-            && let Err(error) = check_identity(file, self.identity, &self.store.common.place)
-        {
-            self.store.common.break_down(error);
-        }
+        self.store.common.look_for_file();
         let card = self.card(&member.name, info);
         let number = member.number;
         let workers = pack(workers);

@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{connection, error::translate, job::Query, sql::Names, store::Common, tx::View};
+use super::{connection, job::Query, sql::Names, store::Common, tx::View};
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -82,7 +82,7 @@ fn read(common: &Common, names: Names, inbox: &Mutex<mpsc::Receiver<Box<dyn Quer
             continue;
         }
         if let Err(error) = common.check() {
-            query.run(Err(error), &common.place);
+            query.run(Err(error), common);
             continue;
         }
         let open = match connection.take() {
@@ -92,11 +92,11 @@ fn read(common: &Common, names: Names, inbox: &Mutex<mpsc::Receiver<Box<dyn Quer
         match open {
             Ok(open) => {
                 desk.busy_since.store(desk.since_epoch(), Ordering::Release);
-                query.run(Ok(View::new(&open, names, common.now())), &common.place);
+                query.run(Ok(View::new(&open, names, common.now())), common);
                 desk.busy_since.store(0, Ordering::Release);
                 connection = Some(open);
             }
-            Err(error) => query.run(Err(translate(error, &common.place)), &common.place),
+            Err(error) => query.run(Err(common.explain(error)), common),
         }
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn instant(ms: i64) -> DateTime<Utc> {
 /// Unix milliseconds of an instant, rounded up: nothing may run early.
 pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
     let ms = at.timestamp_millis();
-    if at.timestamp_subsec_nanos() % 1_000_000 == 0 { ms } else { ms.saturating_add(1) }
+    if at.timestamp_subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) }
 }
 
 /// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant (F37).

@@ -1,6 +1,7 @@
 //! The way from an async call to the threads that own the connections, and back within the call's deadline.
 
 use std::{
+    io,
     path::PathBuf,
     sync::{
         Arc, OnceLock,
@@ -22,10 +23,12 @@ use crate::{
 };
 
 use super::{
+    error::translate,
     job::{Job, Order, Query, Question, Ticket, Work},
     liveness::Liveness,
     news::News,
     tx::View,
+    watch::{Identity, check_identity},
 };
 
 /// Calls that may wait for a thread; more wait for room, within their deadline.
@@ -38,6 +41,8 @@ pub(super) struct Common {
     pub(super) place: String,
     /// The file, unless the database is in memory.
     pub(super) file: Option<PathBuf>,
+    /// Which file that was when it was opened.
+    pub(super) identity: Option<Identity>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
     pub(super) clock: Arc<dyn Clock>,
@@ -48,23 +53,35 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn new(
-        place: String,
-        file: Option<PathBuf>,
-        normal: bool,
-        clock: Arc<dyn Clock>,
-        liveness: Option<Liveness>,
-    ) -> Self {
+    /// Of a database in memory.
+    pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
         Self {
-            place,
-            file,
-            normal,
+            place: ":memory:".to_owned(),
+            file: None,
+            identity: None,
+            normal: false,
             clock,
             news: News::new(),
-            liveness,
+            liveness: None,
             closed: AtomicBool::new(false),
             broken: OnceLock::new(),
         }
+    }
+
+    /// Of the database in `file`, which must be there.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub(super) fn in_file(file: PathBuf, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Ok(Self {
+            place: file.display().to_string(),
+            identity: Identity::of(&file)?,
+            normal,
+            liveness: Some(Liveness::new(file.clone())),
+            file: Some(file),
+            ..Self::in_memory(clock)
+        })
     }
 
     /// The broker's time in Unix milliseconds.
@@ -88,18 +105,34 @@ impl Common {
         self.broken.get().is_some()
     }
 
-    /// From now on every call fails with `error`.
-    pub(super) fn break_down(&self, error: BrokerError) {
-        tracing::error!(%error, "the SQLite broker stops");
-        let _ = self.broken.set(error);
-        self.news.publish_all();
+    /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
+    pub(super) fn look_for_file(&self) {
+        let Some(file) = &self.file else { return };
+        if let Err(error) = check_identity(file, self.identity, &self.place) {
+            self.break_down(error);
+        }
+    }
+
+    /// What a failure means to its caller.
+    pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
+        self.look_for_file();
+        self.broken.get().cloned().unwrap_or_else(|| translate(error, &self.place))
+    }
+
+    fn break_down(&self, error: BrokerError) {
+        let message = error.to_string();
+        if self.broken.set(error).is_ok() {
+            tracing::error!(error = message, "the SQLite broker stops");
+            self.news.publish_all();
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn close(&self) {
+    /// From now on calls fail and threads end.
+    pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.news.publish_all();
     }

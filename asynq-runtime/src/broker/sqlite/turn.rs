@@ -110,13 +110,11 @@ impl Door {
     fn take(&self) -> bool {
         let mut state = self.state();
         if *state == State::Idle {
-            if self.next.try_lock().is_ok() {
-                if self.turn.try_lock().is_ok() {
-                    let _ = self.next.unlock();
-                    return true;
-                }
-                // `next` stays locked: the helper, which shares the open file, waits at the door from here on.
+            if self.next.try_lock().is_ok() && self.turn.try_lock().is_ok() {
+                let _ = self.next.unlock();
+                return true;
             }
+            // If `next` was free it stays locked: the helper, which shares the open file, waits at the door from here on.
             *state = State::Asked;
             self.changed.notify_all();
         }

@@ -47,16 +47,15 @@ impl Identity {
 ///
 /// # Errors
 ///
-/// The file is not there, or no thread can be started.
+/// No thread can be started.
 pub(super) fn start(common: &Arc<Common>, desks: Desks) -> io::Result<()> {
     let Some(file) = common.file.clone() else { return Ok(()) };
-    let identity = Identity::of(&file)?;
     let common = Arc::clone(common);
-    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, identity, &desks))?;
+    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, &desks))?;
     Ok(())
 }
 
-fn watch(common: &Common, file: &Path, identity: Option<Identity>, desks: &Desks) {
+fn watch(common: &Common, file: &Path, desks: &Desks) {
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
@@ -86,9 +85,7 @@ fn watch(common: &Common, file: &Path, identity: Option<Identity>, desks: &Desks
         desks.interrupt_slow();
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            if let Err(error) = check_identity(file, identity, &common.place) {
-                common.break_down(error);
-            }
+            common.look_for_file();
         }
     }
 }

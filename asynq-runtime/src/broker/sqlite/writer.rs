@@ -14,7 +14,7 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 use super::{
     bell::Ringer,
     connection,
-    error::{concerns_everyone, is_full, needs_new_connection, translate},
+    error::{concerns_everyone, is_full, needs_new_connection},
     job::{Stage, Work},
     presence,
     sql::Names,
@@ -81,6 +81,8 @@ impl Writer {
                 turn.release(!waiting.is_empty() && !stop);
             }
         }
+        // If nobody told us to stop, the broker was lost before anybody had it.
+        self.common.close();
         let closed =
             BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
         let left = self.inbox.try_iter().filter_map(|message| match message {
@@ -199,7 +201,7 @@ impl Writer {
         }
         if is_full(&error) {
             // Settling frees room and must not fail because somebody enqueues.
-            let error = translate(error, &self.common.place);
+            let error = self.common.explain(error);
             let (inserts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
             let alone = inserts.is_empty();
             finish(inserts, Some(&error));
@@ -209,7 +211,7 @@ impl Writer {
                 self.each_alone(others, ringer);
             }
         } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
-            finish(batch, Some(&translate(error, &self.common.place)));
+            finish(batch, Some(&self.common.explain(error)));
         } else {
             self.each_alone(batch, ringer);
         }
@@ -227,7 +229,7 @@ impl Writer {
                     if needs_new_connection(&error) {
                         self.reconnect();
                     }
-                    work.finish(Some(translate(error, &self.common.place)));
+                    work.finish(Some(self.common.explain(error)));
                 }
             }
         }
@@ -235,6 +237,10 @@ impl Writer {
 
     fn reconnect(&mut self) {
         let Some(file) = &self.common.file else { return };
+        self.common.look_for_file();
+        if self.common.is_broken() {
+            return;
+        }
         match connection::reopen_writer(file, self.common.normal) {
             Ok(connection) => self.connection = connection,
             Err(error) => tracing::warn!(%error, "the SQLite file could not be opened again; the old connection stays"),
@@ -299,3 +305,6 @@ fn finish(batch: Vec<Box<dyn Work>>, error: Option<&BrokerError>) {
         work.finish(error.cloned());
     }
 }
+
+#[cfg(test)]
+mod tests;
