@@ -87,15 +87,24 @@ impl fmt::Display for NameError {
             Named::Job => ("job name", "email:send"),
             Named::TaskId => ("task id", "welcome-42"),
         };
+        write!(f, "{named} {}", self.problem)?;
         match self.problem {
-            NameProblem::Blank => write!(f, "{named} must not be empty; write one such as \"{example}\""),
-            NameProblem::Brace(brace) => write!(f, "{named} must not contain `{brace}`; leave the braces out"),
-            NameProblem::Control(c) => {
-                write!(f, "{named} must not contain the control character `{}`; leave it out", c.escape_default())
+            NameProblem::Blank => write!(f, "; write one such as \"{example}\""),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is wrong, to be put behind the thing it is said of: "must not be empty".
+impl fmt::Display for NameProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blank => f.write_str("must not be empty"),
+            Self::Brace(brace) => write!(f, "must not contain `{brace}`; leave the braces out"),
+            Self::Control(c) => {
+                write!(f, "must not contain the control character `{}`; leave it out", c.escape_default())
             }
-            NameProblem::TooLong { bytes, limit } => {
-                write!(f, "{named} is {bytes} bytes long; write at most {limit}")
-            }
+            Self::TooLong { bytes, limit } => write!(f, "is {bytes} bytes long; write at most {limit}"),
         }
     }
 }

@@ -251,8 +251,8 @@ async fn counters_are_exact_under_load() {
                 if runs.is_empty() {
                     return failed;
                 }
-                let outcome = |i: usize| if (i + w) % 3 == 0 { asynq_tests::archive("fatal") } else { done() };
-                failed += (0..runs.len()).filter(|i| (i + w) % 3 == 0).count() as u64;
+                let outcome = |i: usize| if (i + w).is_multiple_of(3) { asynq_tests::archive("fatal") } else { done() };
+                failed += (0..runs.len()).filter(|i| (i + w).is_multiple_of(3)).count() as u64;
                 let batch: Vec<_> = runs.iter().enumerate().map(|(i, run)| run.ends_with(outcome(i))).collect();
                 assert!(broker.settle(&batch).await.iter().all(|answer| matches!(answer, Ok(Settled::Ok))));
             }

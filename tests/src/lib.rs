@@ -14,7 +14,7 @@ mod sqlite;
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store},
     go::GoPeer,
-    redis::{Persistence, RedisServer, RedisStore},
+    redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
     seed::{
         Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
         task, task_id,

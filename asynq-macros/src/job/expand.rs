@@ -16,12 +16,12 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job);
     let handle = handle(job, &Handle::of(job));
     let (implementation, registration) = (implementation(job), registration(job));
-    let behind = behind(job, &quote!(#handle #implementation #registration));
-    quote!(#payload #behind)
+    let scoped = scoped(job, &quote!(#implementation #registration));
+    quote!(#payload #handle #scoped)
 }
 
-/// What hangs on the struct, in a scope of its own: `__rt` is no name in the user's.
-pub(super) fn behind(job: &JobModel, items: &TokenStream) -> TokenStream {
+/// The impls, in a scope of their own: `__rt` is no name in the user's.
+pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
     let (private, shared, allow) = (job.paths.private(), job.shared_attrs(), allow());
     quote! {
         #(#shared)*
@@ -44,7 +44,8 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
     let fields = job.arguments().map(|argument| {
         let (ident, attrs, ty) = (&argument.ident, &argument.attrs, stored(argument, &private));
         let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));
-        let doc = (!has_doc).then(|| self::doc(&docs::of_field(job, argument)));
+        // serde points at the first token of a field when its type cannot be stored.
+        let doc = (!has_doc).then(|| doc_at(at(argument.ty.span()), &docs::of_field(job, argument)));
         quote!(#doc #(#attrs)* #vis #ident: #ty)
     });
     quote! {
@@ -70,44 +71,49 @@ pub(super) struct Handle {
 
 impl Handle {
     fn of(job: &JobModel) -> Self {
+        let private = job.paths.private();
         let fields = job.arguments().map(field_value);
         Self {
             parameters: job.arguments().map(taken).collect(),
             forwarded: job.arguments().map(|argument| argument.ident.to_token_stream()).collect(),
-            builder: quote!(__rt::JobBuilder::new(Self { #(#fields),* })),
+            builder: quote!(#private::JobBuilder::new(Self { #(#fields),* })),
         }
     }
 }
 
 /// The functions users call.
 pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
+    let private = job.paths.private();
     let (ident, vis) = (job.ident(), job.vis());
+    let (shared, allow) = (job.shared_attrs(), allow());
     let Handle { parameters, forwarded, builder } = handle;
     let (client, delay, when) = (local("client"), local("delay"), local("when"));
-    let result = quote!(__rt::Result<__rt::TaskInfo, __rt::EnqueueError>);
+    let result = quote!(#private::Result<#private::TaskInfo, #private::EnqueueError>);
     let doc_job = doc(docs::of_job());
     let doc_enqueue = doc(&docs::of_enqueue());
     let doc_enqueue_in = doc(&docs::of_enqueue_in());
     let doc_enqueue_at = doc(&docs::of_enqueue_at());
     quote! {
+        #(#shared)*
+        #allow
         impl #ident {
             #doc_job
-            #vis fn job(#(#parameters),*) -> __rt::JobBuilder<Self> {
+            #vis fn job(#(#parameters),*) -> #private::JobBuilder<Self> {
                 #builder
             }
 
             #doc_enqueue
-            #vis async fn enqueue(#client: &__rt::Client, #(#parameters),*) -> #result {
+            #vis async fn enqueue(#client: &#private::Client, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).enqueue(#client).await
             }
 
             #doc_enqueue_in
-            #vis async fn enqueue_in(#client: &__rt::Client, #delay: impl __rt::IntoSpan, #(#parameters),*) -> #result {
+            #vis async fn enqueue_in(#client: &#private::Client, #delay: impl #private::IntoSpan, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).process_in(#delay).enqueue(#client).await
             }
 
             #doc_enqueue_at
-            #vis async fn enqueue_at(#client: &__rt::Client, #when: impl __rt::IntoInstant, #(#parameters),*) -> #result {
+            #vis async fn enqueue_at(#client: &#private::Client, #when: impl #private::IntoInstant, #(#parameters),*) -> #result {
                 Self::job(#(#forwarded),*).process_at(#when).enqueue(#client).await
             }
         }
@@ -127,7 +133,7 @@ fn implementation(job: &JobModel) -> TokenStream {
         .fingerprint
         .as_ref()
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
-    let output = output(job);
+    let output = output_type(job);
     let unique_by = unique_by(job);
     let run = run(job);
     quote! {
@@ -137,7 +143,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #requires
             #codec
             #fingerprint
-            #output
+            type Output = #output;
             #unique_by
             #run
         }
@@ -189,12 +195,22 @@ fn requires(job: &JobModel) -> Option<TokenStream> {
     (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];))
 }
 
-/// The result is asked for once, and pointed at where the user wrote it.
-fn output(job: &JobModel) -> TokenStream {
+/// The type of the result; where nothing else can fail, the function's own.
+///
+/// It is written out wherever it is needed, always in the same place of the source: the compiler says the same thing
+/// about the same place only once.
+fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
-    quote_spanned! {at(ty.span())=>
-        type Output = __rt::JobResult<<#ty as __rt::IntoJobResult>::Value>;
+    if is_direct(job) {
+        return ty.to_token_stream();
     }
+    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::IntoJobResult>::Value>)
+}
+
+/// Whether the function's result is the job's, with nothing between them.
+fn is_direct(job: &JobModel) -> bool {
+    let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
+    !job.is_blocking && !takes_state && job.on_error.is_none()
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -211,10 +227,10 @@ fn run(job: &JobModel) -> TokenStream {
         job.is_blocking || job.parameters.iter().any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
     let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
-    let this = this();
+    let (this, output) = (this(), output_type(job));
     // The place of the function's name: here the compiler says that a future is not `Send`.
     quote_spanned! {at(job.ident().span())=>
-        async fn run(#this, #ctx: &__rt::JobContext) -> Self::Output {
+        async fn run(#this, #ctx: &__rt::JobContext) -> #output {
             #body
         }
     }
@@ -257,8 +273,12 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
 /// The function's result as the framework's.
 fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     match &job.on_error {
+        None if is_direct(job) => call,
         Some(policy) => quote_spanned!(at(policy.span())=> __rt::with_policy(#call, #policy)),
-        None => quote_spanned!(at(job.output.span())=> __rt::IntoJobResult::into_job_result(#call)),
+        None => {
+            let ty = &job.output;
+            quote_spanned!(at(ty.span())=> <#ty as __rt::IntoJobResult>::into_job_result(#call))
+        }
     }
 }
 
@@ -327,9 +347,13 @@ fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
-pub(super) fn doc(text: &str) -> TokenStream {
+fn doc(text: &str) -> TokenStream {
+    doc_at(Span::mixed_site(), text)
+}
+
+fn doc_at(span: Span, text: &str) -> TokenStream {
     let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
-    quote!(#(#[doc = #lines])*)
+    quote_spanned!(span=> #(#[doc = #lines])*)
 }
 
 /// What users forbid in their own code and cannot mend in ours. Everything public is documented all the same.

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
 use super::{
-    expand::{Handle, behind, handle, local, payload, taken},
+    expand::{Handle, handle, local, payload, scoped, taken},
     model::JobModel,
     parameter::Parameter,
 };
@@ -14,10 +14,9 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
     let (ident, name) = (job.ident(), &job.name);
     let payload = payload(job);
     let handle = handle(job, &anything(job));
-    let behind = behind(
+    let scoped = scoped(
         job,
         &quote! {
-            #handle
             impl __rt::Job for #ident {
                 const NAME: &'static str = #name;
                 type Output = __rt::JobResult<()>;
@@ -28,7 +27,7 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
             }
         },
     );
-    quote!(#payload #behind)
+    quote!(#payload #handle #scoped)
 }
 
 /// As many parameters as the function has arguments; the wrong ones take any value.
@@ -41,13 +40,17 @@ fn anything(job: &JobModel) -> Handle {
                 parameters.push(taken(argument));
                 forwarded.push(argument.ident.to_token_stream());
             }
-            Parameter::Broken => {
+            Parameter::Broken { is_argument: true } => {
                 let name = local(&format!("argument_{position}"));
                 parameters.push(quote!(#name: impl ::core::marker::Sized));
                 forwarded.push(name.into_token_stream());
             }
-            Parameter::Context | Parameter::State(_) => {}
+            Parameter::Context | Parameter::State(_) | Parameter::Broken { is_argument: false } => {}
         }
     }
-    Handle { parameters, forwarded, builder: quote!(::core::unimplemented!()) }
+    let builder = quote! {
+        let _ = (#(#forwarded,)*);
+        ::core::unimplemented!()
+    };
+    Handle { parameters, forwarded, builder }
 }

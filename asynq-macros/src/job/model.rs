@@ -46,10 +46,10 @@ pub(super) struct Options {
 
 impl JobModel {
     /// Puts the two halves together and records where they contradict each other.
-    pub(super) fn new(mut function: Item, attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
+    pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
         check_fingerprint(&attr, errors);
-        check_on_error(&attr, &signature, errors);
+        check_on_error(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
         function.strip_parameters(moves_to_field);
@@ -141,11 +141,11 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     }
 }
 
-fn check_on_error(attr: &Attr, signature: &JobSignature, errors: &Errors) {
+fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let returns_nothing = matches!(&signature.output, Type::Tuple(tuple) if tuple.elems.is_empty());
-    if let (true, Some(on_error)) = (returns_nothing, &attr.on_error) {
+    if let Some(on_error) = attr.on_error.take_if(|_| returns_nothing) {
         let message = "`on_error` looks at the error of the job, but it returns none; return `Result<T, E>`";
-        errors.at(on_error.place, &on_error.key, message);
+        errors.at(on_error.place, on_error.key, message);
     }
 }
 
@@ -158,7 +158,7 @@ fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &
             _ => None,
         })
         .collect();
-    let is_whole = !parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken));
+    let is_whole = !parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
     let literal = &setting.value;
     let text = literal.value();
     let mut chosen: Vec<Ident> = Vec::new();

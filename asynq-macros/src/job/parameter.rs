@@ -16,8 +16,8 @@ pub(super) enum Parameter {
     State(Box<Type>),
     /// What is stored in the payload.
     Argument(Box<Argument>),
-    /// A mistake has been recorded; something is passed here all the same.
-    Broken,
+    /// A mistake has been recorded; whether the caller gives something here all the same.
+    Broken { is_argument: bool },
 }
 
 /// A parameter that is stored.
@@ -50,12 +50,15 @@ impl Parameter {
     pub(super) fn read(typed: &PatType, errors: &Errors) -> Self {
         let wrong = |tokens: &dyn ToTokens, message: &str| {
             errors.at(Place::Item, tokens.to_token_stream(), message);
-            Self::Broken
+            Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);
         let supplied = match Supplied::recognise(ty) {
             Ok(supplied) => supplied,
-            Err((tokens, message)) => return wrong(&tokens, message),
+            Err((tokens, message)) => {
+                wrong(&tokens, message);
+                return Self::Broken { is_argument: false };
+            }
         };
         if supplied.is_some()
             && let Some(serde) = typed.attrs.iter().find(|attr| attr.path().is_ident("serde"))
@@ -88,7 +91,7 @@ impl Parameter {
                 let attrs = typed.attrs.iter().filter(|attr| moves_to_field(attr)).cloned().collect();
                 Self::Argument(Box::new(Argument { ident, ty: ty.clone(), form, attrs }))
             }
-            _ => Self::Broken,
+            _ => Self::Broken { is_argument: true },
         }
     }
 }
@@ -125,7 +128,7 @@ impl Supplied {
         };
         let Some(last) = last_segment(inner) else { return Ok(None) };
         match (last.ident.to_string().as_str(), reference) {
-            ("JobContext", Some(TypeReference { mutability: None, lifetime: None, .. })) => Ok(Some(Self::Context)),
+            ("JobContext", Some(TypeReference { mutability: None, .. })) => Ok(Some(Self::Context)),
             ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
             ("State", None) => Self::state(last).map(Some),
             ("State", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
@@ -157,7 +160,8 @@ impl Form {
         if reference.mutability.is_some() {
             return mistake(reference, "arguments arrive decoded from the queue; take `T` or `&T`");
         }
-        if let Some(lifetime) = &reference.lifetime {
+        // Any other lifetime is either refused with the generics or not declared at all.
+        if let Some(lifetime) = reference.lifetime.as_ref().filter(|lifetime| lifetime.ident == "static") {
             return mistake(lifetime, "arguments arrive decoded from the queue; leave the lifetime out");
         }
         let inner = bare(&reference.elem);
@@ -300,7 +304,7 @@ mod tests {
             ("&Path<T>", "borrowed"),
             ("&mut Order", "refused"),
             ("&'static str", "refused"),
-            ("&'a str", "refused"),
+            ("&'_ str", "borrowed text"),
             ("Option<&str>", "refused"),
             ("Option<&'static str>", "refused"),
             ("Cow<'_, str>", "refused"),
@@ -326,7 +330,6 @@ mod tests {
             ("&asynq_runtime::JobContext", "context"),
             ("JobContext", "refused"),
             ("&mut JobContext", "refused"),
-            ("&'static JobContext", "refused"),
             ("State<Mailer>", "state"),
             ("::asynq_runtime::State<Arc<Mailer>>", "state"),
             ("&State<Mailer>", "refused"),

@@ -44,6 +44,7 @@ impl JobSignature {
         }
         if item.body.to_string() == ";" {
             reader.wrong(&item.body, "a job needs a body; `#[job]` goes on a free `async fn`");
+            reader.health = Health::Method;
         }
         Self { parameters, output, is_blocking: sig.asyncness.is_none(), health: reader.health }
     }
@@ -116,9 +117,11 @@ impl Reader<'_> {
                     self.wrong(&typed.ty, "the context is taken twice; leave one `&JobContext` out");
                 }
                 Parameter::Context => has_context = true,
-                Parameter::Broken => self.health = self.health.max(Health::Broken),
+                Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
                 // The types of the others may name a parameter that does not exist outside the function.
-                Parameter::Argument(_) if !sig.generics.params.is_empty() => parameter = Parameter::Broken,
+                Parameter::Argument(_) if !sig.generics.params.is_empty() => {
+                    parameter = Parameter::Broken { is_argument: true };
+                }
                 Parameter::State(_) | Parameter::Argument(_) => {}
             }
             parameters.push(parameter);

@@ -41,67 +41,80 @@ struct hello {
     clippy::nursery,
     clippy::pedantic
 )]
+impl hello {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        name: impl ::core::convert::Into<String>,
+        argument_1: impl ::core::marker::Sized,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        let _ = (name, argument_1);
+        ::core::unimplemented!()
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        name: impl ::core::convert::Into<String>,
+        argument_1: impl ::core::marker::Sized,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name, argument_1).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        name: impl ::core::convert::Into<String>,
+        argument_1: impl ::core::marker::Sized,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name, argument_1).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        name: impl ::core::convert::Into<String>,
+        argument_1: impl ::core::marker::Sized,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name, argument_1).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl hello {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        fn job(
-            name: impl ::core::convert::Into<String>,
-            argument_1: impl ::core::marker::Sized,
-            argument_2: impl ::core::marker::Sized,
-        ) -> __rt::JobBuilder<Self> {
-            ::core::unimplemented!()
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue(
-            client: &__rt::Client,
-            name: impl ::core::convert::Into<String>,
-            argument_1: impl ::core::marker::Sized,
-            argument_2: impl ::core::marker::Sized,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name, argument_1, argument_2).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            name: impl ::core::convert::Into<String>,
-            argument_1: impl ::core::marker::Sized,
-            argument_2: impl ::core::marker::Sized,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name, argument_1, argument_2)
-                .process_in(delay)
-                .enqueue(client)
-                .await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            name: impl ::core::convert::Into<String>,
-            argument_1: impl ::core::marker::Sized,
-            argument_2: impl ::core::marker::Sized,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name, argument_1, argument_2)
-                .process_at(when)
-                .enqueue(client)
-                .await
-        }
-    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         type Output = __rt::JobResult<()>;

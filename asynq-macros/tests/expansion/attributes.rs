@@ -68,65 +68,89 @@ pub struct old {
     clippy::nursery,
     clippy::pedantic
 )]
+impl old {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    pub fn job(
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::core::convert::Into::into(to),
+            retries,
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).process_at(when).enqueue(client).await
+    }
+}
+#[cfg(feature = "mail")]
+#[allow(clippy::too_many_lines)]
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl old {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        pub fn job(
-            to: impl ::core::convert::Into<String>,
-            retries: u8,
-        ) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self {
-                to: ::core::convert::Into::into(to),
-                retries,
-            })
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub async fn enqueue(
-            client: &__rt::Client,
-            to: impl ::core::convert::Into<String>,
-            retries: u8,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, retries).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            to: impl ::core::convert::Into<String>,
-            retries: u8,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, retries).process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            to: impl ::core::convert::Into<String>,
-            retries: u8,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, retries).process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for old {
         const NAME: &'static str = "old";
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::IntoJobResult::into_job_result(old(self.to, self.retries).await)
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+            old(self.to, self.retries).await
         }
     }
     __rt::inventory::submit! {

@@ -62,65 +62,87 @@ struct send_email {
     clippy::nursery,
     clippy::pedantic
 )]
+impl send_email {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::core::convert::Into::into(to),
+            campaign,
+            subject: ::core::convert::Into::into(subject),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl send_email {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        fn job(
-            to: impl ::core::convert::Into<String>,
-            campaign: u64,
-            subject: impl ::core::convert::Into<String>,
-        ) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self {
-                to: ::core::convert::Into::into(to),
-                campaign,
-                subject: ::core::convert::Into::into(subject),
-            })
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue(
-            client: &__rt::Client,
-            to: impl ::core::convert::Into<String>,
-            campaign: u64,
-            subject: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, campaign, subject).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            to: impl ::core::convert::Into<String>,
-            campaign: u64,
-            subject: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, campaign, subject).process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            to: impl ::core::convert::Into<String>,
-            campaign: u64,
-            subject: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(to, campaign, subject).process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for send_email {
         const NAME: &'static str = "email:send";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
@@ -140,7 +162,10 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to, &self.campaign)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+        async fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> __rt::JobResult<<Result<(), MailError> as __rt::IntoJobResult>::Value> {
             __rt::with_policy(
                 send_email(self.to, self.campaign, self.subject).await,
                 policies::mail,

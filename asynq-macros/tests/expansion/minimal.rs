@@ -47,58 +47,82 @@ struct hello {
     clippy::nursery,
     clippy::pedantic
 )]
+impl hello {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        name: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            name: ::core::convert::Into::into(name),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        name: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        name: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        name: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(name).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl hello {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        fn job(name: impl ::core::convert::Into<String>) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self {
-                name: ::core::convert::Into::into(name),
-            })
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue(
-            client: &__rt::Client,
-            name: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            name: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name).process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            name: impl ::core::convert::Into<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(name).process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::IntoJobResult::into_job_result(hello(self.name).await)
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+            hello(self.name).await
         }
     }
     __rt::inventory::submit! {

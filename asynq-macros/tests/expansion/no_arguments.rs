@@ -33,53 +33,75 @@ struct cleanup {}
     clippy::nursery,
     clippy::pedantic
 )]
+impl cleanup {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job() -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {})
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl cleanup {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        fn job() -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self {})
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue(
-            client: &__rt::Client,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job().enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job().process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job().process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for cleanup {
         const NAME: &'static str = "cleanup";
-        type Output = __rt::JobResult<<() as __rt::IntoJobResult>::Value>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::IntoJobResult::into_job_result(cleanup().await)
+        type Output = ();
+        async fn run(self, _ctx: &__rt::JobContext) -> () {
+            cleanup().await
         }
     }
     __rt::inventory::submit! {

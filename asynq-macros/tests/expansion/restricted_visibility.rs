@@ -37,56 +37,78 @@ pub(crate) struct tick {
     clippy::nursery,
     clippy::pedantic
 )]
+impl tick {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    pub(crate) fn job(at: u64) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self { at })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub(crate) async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        at: u64,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(at).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub(crate) async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        at: u64,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(at).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub(crate) async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        at: u64,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(at).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl tick {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        pub(crate) fn job(at: u64) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self { at })
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub(crate) async fn enqueue(
-            client: &__rt::Client,
-            at: u64,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(at).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub(crate) async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            at: u64,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(at).process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        pub(crate) async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            at: u64,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(at).process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for tick {
         const NAME: &'static str = "tick";
-        type Output = __rt::JobResult<<() as __rt::IntoJobResult>::Value>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::IntoJobResult::into_job_result(tick(self.at).await)
+        type Output = ();
+        async fn run(self, _ctx: &__rt::JobContext) -> () {
+            tick(self.at).await
         }
     }
     __rt::inventory::submit! {

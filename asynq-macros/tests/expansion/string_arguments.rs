@@ -44,70 +44,92 @@ struct log {
     clippy::nursery,
     clippy::pedantic
 )]
+impl log {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            a: ::core::convert::Into::into(a),
+            b: ::core::convert::Into::into(b),
+            c,
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
-    impl log {
-        /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
-        ///
-        /// Nothing is sent before `.enqueue(&client)`.
-        fn job(
-            a: impl ::core::convert::Into<String>,
-            b: impl ::core::convert::Into<::std::string::String>,
-            c: Option<String>,
-        ) -> __rt::JobBuilder<Self> {
-            __rt::JobBuilder::new(Self {
-                a: ::core::convert::Into::into(a),
-                b: ::core::convert::Into::into(b),
-                c,
-            })
-        }
-        /// Enqueues this job with the options declared on the function.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue(
-            client: &__rt::Client,
-            a: impl ::core::convert::Into<String>,
-            b: impl ::core::convert::Into<::std::string::String>,
-            c: Option<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(a, b, c).enqueue(client).await
-        }
-        /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_in(
-            client: &__rt::Client,
-            delay: impl __rt::IntoSpan,
-            a: impl ::core::convert::Into<String>,
-            b: impl ::core::convert::Into<::std::string::String>,
-            c: Option<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(a, b, c).process_in(delay).enqueue(client).await
-        }
-        /// Enqueues this job to run at a given time.
-        ///
-        /// # Errors
-        ///
-        /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-        async fn enqueue_at(
-            client: &__rt::Client,
-            when: impl __rt::IntoInstant,
-            a: impl ::core::convert::Into<String>,
-            b: impl ::core::convert::Into<::std::string::String>,
-            c: Option<String>,
-        ) -> __rt::Result<__rt::TaskInfo, __rt::EnqueueError> {
-            Self::job(a, b, c).process_at(when).enqueue(client).await
-        }
-    }
     impl __rt::Job for log {
         const NAME: &'static str = "log";
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::IntoJobResult::into_job_result(log(self.a, self.b, self.c).await)
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+            log(self.a, self.b, self.c).await
         }
     }
     __rt::inventory::submit! {

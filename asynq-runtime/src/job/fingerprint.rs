@@ -27,6 +27,8 @@ pub struct Fingerprint {
     /// Whether the whole shape could be traced; `false` means *partly checked*: a custom `Deserialize` stopped the trace,
     /// and changes behind it are not noticed.
     pub complete: bool,
+    /// The names of the arguments, where they are a struct.
+    pub fields: Option<Vec<&'static str>>,
     /// Whether the job takes no arguments at all; then a payload is ignored.
     pub no_arguments: bool,
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
@@ -62,6 +64,7 @@ fn trace<J: Job>() -> Fingerprint {
         value: hash(&basis),
         shape,
         complete: traced.complete || J::FINGERPRINT.is_some(),
+        fields: traced.fields,
         no_arguments: traced.empty,
         self_describing: traced.self_describing,
     }

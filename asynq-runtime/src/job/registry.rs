@@ -139,6 +139,11 @@ impl Registry {
 }
 
 /// A tuple of jobs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tuple of jobs",
+    label = "expected a tuple of jobs",
+    note = "write `(send_email, resize)`; a single job is `(send_email,)`"
+)]
 pub trait JobSet {
     /// Their descriptors.
     fn descriptors() -> Vec<JobDescriptor>;

@@ -50,8 +50,8 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    /// The key of `State<T>`.
-    pub const fn of<T: Send + Sync + 'static>() -> Self {
+    /// The key of `State<T>`. What a state must be besides is asked for where it is given and where it is taken.
+    pub const fn of<T: 'static>() -> Self {
         Self { id: TypeId::of::<T>, name: type_name::<T> }
     }
 

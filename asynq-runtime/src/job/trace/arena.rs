@@ -262,6 +262,13 @@ impl Arena {
         }
     }
 
+    /// The names of the fields, where this is a struct.
+    pub(super) fn fields(&self, slot: Slot) -> Option<Vec<&'static str>> {
+        let Shape::Named(named) = self.shape(slot) else { return None };
+        let Form::Struct(fields) = self.form(*named) else { return None };
+        Some(fields.iter().map(|&(name, _)| name).collect())
+    }
+
     /// Whether a value of this shape holds nothing.
     pub(super) fn is_empty(&self, mut slot: Slot) -> bool {
         // As many steps as there are types: newtypes may wrap each other for ever.

@@ -25,6 +25,8 @@ pub(super) struct Traced {
     pub(super) shape: String,
     /// Whether nothing was left out.
     pub(super) complete: bool,
+    /// The names of the fields, where the type is a struct.
+    pub(super) fields: Option<Vec<&'static str>>,
     /// Whether the type holds nothing at all.
     pub(super) empty: bool,
     /// A type inside that asks for a self-describing format, which postcard is not.
@@ -66,6 +68,7 @@ pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
     Traced {
         shape: recorder.arena.to_text(recorder.root()),
         complete,
+        fields: recorder.arena.fields(recorder.root()),
         empty: recorder.arena.is_empty(recorder.root()),
         self_describing: recorder.self_describing,
     }
