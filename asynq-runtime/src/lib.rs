@@ -1,6 +1,5 @@
 //! Typed background jobs on Redis, wire-compatible with Go's asynq, or on an embedded SQLite file.
 
-pub mod app;
 pub mod broker;
 mod client;
 pub mod clock;
@@ -17,7 +16,6 @@ pub use asynq_macros::job;
 pub use bytes::Bytes;
 
 pub use self::{
-    app::App,
     client::{Client, Enqueue},
     connect::{DEFAULT_URL, URL_VARIABLE},
     job::{
@@ -31,7 +29,7 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy, RawTask,
+        BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy, RawTask,
         Registry, Server, State, TaskInfo, TaskState, job,
     };
 }

@@ -60,7 +60,8 @@ impl Store for SqliteStore {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let options = SqliteOptions { clock, ..SqliteOptions::default() };
+        let mut options = SqliteOptions::default();
+        options.clock = clock;
         Arc::new(SqliteBroker::open(&self.url(), options).await.expect("the fresh file can be used"))
     }
 

@@ -2,29 +2,24 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-use asynq_grammar::{
-    NameError,
-    names::{self, NameProblem},
-};
+use asynq_grammar::{NameError, names};
 
 /// A name that was refused, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} {name:?}: it {problem}")]
+#[error("{name:?} cannot be used: {reason}")]
 pub struct InvalidName {
-    what: &'static str,
     name: String,
-    problem: NameProblem,
+    reason: String,
 }
 
 impl InvalidName {
-    /// Quotes no more of the name than fits a line.
-    fn new(what: &'static str, name: &str, error: &NameError) -> Self {
-        Self { what, name: name.chars().take(80).collect(), problem: error.problem() }
+    fn new(name: &str, error: &NameError) -> Self {
+        Self { name: name.chars().take(80).collect(), reason: error.to_string() }
     }
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $what:literal, $check:path) => {
+    ($(#[$doc:meta])* $type:ident, $check:path) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $type(Arc<str>);
@@ -38,7 +33,7 @@ macro_rules! name {
             pub fn new(name: &str) -> Result<Self, InvalidName> {
                 match $check(name) {
                     Ok(()) => Ok(Self(name.into())),
-                    Err(error) => Err(InvalidName::new($what, name, &error)),
+                    Err(error) => Err(InvalidName::new(name, &error)),
                 }
             }
 
@@ -102,12 +97,12 @@ macro_rules! name {
 name! {
     /// The name of a queue: not blank, at most 200 bytes, no control characters and no braces (a brace would move the
     /// keys of a queue to different slots of a Redis Cluster, RELIABILITY F42).
-    QueueName, "queue name", names::check_queue
+    QueueName, names::check_queue
 }
 
 name! {
     /// The id of a task, unique in its queue: not blank, at most 512 bytes, no control characters.
-    TaskId, "task id", names::check_task_id
+    TaskId, names::check_task_id
 }
 
 impl TaskId {
@@ -123,5 +118,5 @@ impl TaskId {
 ///
 /// [`InvalidName`] says which rule the name breaks.
 pub fn check_type_name(name: &str) -> Result<(), InvalidName> {
-    names::check_job(name).map_err(|error| InvalidName::new("job name", name, &error))
+    names::check_job(name).map_err(|error| InvalidName::new(name, &error))
 }

@@ -1,0 +1,8 @@
+//! Whole-process stories: workers are real processes, killed and stopped as an operating system would.
+
+mod broker_outage;
+mod crash_recovery;
+mod poison;
+mod shutdown;
+mod sqlite_processes;
+mod world;
