@@ -110,7 +110,8 @@ mod tests {
     fn a_name_adds_no_header_and_no_markup() {
         let name = "<b>Eve</b>\r\nBcc: all@example.com";
         let text = rendered("eve@example.com", Reader { name, city: "Here & there", plan: "pro" });
-        assert!(!text.lines().any(|line| line.starts_with("Bcc:")), "{text}");
+        let headers = text.split("\r\n\r\n").next().unwrap();
+        assert!(!headers.lines().any(|line| line.starts_with("Bcc:")), "{text}");
         assert!(text.contains("Hello <b>Eve</b> Bcc: all@example.com,"), "{text}");
         assert_eq!(escaped(name), "&lt;b&gt;Eve&lt;/b&gt;\r\nBcc: all@example.com");
         assert!(html(Reader { name, city: "Here & there", plan: "pro" }).contains("Here &amp; there"));
