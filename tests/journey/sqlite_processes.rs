@@ -23,10 +23,8 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
     for turn in 0..KILLS {
         accepted.extend(world.enqueue_records(BATCH, 30).await);
         let at_least = world.history().lines.len() + 20;
-        eventually(20, "the workers stand still", async || {
-            (world.history().lines.len() >= at_least).then_some(())
-        })
-        .await;
+        eventually(20, "the workers stand still", async || (world.history().lines.len() >= at_least).then_some(()))
+            .await;
 
         let pid = workers.remove(turn % 4).kill();
         let killed = Instant::now();

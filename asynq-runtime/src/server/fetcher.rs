@@ -9,7 +9,7 @@
 //! RELIABILITY F32).
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -155,6 +155,7 @@ impl Fetcher {
         let hub = Arc::clone(&self.hub);
         let wanted: Vec<Wanted> =
             asked.iter().map(|&(queue, n)| Wanted { queue: hub.queues.names()[queue].clone(), n }).collect();
+        hub.found_nothing.store(false, Ordering::Release);
         let runs = hub.answer(hub.broker.dequeue(&hub.member, &wanted)).await?;
         let now = hub.broker.now();
         let attempts: Vec<Attempt> = runs.into_iter().map(Attempt::from).collect();
@@ -226,9 +227,8 @@ impl Fetcher {
     /// Sleeps until some queue may have work.
     async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        if hub.runs.is_empty() {
-            hub.signals.idle.ring();
-        }
+        hub.found_nothing.store(true, Ordering::Release);
+        hub.note_idle();
         let since = Instant::now();
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),

@@ -39,7 +39,12 @@ mod stop;
 mod subscriber;
 mod trouble;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::{runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
@@ -140,6 +145,7 @@ impl Server {
             outbox: Outbox::default(),
             signals: Signals::default(),
             started,
+            found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
             fetched_last: CancellationToken::new(),

@@ -2,10 +2,12 @@
 
 mod cancel;
 mod clock;
+mod commit;
 mod connection;
 mod consume;
 mod inspect;
 mod io;
+mod keeper;
 mod keys;
 mod maintain;
 mod presence;
@@ -26,9 +28,10 @@ use chrono::{DateTime, Utc};
 
 use self::{
     clock::BrokerClock,
-    connection::{Link, News, Role},
+    connection::Link,
     consume::UnansweredDequeues,
     io::Io,
+    keeper::{News, Role},
     maintain::Sweeps,
     produce::Producer,
     script::Call,
