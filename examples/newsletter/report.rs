@@ -119,7 +119,6 @@ mod tests {
                 waits: vec![Duration::from_millis(7), Duration::from_millis(1_234)],
                 ended: 1_960,
                 took: Duration::from_millis(490),
-                ..Readings::default()
             },
             destination: "to outbox/".into(),
             settled: Settled {
