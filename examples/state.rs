@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use asynq_runtime::prelude::*;
 
 /// What every job may need; here a greeting and a counter, in your program a pool of connections.
-pub struct Greeter {
+struct Greeter {
     greeting: String,
     greeted: AtomicU64,
 }

@@ -8,8 +8,15 @@ use std::{
 };
 
 /// asynq-runtime's modules, lowest first: each may use those in rows above it and its own row.
-const LAYERS: [&[&str]; 6] =
-    [&["clock", "task"], &["broker"], &["job"], &["client", "inspector"], &["server"], &["app", "testing"]];
+const LAYERS: [&[&str]; 7] = [
+    &["clock", "task"],
+    &["broker"],
+    &["connect"],
+    &["job"],
+    &["client", "inspector"],
+    &["server"],
+    &["app", "testing"],
+];
 
 /// Which of our crates each may depend on, dev-dependencies included.
 const CRATES: [(&str, &[&str]); 4] = [
@@ -58,9 +65,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// Whether a file of a library holds its unit tests alone.
+fn is_unit_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
+}
+
 /// The lines of library code with their numbers: without comments, and without the unit tests at the end of a file.
 fn code(path: &str) -> Vec<(usize, String)> {
-    let text = read(path);
+    let text = if is_unit_tests(path) { String::new() } else { read(path) };
     let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).enumerate();
     lines.map(|(i, line)| (i + 1, line.split("//").next().unwrap_or_default().to_owned())).collect()
 }
@@ -181,7 +193,7 @@ fn the_brokers_do_not_know_each_other() {
 fn only_clients_apps_and_tests_name_a_broker() {
     let mut broken = Vec::new();
     for path in rust_files("asynq-runtime/src") {
-        let allowed = ["broker/", "client", "app", "testing", "lib.rs"];
+        let allowed = ["broker/", "client", "connect.rs", "app", "testing", "lib.rs"];
         if allowed.iter().any(|allowed| path.strip_prefix("asynq-runtime/src/").unwrap().starts_with(allowed)) {
             continue;
         }
@@ -251,6 +263,8 @@ fn only_one_file_of_the_macros_spells_a_runtime_path() {
     let mut broken = Vec::new();
     for path in rust_files("asynq-macros/src").into_iter().filter(|path| !path.ends_with("/paths.rs")) {
         for (number, line) in code(&path) {
+            // Texts for people may name the crate: every second piece between quotes is one.
+            let line = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
             if words(&line).any(|word| word == "asynq_runtime" || word == "asynq_cron") {
                 broken.push(format!("{path}:{number} spells a path"));
             }
@@ -286,7 +300,10 @@ fn every_script_says_what_it_takes_and_gives() {
         }
         if path.ends_with(".lua") {
             let header = header();
-            for part in ["KEYS", "ARGV", "eturn"] {
+            // What lies beside the contracts' folders is put in front of scripts and takes no keys of its own.
+            let fragment = path.matches('/').count() == "asynq-runtime/src/broker/redis/lua/x.lua".matches('/').count();
+            let parts: &[&str] = if fragment { &["eturn"] } else { &["KEYS", "ARGV", "eturn"] };
+            for part in parts {
                 if !header.contains(part) {
                     broken.push(format!("{path}: its header does not say {part}"));
                 }
@@ -300,11 +317,9 @@ fn every_script_says_what_it_takes_and_gives() {
 fn every_module_opens_with_its_duty() {
     let ours = ["asynq-grammar/src", "asynq-macros/src", "asynq-runtime/src", "asynq-cron/src", "tests/src"];
     let suites = ["tests/conformance", "tests/wire"];
-    let without = ours.iter().chain(&suites).flat_map(|folder| rust_files(folder));
-    none(
-        without.filter(|path| !read(path).starts_with("//!")).collect(),
-        "a module opens with a sentence about its duty",
-    );
+    let files = ours.iter().chain(&suites).flat_map(|folder| rust_files(folder));
+    let without = files.filter(|path| !is_unit_tests(path) && !read(path).starts_with("//!"));
+    none(without.collect(), "a module opens with a sentence about its duty");
 }
 
 #[test]

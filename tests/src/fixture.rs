@@ -92,7 +92,7 @@ impl<S: Store> Fixture<S> {
         let Some((_, why)) = S::GAPS.iter().find(|(gap, _)| *gap == need) else { return false };
         let case = std::thread::current().name().unwrap_or("a case").to_owned();
         // Not eprintln!, which the test harness swallows.
-        let _ = writeln!(std::io::stderr(), "gap: {case} says nothing about {}: {why}", S::NAME);
+        let _ = writeln!(std::io::stderr(), "\ngap: {case} says nothing about {}: {why}", S::NAME);
         true
     }
 

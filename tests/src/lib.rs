@@ -6,6 +6,8 @@
 
 mod fixture;
 mod go;
+pub mod jobs;
+pub mod journal;
 mod redis;
 mod seed;
 mod snapshot;

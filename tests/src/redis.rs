@@ -159,6 +159,22 @@ pub enum Value {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let items = |items: &[Vec<u8>]| items.iter().map(|item| text(item)).collect::<Vec<_>>();
+        let pieces = match self {
+            Self::String(value) => vec![text(value)],
+            Self::List(list) | Self::Set(list) => items(list),
+            Self::Zset(members) => members.iter().map(|(member, score)| format!("{}: {score}", text(member))).collect(),
+            Self::Hash(fields) => {
+                fields.iter().map(|(field, value)| format!("{}: {}", text(field), text(value))).collect()
+            }
+        };
+        f.write_str(&pieces.join(" | "))
+    }
+}
+
 /// Redis as a [`Store`].
 pub struct RedisStore {
     server: RedisServer,
@@ -242,8 +258,12 @@ impl Store for RedisStore {
 
     fn dump(&self) -> String {
         let presence = ["asynq:servers", "asynq:workers"];
-        let keys = self.keys().into_iter().filter(|(name, _)| !presence.iter().any(|prefix| name.starts_with(prefix)));
-        keys.map(|(name, Dumped { kind, value, .. })| format!("{name} {kind} {value:?}\n")).collect()
+        // Receipts, by which a repeated call recognises its first send, are our own and end by themselves.
+        let receipt = |name: &str, dumped: &Dumped| name.contains("}:x:") && dumped.pttl >= 0;
+        let kept = |(name, dumped): &(String, Dumped)| {
+            !presence.iter().any(|prefix| name.starts_with(prefix)) && !receipt(name, dumped)
+        };
+        self.keys().into_iter().filter(kept).map(|(name, dumped)| format!("{name} = {}\n", dumped.value)).collect()
     }
 
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {

@@ -20,8 +20,9 @@ use crate::{
 fn moment(scenario: &str, calls: usize) -> Option<&'static str> {
     match (scenario, calls) {
         ("b06_mark_complete_result", 3) => Some("after_write_result"),
-        ("b15_schedule_forward", 5) => Some("after_schedule"),
+        ("b15_schedule_forward", 2) => Some("after_schedule"),
         ("b15_schedule_forward", 7) => Some("after_first_forward"),
+        ("b32_counter_overflow", 4) => Some("after_done"),
         ("b25_server_state_idle_clear", 1) => Some("after_write"),
         _ => None,
     }

@@ -67,7 +67,7 @@ async fn a_stale_run_changes_nothing_and_a_receipt_recognises_a_repeat() {
             [Settled::Fenced, Settled::Ok]
         );
         assert_eq!(settle(&broker, outcome(&second, Action::Done)).await, Settled::Ok);
-        assert_eq!(broker.extend(&[second.key.clone()]).await.unwrap(), [Settled::Gone]);
+        assert_eq!(broker.extend(std::slice::from_ref(&second.key)).await.unwrap(), [Settled::Gone]);
     }
 }
 

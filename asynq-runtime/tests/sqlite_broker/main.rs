@@ -1,7 +1,9 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests, too
 
+mod chaos;
 mod journey;
 mod opening;
 mod others;

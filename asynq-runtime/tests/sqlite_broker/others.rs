@@ -95,13 +95,41 @@ async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     let run = dequeue(&hung, &member, 1).await.remove(0);
     clock.advance(Duration::from_millis(9_999));
     assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
-    assert_eq!(hung.extend(&[run.key.clone()]).await.unwrap(), [Settled::Ok]);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Ok]);
     clock.advance(Duration::from_millis(9_999));
     assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
     clock.advance(Duration::from_millis(1));
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
-    assert_eq!(hung.extend(&[run.key.clone()]).await.unwrap(), [Settled::Fenced]);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Fenced]);
     assert_eq!(settle(&hung, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let mut options = SqliteOptions::with_clock(clock.clone());
+    options.lease = Duration::from_secs(3_600);
+    let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&beating).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(59));
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+        beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
 }
 
 #[tokio::test]

@@ -33,6 +33,9 @@ const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 /// A lease that ends later than this after now was given by a clock that has been set back since.
 const BELIEVABLE_LEASE_MS: i64 = 60_000;
 
+/// After this time without a beat, a server that has no lock file counts as dead.
+const SILENCE_MS: i64 = 60_000;
+
 /// Days for which counters are kept, as in asynq.
 const DAYS_KEPT: i64 = 90;
 
@@ -254,11 +257,18 @@ fn find_dead(view: &View<'_>, liveness: &super::liveness::Liveness) -> rusqlite:
         if server.file == liveness.name() {
             continue;
         }
-        if dead.iter().any(|known| known.file == server.file) {
-            dead.push(Dead { number: server.number, file: server.file, grave: None });
-        } else if let Sign::Dead(grave) = liveness.look(&server.file) {
-            dead.push(Dead { number: server.number, file: server.file, grave: Some(grave) });
-        }
+        let grave = if dead.iter().any(|known| known.file == server.file) {
+            None
+        } else {
+            match liveness.look(&server.file) {
+                Sign::Dead(grave) => Some(grave),
+                Sign::Alive => continue,
+                // Somebody took its file away. As long as it beats, only the lease decides.
+                Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
+                Sign::Unknown => None,
+            }
+        };
+        dead.push(Dead { number: server.number, file: server.file, grave });
     }
     Ok(dead)
 }

@@ -102,5 +102,6 @@ for _, i in ipairs(accepted) do
   end
   call('HSET', KEYS[4 + i], unpack(fields))
 end
-call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', 60)
+-- Where nothing was stored, nothing can be stored twice.
+if #accepted > 0 then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', 60) end
 return answers

@@ -15,6 +15,7 @@ local day_ends = ARGV[2]
 local answers = {}
 local ended, deleted, requeued, completed, retried, due, archived = {}, {}, {}, {}, {}, {}, {}
 local processed, failed = 0, 0
+local done = {}
 
 local function push(list, a, b)
   list[#list + 1] = a
@@ -55,6 +56,7 @@ while p <= #ARGV do
     push(ended, id)
     if op == 'd' then
       push(deleted, key)
+      done[key] = true
       unlock(ARGV[p + 3], id)
       processed = processed + 1
     elseif op == 'c' then
@@ -82,6 +84,9 @@ while p <= #ARGV do
       call('HSET', key, 'state', 'pending', 'pending_since', now_ns, 'last', token)
       push(requeued, id)
     end
+  elseif done[key] then
+    -- Sent twice in this batch; the hash goes at the end.
+    answer = 'g'
   else
     local found = call('HMGET', key, 'state', 'last')
     if not found[1] and call('EXISTS', key) == 0 then
