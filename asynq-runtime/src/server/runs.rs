@@ -267,7 +267,7 @@ mod tests {
         assert!(runs.settling(&a.key));
         runs.forget(&a.key);
         // The other one is still extended, and can still be cancelled.
-        assert_eq!(runs.keys(), [b.key.clone()]);
+        assert_eq!(runs.keys(), std::slice::from_ref(&b.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
     }
