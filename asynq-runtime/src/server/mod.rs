@@ -59,7 +59,7 @@ pub use self::{
 };
 use self::{
     config::Config, fetcher::Fetcher, heart::HeartThread, hub::Hub, outbox::Outbox, queues::Queues, runs::Runs,
-    service::Services, shutdown::Asked, stop::Why,
+    service::Services, shutdown::Asked,
 };
 use crate::{
     broker::Broker,
@@ -284,7 +284,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.hub.quiet.cancel();
         self.hub.closing.cancel();
-        self.hub.runs.stop_all(Why::Lost);
+        self.hub.runs.abandon();
     }
 }
 
