@@ -43,7 +43,7 @@ use crate::{
     render::Reader,
     report::{Report, Settled},
     subscribers::Subscriber,
-    tally::{Counting, Tally},
+    tally::Counting,
 };
 
 const QUEUE: &str = "newsletter";
@@ -54,8 +54,9 @@ const CHUNK: usize = 500;
 
 /// Sends this campaign to one subscriber.
 ///
-/// `unique_by = "to"` refuses a second task for the same address while the first waits or runs; `retention` keeps a
-/// settled one long enough that its id refuses it afterwards.
+/// One task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so that
+/// the id refuses a second one even after the first was sent. `unique_by = "to"` refuses one under any other id too, as
+/// long as the first waits or runs.
 #[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "1d")]
 async fn send_issue(
     ctx: &JobContext,
@@ -114,7 +115,8 @@ async fn run() -> Result<ExitCode, BoxError> {
         Begun::Now => eprintln!("New campaign {} on {}", campaign.id, campaign.broker),
         Begun::Before => eprintln!("Going on with campaign {} on {}", campaign.id, campaign.broker),
     }
-    let tally = enqueue(&client, &campaign, &rows).await?;
+    let counting = enqueue(&client, &campaign, &rows).await?;
+    let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
     eprintln!(
         "{} rows: {} enqueued, {} duplicates refused, {} left over, {} already done",
         tally.rows, tally.enqueued, tally.duplicates, tally.left_over, tally.already_done
@@ -163,7 +165,7 @@ async fn run() -> Result<ExitCode, BoxError> {
 }
 
 /// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
-async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Tally, BoxError> {
+async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Counting, BoxError> {
     let mut counting = Counting::default();
     for chunk in rows.chunks(CHUNK) {
         let enqueued = unix_millis().to_string();
@@ -177,7 +179,7 @@ async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> R
             counting.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
         }
     }
-    Ok(counting.done())
+    Ok(counting)
 }
 
 /// Returns when every task is sent or archived, and shows the way there.

@@ -60,7 +60,7 @@ impl fmt::Display for Report {
         for (reason, count) in reasons {
             row(f, "", *count, reason)?;
         }
-        row(f, "duplicates", tally.duplicates, "refused by `unique`")?;
+        row(f, "duplicates", tally.duplicates, "refused: one task per address")?;
         if tally.already_done > 0 {
             row(f, "already done", tally.already_done, "settled by an earlier run, not sent again")?;
         }
@@ -139,7 +139,7 @@ Campaign 20261124-091500-250 on sqlite://asynq.db
   archived                14
                           11   bad address: white space
                            3   bad address: no @
-  duplicates              44   refused by `unique`
+  duplicates              44   refused: one task per address
   jobs per second      4,000   1,960 jobs in 490 ms
   enqueue to start   p50 7 ms, p99 1.23 s
 ";
