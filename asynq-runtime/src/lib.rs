@@ -1,5 +1,6 @@
 //! Typed background jobs on Redis, wire-compatible with Go's asynq, or on an embedded SQLite file.
 
+pub mod app;
 pub mod broker;
 mod client;
 pub mod clock;
@@ -7,6 +8,7 @@ mod connect;
 pub mod job;
 pub mod server;
 pub mod task;
+pub mod testing;
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]
@@ -16,6 +18,7 @@ pub use asynq_macros::job;
 pub use bytes::Bytes;
 
 pub use self::{
+    app::App,
     client::{Client, Enqueue},
     connect::{DEFAULT_URL, URL_VARIABLE},
     job::{
@@ -29,8 +32,8 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy, RawTask,
-        Registry, Server, State, TaskInfo, TaskState, job,
+        App, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy,
+        RawTask, Registry, Server, State, TaskInfo, TaskState, job,
     };
 }
 

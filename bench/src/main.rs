@@ -10,7 +10,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 fn command() -> Command {
     let broker = Arg::new("broker").long("broker").value_parser(["sqlite", "redis"]).action(ArgAction::Append);
-    let tasks = Arg::new("tasks").long("tasks").value_parser(value_parser!(u32).range(1..=100_000)).default_value("200");
+    let tasks =
+        Arg::new("tasks").long("tasks").value_parser(value_parser!(u32).range(1..=100_000)).default_value("200");
     Command::new("asynq-bench")
         .about("Measures asynq-rs on this machine, with a redis-server and files of its own")
         .subcommand_required(true)
@@ -19,7 +20,9 @@ fn command() -> Command {
                 .about("From the enqueue call in another process to the start of the job, on an idle system")
                 .arg(broker.help("Which broker; both unless said"))
                 .arg(tasks.help("How many tasks, one every 137 ms"))
-                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object instead of a table")),
+                .arg(
+                    Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object instead of a table"),
+                ),
         )
         // The other process of `latency`: this program again.
         .subcommand(
@@ -46,7 +49,12 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some(("latency", matches)) => {
             let brokers = matches.get_many::<String>("broker").map(|names| names.map(String::as_str).collect());
-            latency::measure(&brokers.unwrap_or_else(|| vec!["sqlite", "redis"]), tasks(matches), matches.get_flag("json")).await
+            latency::measure(
+                &brokers.unwrap_or_else(|| vec!["sqlite", "redis"]),
+                tasks(matches),
+                matches.get_flag("json"),
+            )
+            .await
         }
         Some(("latency-producer", matches)) => {
             let url = matches.get_one::<String>("url").ok_or("the URL is missing")?;

@@ -102,7 +102,13 @@ mod tests {
             ("the last run was cut off", kept(false, HERE), None, OLD, Begun::Before),
             ("the last run was on another broker", kept(false, "redis://there"), None, NEW, Begun::Now),
             ("tasks wait, the folder is gone", None, Some(left), "20261122-070000-000", Begun::Before),
-            ("tasks wait, the folder is of another", kept(true, HERE), Some(left), "20261122-070000-000", Begun::Before),
+            (
+                "tasks wait, the folder is of another",
+                kept(true, HERE),
+                Some(left),
+                "20261122-070000-000",
+                Begun::Before,
+            ),
             ("a stranger's task waits", kept(true, HERE), Some("0192f0c1-77"), NEW, Begun::Now),
         ];
         for (name, kept, left_over, id, begun) in cases {
@@ -119,8 +125,21 @@ mod tests {
 
         let long = "x".repeat(600);
         let longer = format!("{long}y");
-        let awkward = ["sales/emea@example.org", "sales%2Femea@example.org", "a b@example.com", "ab@example.com", "a\tb", "é", "",
-            "../../etc/passwd", "con", "a:b", "a~b", &long, &longer];
+        let awkward = [
+            "sales/emea@example.org",
+            "sales%2Femea@example.org",
+            "a b@example.com",
+            "ab@example.com",
+            "a\tb",
+            "é",
+            "",
+            "../../etc/passwd",
+            "con",
+            "a:b",
+            "a~b",
+            &long,
+            &longer,
+        ];
         let ids: std::collections::HashSet<String> = awkward.iter().map(|to| campaign.task_id(to)).collect();
         assert_eq!(ids.len(), awkward.len());
         for id in ids {

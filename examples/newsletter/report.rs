@@ -60,7 +60,7 @@ impl fmt::Display for Report {
         for (reason, count) in reasons {
             row(f, "", *count, reason)?;
         }
-        row(f, "duplicates", tally.duplicates, "refused by `unique`")?;
+        row(f, "duplicates", tally.duplicates, "refused: one task per address")?;
         if tally.already_done > 0 {
             row(f, "already done", tally.already_done, "settled by an earlier run, not sent again")?;
         }
@@ -119,7 +119,6 @@ mod tests {
                 waits: vec![Duration::from_millis(7), Duration::from_millis(1_234)],
                 ended: 1_960,
                 took: Duration::from_millis(490),
-                ..Readings::default()
             },
             destination: "to outbox/".into(),
             settled: Settled {
@@ -140,7 +139,7 @@ Campaign 20261124-091500-250 on sqlite://asynq.db
   archived                14
                           11   bad address: white space
                            3   bad address: no @
-  duplicates              44   refused by `unique`
+  duplicates              44   refused: one task per address
   jobs per second      4,000   1,960 jobs in 490 ms
   enqueue to start   p50 7 ms, p99 1.23 s
 ";
@@ -153,7 +152,10 @@ Campaign 20261124-091500-250 on sqlite://asynq.db
         report.tally = Tally { rows: 2_004, duplicates: 44, left_over: 960, already_done: 1_000, ..Tally::default() };
         report.readings = Readings::default();
         let table = report.to_string();
-        assert!(table.contains("  already done         1,000   settled by an earlier run, not sent again\n"), "{table}");
+        assert!(
+            table.contains("  already done         1,000   settled by an earlier run, not sent again\n"),
+            "{table}"
+        );
         assert!(table.contains("  left over              960   enqueued by an earlier run"), "{table}");
         assert!(table.contains("  jobs per second          -\n"), "{table}");
         assert!(!table.contains("enqueue to start"), "{table}");

@@ -52,8 +52,14 @@ mod tests {
 
         let broken: Vec<Broken> = addresses.iter().filter_map(|to| Address::parse(to).err()).collect();
         assert!(broken.len() >= 24, "broken: {}", broken.len());
-        let all =
-            [Broken::NoAt, Broken::TwoAts, Broken::WhiteSpace, Broken::NothingBeforeAt, Broken::NoDot, Broken::EmptyLabel];
+        let all = [
+            Broken::NoAt,
+            Broken::TwoAts,
+            Broken::WhiteSpace,
+            Broken::NothingBeforeAt,
+            Broken::NoDot,
+            Broken::EmptyLabel,
+        ];
         for kind in all {
             assert!(broken.contains(&kind), "no row is broken by {kind:?}");
         }

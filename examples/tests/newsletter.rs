@@ -51,7 +51,10 @@ fn a_run_that_was_killed_is_finished_by_the_next_on_sqlite() {
 fn a_run_that_was_killed_is_finished_by_the_next_on_redis() {
     let redis = RedisServer::start(Persistence::None);
     let output = killed_and_finished(&redis.url());
-    assert!(output.lines().any(|line| line.contains("held by another worker: if it is dead, they come back in ")), "{output}");
+    assert!(
+        output.lines().any(|line| line.contains("held by another worker: if it is dead, they come back in ")),
+        "{output}"
+    );
 }
 
 fn killed_and_finished(url: &str) -> String {

@@ -5,4 +5,5 @@ mod crash_recovery;
 mod poison;
 mod shutdown;
 mod sqlite_processes;
+#[allow(unreachable_pub, reason = "a module of a test binary; `pub` marks what the stories use")]
 mod world;

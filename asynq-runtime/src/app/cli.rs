@@ -71,7 +71,10 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
     let root = Command::new(program.name)
         .version(program.version)
         .about("Works on the jobs of this program; without a command it is a worker")
-        .arg(flag(&env::URL, "URL", "Where the tasks are, such as sqlite://asynq.db or redis://127.0.0.1:6379").global(true))
+        .arg(
+            flag(&env::URL, "URL", "Where the tasks are, such as sqlite://asynq.db or redis://127.0.0.1:6379")
+                .global(true),
+        )
         .arg(flag(&env::LOG_FORMAT, "FORMAT", "How log lines are written: text or json").global(true))
         .disable_help_subcommand(true)
         .subcommand(worker(Command::new(WORKER).about("Runs jobs until it is told to stop (the default)")))

@@ -40,7 +40,6 @@ use std::future::Future;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use self::builder::{Deadline, Prepared};
 pub use self::{
     blocking::{BlockingPool, run_blocking},
     builder::{EnqueueError, JobBuilder, PreparedTask, RawTask},
@@ -54,6 +53,10 @@ pub use self::{
     registry::{JobSet, Registry, RegistryError},
     span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},
     state::{State, StateKey, StateMap, state},
+};
+pub(crate) use self::{
+    builder::{Deadline, Prepared},
+    codec::{decode_arguments, encode_arguments},
 };
 
 /// A typed job: its arguments, its options, and what it does.

@@ -5,6 +5,11 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, TimeZone, Utc};
 
 /// A length of time: a [`Duration`], or a text such as `"90s"`, `"3m"`, `"1h30m"`, `"7d"`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a length of time",
+    label = "expected a length of time",
+    note = "write a `Duration`, or text such as `\"90s\"`, `\"3m\"` or `\"1h30m\"`"
+)]
 pub trait IntoSpan {
     /// The length.
     ///
@@ -42,6 +47,11 @@ impl IntoSpan for String {
 }
 
 /// A moment: any [`DateTime`] or a [`SystemTime`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a moment",
+    label = "expected a moment",
+    note = "write a `DateTime` or a `SystemTime`; for a delay from now there are `process_in` and `enqueue_in`"
+)]
 pub trait IntoInstant {
     /// The moment in UTC.
     ///

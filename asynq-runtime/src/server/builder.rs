@@ -197,16 +197,13 @@ impl ServerBuilder {
     }
 }
 
-/// The jobs to serve. One that is registered by hand although it is linked is the same job, not a second of its name.
+/// The jobs to serve; none at all cannot be meant.
 fn registry(given: Option<Registry>, registered: Vec<JobDescriptor>) -> Result<Registry, ServerError> {
     let base = match given {
         Some(registry) => registry,
         None => Registry::linked()?,
     };
-    let same =
-        |a: &JobDescriptor, b: &JobDescriptor| a.codec == b.codec && a.fingerprint().value == b.fingerprint().value;
-    let new = registered.into_iter().filter(|job| !base.get(job.name).is_some_and(|known| same(known, job)));
-    let registry = Registry::from_descriptors(base.iter().copied().chain(new))?;
+    let registry = Registry::from_descriptors(base.iter().copied().chain(registered))?;
     if registry.is_empty() {
         return Err(crate::job::RegistryError::NoJobs.into());
     }

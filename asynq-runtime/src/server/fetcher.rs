@@ -9,7 +9,7 @@
 //! RELIABILITY F32).
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -42,7 +42,9 @@ pub(crate) struct Fetcher {
 /// What a fetch found.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    Work,
+    /// So many tasks.
+    Work(usize),
+    /// Suspects, of which none may start now.
     OnlySuspects,
     Nothing,
 }
@@ -91,7 +93,7 @@ impl Fetcher {
             if asked.is_empty() { Found::Nothing } else { self.fetch(&asked).await? }
         };
         match found {
-            Found::Work => {
+            Found::Work(_) => {
                 self.alarms.fruitful();
                 Ok(Next::Fetch)
             }
@@ -133,18 +135,20 @@ impl Fetcher {
     /// Asks the queues by rank, each only for what those above it left free.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<Found, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let mut found = Found::Nothing;
+        let (mut left, mut found) = (room, Found::Nothing);
         for &queue in hub.queues.ranked() {
-            // Asked anew each time: a suspect that was put back has left its slot free.
-            let room = room.min(self.room());
-            if room == 0 || hub.quiet.is_cancelled() {
+            // Slots that became free meanwhile are for the next turn, which starts at the top again.
+            if left == 0 || hub.quiet.is_cancelled() {
                 break;
             }
-            match self.fetch(&[(queue, room)]).await? {
+            match self.fetch(&[(queue, left)]).await? {
                 Found::Nothing => {}
                 // What ranks lower must not overtake the suspects' queue.
                 Found::OnlySuspects => return Ok(Found::OnlySuspects),
-                Found::Work => found = Found::Work,
+                Found::Work(n) => {
+                    left = left.saturating_sub(n);
+                    found = Found::Work(n);
+                }
             }
         }
         Ok(found)
@@ -155,6 +159,7 @@ impl Fetcher {
         let hub = Arc::clone(&self.hub);
         let wanted: Vec<Wanted> =
             asked.iter().map(|&(queue, n)| Wanted { queue: hub.queues.names()[queue].clone(), n }).collect();
+        hub.found_nothing.store(false, Ordering::Release);
         let runs = hub.answer(hub.broker.dequeue(&hub.member, &wanted)).await?;
         let now = hub.broker.now();
         let attempts: Vec<Attempt> = runs.into_iter().map(Attempt::from).collect();
@@ -177,15 +182,14 @@ impl Fetcher {
             }
             return Ok(Found::Nothing);
         }
+        let taken = attempts.len();
         let (suspects, others): (Vec<_>, Vec<_>) = attempts.into_iter().partition(Attempt::is_suspect);
-        let mut found = if others.is_empty() { Found::OnlySuspects } else { Found::Work };
+        let has_others = !others.is_empty();
         for attempt in others {
             hub.launch(attempt);
         }
-        if self.start_one_of(suspects).await {
-            found = Found::Work;
-        }
-        Ok(found)
+        let starts = self.start_one_of(suspects).await;
+        Ok(if has_others || starts { Found::Work(taken) } else { Found::OnlySuspects })
     }
 
     /// Starts the first suspect if none is running, once the others are back in their queues. Returns whether one was
@@ -226,9 +230,8 @@ impl Fetcher {
     /// Sleeps until some queue may have work.
     async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        if hub.runs.is_empty() {
-            hub.signals.idle.ring();
-        }
+        hub.found_nothing.store(true, Ordering::Release);
+        hub.note_idle();
         let since = Instant::now();
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),

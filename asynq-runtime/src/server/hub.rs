@@ -1,6 +1,12 @@
 //! What the components of one server share.
 
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use chrono::{DateTime, Utc};
 use tokio::{runtime, time::timeout};
@@ -33,6 +39,8 @@ pub(crate) struct Hub {
     pub(crate) outbox: Outbox,
     pub(crate) signals: Signals,
     pub(crate) started: DateTime<Utc>,
+    /// Whether the last fetch found nothing.
+    pub(crate) found_nothing: AtomicBool,
     /// Cancelled when nothing more may be fetched.
     pub(crate) quiet: CancellationToken,
     /// Cancelled when the server is leaving.
@@ -63,6 +71,13 @@ impl Hub {
             message: Arc::clone(&attempt.message),
             action: Action::Requeue,
             resend: false,
+        }
+    }
+
+    /// Rings `idle` if the server is.
+    pub(crate) fn note_idle(&self) {
+        if self.found_nothing.load(Ordering::Acquire) && self.runs.is_empty() {
+            self.signals.idle.ring();
         }
     }
 

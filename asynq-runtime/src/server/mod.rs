@@ -39,7 +39,12 @@ mod stop;
 mod subscriber;
 mod trouble;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::{runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
@@ -54,7 +59,7 @@ pub use self::{
 };
 use self::{
     config::Config, fetcher::Fetcher, heart::HeartThread, hub::Hub, outbox::Outbox, queues::Queues, runs::Runs,
-    service::Services, shutdown::Asked, stop::Why,
+    service::Services, shutdown::Asked,
 };
 use crate::{
     broker::Broker,
@@ -140,6 +145,7 @@ impl Server {
             outbox: Outbox::default(),
             signals: Signals::default(),
             started,
+            found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
             fetched_last: CancellationToken::new(),
@@ -278,7 +284,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.hub.quiet.cancel();
         self.hub.closing.cancel();
-        self.hub.runs.stop_all(Why::Lost);
+        self.hub.runs.abandon();
     }
 }
 

@@ -146,6 +146,7 @@ impl Outbox {
         hub.signals.lost.ring_by(lost);
         if is_empty {
             self.emptied.notify_waiters();
+            hub.note_idle();
         }
         // The fetcher may be waiting for room in here.
         hub.runs.poke();

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 pub struct Signals {
     /// A fetch came back with tasks.
     pub fetched: Signal,
-    /// A fetch came back empty and nothing is running or waiting to be settled.
+    /// The last fetch found nothing, and nothing is running or waiting to be settled.
     pub idle: Signal,
     /// The broker took an outcome.
     pub settled: Signal,

@@ -3,6 +3,7 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests, too
 
+mod chaos;
 mod journey;
 mod opening;
 mod others;

@@ -83,6 +83,21 @@ async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
 }
 
 #[tokio::test]
+async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
+    assert_eq!(dequeue(&gone, &member, 250).await.len(), 250);
+    gone.close().await;
+    for (count, more) in [(100, true), (100, true), (50, false), (0, false)] {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        assert_eq!((recovered.tasks.len(), recovered.more), (count, more));
+    }
+}
+
+#[tokio::test]
 async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
@@ -102,6 +117,34 @@ async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
     assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Fenced]);
     assert_eq!(settle(&hung, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let mut options = SqliteOptions::with_clock(clock.clone());
+    options.lease = Duration::from_secs(3_600);
+    let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&beating).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(59));
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+        beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
 }
 
 #[tokio::test]

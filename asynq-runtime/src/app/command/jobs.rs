@@ -28,7 +28,11 @@ fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String 
     let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS", "ARGUMENTS", "PLACE"]);
     for job in registry.iter() {
         let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { job.fingerprint().shape.clone() };
-        let mark = if partly_checked(job) { " (partly checked)" } else { "" };
+        let mark = match &job.fingerprint().self_describing {
+            Some(_) if job.codec == Codec::Postcard => " (postcard cannot carry this: write codec = \"json\")",
+            _ if partly_checked(job) => " (partly checked)",
+            _ => "",
+        };
         let place = match job.line {
             0 => job.file.to_owned(),
             line => format!("{}:{line}", job.file),
@@ -135,17 +139,30 @@ mod tests {
 
     impl Job for Mail {
         const NAME: &'static str = "mail";
-        const OPTIONS: JobOptions =
-            JobOptions::new().queue("critical").retry(5).timeout(Duration::from_secs(180)).unique(Duration::from_secs(3600));
+        const OPTIONS: JobOptions = JobOptions::new()
+            .queue("critical")
+            .retry(5)
+            .timeout(Duration::from_secs(180))
+            .unique(Duration::from_secs(3600));
         type Output = JobResult;
         async fn run(self, _: &JobContext) -> JobResult {
             Ok(())
         }
     }
 
+    #[derive(Serialize)]
+    struct Picky;
+
+    impl<'de> Deserialize<'de> for Picky {
+        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            String::deserialize(d).and_then(|_| Err(serde::de::Error::custom("never")))
+        }
+    }
+
     #[derive(Serialize, Deserialize)]
     struct Tidy {
-        loose: serde_json::Value,
+        why: Picky,
+        by: u8,
     }
 
     impl Job for Tidy {
@@ -173,9 +190,9 @@ mod tests {
         assert_eq!(
             lines[..6],
             [
-                "JOB   QUEUE     OPTIONS                           ARGUMENTS                                   PLACE",
-                "mail  critical  retry 5, timeout 3m, unique 1h    {to: str}                                   src/mail.rs:4",
-                "tidy  default   retry 25, timeout 30m             {loose: any<Value>} of Tidy (partly checked)  src/tidy.rs:7",
+                "JOB   QUEUE     OPTIONS                         ARGUMENTS                                   PLACE",
+                "mail  critical  retry 5, timeout 3m, unique 1h  {to: str}                                   src/mail.rs:4",
+                "tidy  default   retry 25, timeout 30m           {why: str, by: _} of Tidy (partly checked)  src/tidy.rs:7",
                 "",
                 "SERVICE    WHAT  DETAIL       NEXT",
                 "scheduler  mail  */5 * * * *  2030-01-02T03:04:05Z",

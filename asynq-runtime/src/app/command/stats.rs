@@ -45,7 +45,17 @@ fn to_text(location: &str, queues: &[QueueStats], servers: &[ServerState]) -> St
 
 fn queue_table(queues: &[QueueStats]) -> Table {
     let headings = [
-        "QUEUE", "PENDING", "ACTIVE", "SCHEDULED", "RETRY", "ARCHIVED", "COMPLETED", "DONE TODAY", "FAILED TODAY", "WAITING", "",
+        "QUEUE",
+        "PENDING",
+        "ACTIVE",
+        "SCHEDULED",
+        "RETRY",
+        "ARCHIVED",
+        "COMPLETED",
+        "DONE TODAY",
+        "FAILED TODAY",
+        "WAITING",
+        "",
     ];
     let mut table = Table::new(&headings).right(1..=9);
     for q in queues {
@@ -61,9 +71,10 @@ fn queue_table(queues: &[QueueStats]) -> Table {
 fn server_table(servers: &[ServerState]) -> Table {
     let mut table = Table::new(&["WORKER", "STATUS", "BUSY", "QUEUES"]).right([2]);
     for ServerState { info, .. } in servers {
-        let queues = info.queues.iter().map(|q| {
-            format!("{}={}", q.queue.as_deref().unwrap_or_default(), q.weight.unwrap_or_default())
-        });
+        let queues = info
+            .queues
+            .iter()
+            .map(|q| format!("{}={}", q.queue.as_deref().unwrap_or_default(), q.weight.unwrap_or_default()));
         table.row([
             format!("{}:{}", info.host, info.pid),
             info.status.clone(),
@@ -105,7 +116,8 @@ fn to_json(location: &str, queues: &[QueueStats], servers: &[ServerState]) -> Va
     });
     let servers = servers.iter().map(|ServerState { info, workers }| {
         let started = info.start_time.and_then(|at| at.to_datetime());
-        let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
+        let queues =
+            info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
         let running = workers.iter().map(|w| json!({ "id": w.task_id, "type": w.task_type, "queue": w.queue }));
         json!({
             "host": info.host,
@@ -177,7 +189,10 @@ mod tests {
     fn json_has_the_documented_fields() {
         let json = to_json("sqlite://asynq.db", &queues(), &servers());
         assert_eq!(json["broker"], "sqlite://asynq.db");
-        assert_eq!((&json["queues"][0]["pending"], &json["queues"][0]["latency_seconds"]), (&json!(1200), &json!(61.999)));
+        assert_eq!(
+            (&json["queues"][0]["pending"], &json["queues"][0]["latency_seconds"]),
+            (&json!(1200), &json!(61.999))
+        );
         assert_eq!(json["queues"][1]["paused"], true);
         assert_eq!(json["servers"][0]["queues"]["default"], 3);
         assert_eq!(json["servers"][0]["tasks"][0]["type"], "mail");

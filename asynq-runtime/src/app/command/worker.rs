@@ -17,7 +17,6 @@ use super::{
 use crate::{
     job::Registry,
     server::{ServiceEntry, ServiceRow},
-    task::QueueName,
 };
 
 pub(in super::super) async fn worker(
@@ -45,7 +44,7 @@ pub(in super::super) async fn worker(
     let start = Start {
         registry: server.registry(),
         location: server.broker().location(),
-        queues: server.queues(),
+        queues: server.queues().collect(),
         concurrency: server.concurrency(),
         services: &rows,
     };
@@ -57,7 +56,7 @@ pub(in super::super) async fn worker(
 struct Start<'a> {
     registry: &'a Registry,
     location: String,
-    queues: &'a [(QueueName, u32)],
+    queues: Vec<(&'a str, u32)>,
     concurrency: usize,
     services: &'a [(&'static str, Vec<ServiceRow>)],
 }
@@ -77,9 +76,6 @@ impl Start<'_> {
                 "worker starts"
             ),
         }
-        for (job, queue) in self.not_served() {
-            tracing::warn!(job, queue, "this worker does not serve the job's queue; add it to --queues or the set-up");
-        }
     }
 
     fn to_text(&self) -> String {
@@ -98,12 +94,6 @@ impl Start<'_> {
 
     fn queue_list(&self) -> String {
         self.queues.iter().map(|(queue, weight)| format!("{queue}={weight}")).collect::<Vec<_>>().join(" ")
-    }
-
-    /// Jobs whose tasks would wait for another worker.
-    fn not_served(&self) -> Vec<(&'static str, &'static str)> {
-        let served = |queue: &str| self.queues.iter().any(|(known, _)| *known == queue);
-        self.registry.iter().map(|job| (job.name, job.options.queue)).filter(|(_, queue)| !served(queue)).collect()
     }
 }
 
@@ -128,26 +118,22 @@ mod tests {
         }
     }
 
-    fn start<'a>(registry: &'a Registry, queues: &'a [(QueueName, u32)]) -> Start<'a> {
-        Start { registry, location: "redis://:***@h/0".into(), queues, concurrency: 4, services: &[] }
-    }
-
     #[test]
     fn the_start_shows_jobs_queues_and_broker() {
-        let (registry, queues) = (Registry::only::<(Mail,)>().unwrap(), [(QueueName::new("critical").unwrap(), 6)]);
+        let registry = Registry::only::<(Mail,)>().unwrap();
+        let start = Start {
+            registry: &registry,
+            location: "redis://:***@h/0".into(),
+            queues: vec![("critical", 6)],
+            concurrency: 4,
+            services: &[],
+        };
         assert_eq!(
-            start(&registry, &queues).to_text(),
+            start.to_text(),
             "JOB   QUEUE     OPTIONS\n\
              mail  critical  retry 5, timeout 30m\n\
              \n\
              broker redis://:***@h/0 · queues critical=6 · 4 at a time\n\n"
         );
-        assert_eq!(start(&registry, &queues).not_served(), []);
-    }
-
-    #[test]
-    fn a_job_whose_queue_is_not_served_is_found() {
-        let (registry, queues) = (Registry::only::<(Mail,)>().unwrap(), [(QueueName::new("default").unwrap(), 1)]);
-        assert_eq!(start(&registry, &queues).not_served(), [("mail", "critical")]);
     }
 }

@@ -1,27 +1,31 @@
 //! Listens on asynq's cancel channel with a connection of its own.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use redis::{PushInfo, PushKind};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
-    connection::{Link, News, Role},
+    connection::Link,
     io::Io,
+    keeper::{News, Role},
     keys::CANCEL,
     reply,
+    script::Call,
 };
 use crate::task::TaskId;
 
 /// Requests that may wait for a listener; more are dropped, as the channel promises nothing anyway.
 const WAITING: usize = 1024;
+/// After this long without a request the connection is asked for a sign of life.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// One subscription; dropping it closes its connection.
 #[derive(Debug)]
 pub(super) struct Listener {
     requests: mpsc::Receiver<Option<TaskId>>,
-    _link: Link,
+    link: Link,
 }
 
 impl Listener {
@@ -46,20 +50,28 @@ impl Listener {
         subscribe.arg(CANCEL);
         let link = Link::open(io, Role { greeting: vec![subscribe], news: Some(Arc::new(news)), ..role });
         link.first_attempt().await?;
-        Ok(Self { requests, _link: link })
+        Ok(Self { requests, link })
     }
 }
 
 #[async_trait::async_trait]
 impl Cancellations for Listener {
     async fn next(&mut self) -> Result<TaskId, BrokerError> {
-        match self.requests.recv().await {
-            Some(Some(id)) => Ok(id),
-            Some(None) => Err(BrokerError::new(
-                BrokerErrorKind::Unavailable,
-                "the connection that listens for cancel requests was lost; listen again",
-            )),
-            None => Err(BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")),
+        loop {
+            // Nothing may be said for days: a connection that went without a word is found by asking.
+            match timeout(SILENCE, self.requests.recv()).await {
+                Ok(Some(Some(id))) => return Ok(id),
+                Ok(Some(None)) => {
+                    return Err(BrokerError::new(
+                        BrokerErrorKind::Unavailable,
+                        "the connection that listens for cancel requests was lost; listen again",
+                    ));
+                }
+                Ok(None) => {
+                    return Err(BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program"));
+                }
+                Err(_) => self.link.send_one(Call::plain("PING")).await.map(|_| ())?,
+            }
         }
     }
 }

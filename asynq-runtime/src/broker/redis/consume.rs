@@ -14,12 +14,9 @@ use super::{
     RedisBroker,
     keys::Keys,
     reply,
-    script::{Call, DEQUEUE, RESUME},
+    script::{Call, DEQUEUE, PER_SCRIPT, RESUME},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
-
-/// Most tasks per script (FENCE.md §3 "Chunk").
-const PER_SCRIPT: usize = 64;
 
 #[async_trait::async_trait]
 impl Consume for RedisBroker {
@@ -33,8 +30,8 @@ impl Consume for RedisBroker {
         for Wanted { queue, n } in wanted {
             let mut left = n.saturating_sub(got(&runs, queue));
             while left > 0 {
-                asks.push((queue, left.min(PER_SCRIPT)));
-                left -= left.min(PER_SCRIPT);
+                asks.push((queue, left.min(PER_SCRIPT.0)));
+                left -= left.min(PER_SCRIPT.0);
             }
         }
         if asks.is_empty() {
@@ -49,7 +46,7 @@ impl Consume for RedisBroker {
             .collect();
         let (calls, asked): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
-        let answers = match self.link.send(&calls).await {
+        let answers = match self.link.send(calls).await {
             Ok(answers) => answers,
             Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
@@ -64,12 +61,8 @@ impl Consume for RedisBroker {
                     runs.extend(read_runs(value, &asked.queue, asked.token, member.number)?);
                     asked.answered();
                 }
-                Err(error) => {
-                    if !error.is_unavailable() {
-                        asked.answered();
-                    }
-                    failure = Some(error);
-                }
+                // It stays noted: part of it may have been done.
+                Err(error) => failure = Some(error),
             }
         }
         match failure {
@@ -97,6 +90,7 @@ impl RedisBroker {
             .arg(n)
             .arg(token.to_string())
             .arg(self.lease.as_secs())
+            .arg(PER_SCRIPT.1)
     }
 
     /// The tasks of earlier calls whose answers were lost. They are all returned, even if they are more than wanted now:
@@ -113,13 +107,18 @@ impl RedisBroker {
                 RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string())
             })
             .collect();
-        let answers = self.link.send(&calls).await?;
+        let answers = self.link.send(calls).await?;
         let mut runs = Vec::new();
         for (asked, answer) in lost.into_iter().zip(answers) {
-            // Noted again when it fails: the notes are kept until they are answered.
-            if let Ok(value) = answer {
-                runs.extend(read_runs(value, &asked.queue, asked.token, member.number)?);
-                asked.answered();
+            match answer {
+                Ok(value) => {
+                    runs.extend(read_runs(value, &asked.queue, asked.token, member.number)?);
+                    asked.answered();
+                }
+                // Noted again, until it is answered.
+                Err(error) if error.is_unavailable() => {}
+                // A queue that cannot be read now: what lies there is recovered when its lease has passed.
+                Err(_) => asked.answered(),
             }
         }
         Ok(runs)

@@ -52,7 +52,7 @@ impl Maintain for RedisBroker {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.link.send(&calls).await?;
+        let answers = self.link.send(calls).await?;
         let mut settled = vec![Settled::Gone; runs.len()];
         for ((_, places), answer) in portions.iter().zip(answers) {
             for (&place, one) in places.iter().zip(read_settled(answer, places.len())?) {
@@ -130,7 +130,7 @@ impl RedisBroker {
         call: impl Fn(&Keys) -> Call,
     ) -> Result<Vec<Result<Value, BrokerError>>, BrokerError> {
         let calls: Vec<Call> = queues.iter().map(|queue| call(&Keys::new(queue))).collect();
-        if calls.is_empty() { Ok(Vec::new()) } else { self.link.send(&calls).await }
+        if calls.is_empty() { Ok(Vec::new()) } else { self.link.send(calls).await }
     }
 
     fn forward_call(&self, keys: &Keys) -> Call {

@@ -1,24 +1,29 @@
 //! Makes servers visible to asynq's tools, and asks Redis's time on the way.
 
+use std::time::Duration;
+
 use chrono::Utc;
 use prost::Message as _;
 
 use super::{
-    super::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState},
+    super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
-    connection::read_time,
+    keeper::read_time,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
     script::{ANNOUNCE, BEAT, Call, LIVE},
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
 
+/// What Go's recoverer expects of every lease (PROTOCOL D2).
+const GO_LEASE: Duration = Duration::from_secs(30);
 /// How long a server counts as alive after a beat, seconds.
 const ALIVE_FOR: u64 = 10;
 
 #[async_trait::async_trait]
 impl Presence for RedisBroker {
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
+        self.check_lease_beside_go().await?;
         let member = Member { name: name.clone(), number: 0 };
         self.beat(&member, info, &[]).await?;
         Ok(member)
@@ -32,9 +37,9 @@ impl Presence for RedisBroker {
             beat.push(&worker.task_id);
             beat.push(worker.encode_to_vec());
         }
-        let calls = [announce(SERVERS, &info_key), announce(WORKERS, &workers_key), beat, Call::plain("TIME")];
+        let calls = vec![announce(SERVERS, &info_key), announce(WORKERS, &workers_key), beat, Call::plain("TIME")];
         let before = Utc::now();
-        let mut answers = self.link.send(&calls).await?;
+        let mut answers = self.link.send(calls).await?;
         if let Some(Ok(time)) = answers.pop()
             && let Some(time) = read_time(&time)
         {
@@ -46,12 +51,12 @@ impl Presence for RedisBroker {
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         self.unanswered.forget(member);
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
-        let calls = [
+        let calls = vec![
             Call::plain("ZREM").arg(SERVERS).arg(&info_key),
             Call::plain("ZREM").arg(WORKERS).arg(&workers_key),
             Call::plain("DEL").arg(info_key).arg(workers_key),
         ];
-        self.link.send(&calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
@@ -66,7 +71,7 @@ impl Presence for RedisBroker {
             // The names differ in this one word (PROTOCOL §2.1).
             calls.push(Call::plain("HVALS").arg(name.replacen("asynq:servers:", "asynq:workers:", 1)));
         }
-        let mut answers = self.link.send(&calls).await?.into_iter();
+        let mut answers = self.link.send(calls).await?.into_iter();
         let mut servers = Vec::with_capacity(names.len());
         while let (Some(info), Some(workers)) = (answers.next(), answers.next()) {
             // Gone since, or not ours to read: the others are shown all the same.
@@ -90,5 +95,25 @@ impl Presence for RedisBroker {
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
         let listener = cancel::Listener::open(&self.io, self.role(Vec::new(), None)).await?;
         Ok(Box::new(listener))
+    }
+}
+
+impl RedisBroker {
+    /// Refuses a lease shorter than Go's while a Go server lives, which would read it as one of its own length.
+    async fn check_lease_beside_go(&self) -> Result<(), BrokerError> {
+        if self.lease >= GO_LEASE {
+            return Ok(());
+        }
+        // Only our servers say their version.
+        let Some(go) = self.servers().await?.into_iter().find(|server| server.info.rust_version.is_empty()) else {
+            return Ok(());
+        };
+        Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            format!(
+                "a lease of less than 30 s is not possible beside the Go server on {} (process {}): use 30 s",
+                go.info.host, go.info.pid
+            ),
+        ))
     }
 }

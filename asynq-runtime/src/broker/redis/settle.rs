@@ -1,4 +1,4 @@
-//! Settles: one script per 64 outcomes of a queue, all in one write, oldest runs first.
+//! Settles: one script per 64 outcomes of a queue, oldest runs first.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,12 +12,10 @@ use super::{
     keys::Keys,
     produce::milliseconds,
     reply,
-    script::{Call, SETTLE, WRITE},
+    script::{Call, SETTLE, WRITE, portions},
 };
 use crate::task::{Progress, QueueName, TaskMessage};
 
-/// Most outcomes per script (FENCE.md §3 "Chunk").
-const PER_SCRIPT: usize = 64;
 /// How long the counters of a day are kept.
 const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
 /// Most bytes of an error text (RELIABILITY F36).
@@ -30,7 +28,7 @@ impl Settle for RedisBroker {
         let now = self.clock.now();
         let given = self.clock.argument();
         let calls: Vec<Call> = chunks.iter().map(|(queue, places)| call(batch, queue, places, &given, now)).collect();
-        let answers = match self.link.send(&calls).await {
+        let answers = match self.link.send(calls).await {
             Ok(answers) => answers,
             Err(error) => return vec![Err(error); batch.len()],
         };
@@ -77,13 +75,24 @@ fn chunks(batch: &[Settlement]) -> Vec<(&QueueName, Vec<usize>)> {
     let mut chunks = Vec::new();
     for (queue, mut places) in queues {
         places.sort_by_key(|&place| batch[place].run.token);
-        let mut portions: Vec<_> = places.chunks(PER_SCRIPT).map(|portion| (queue, portion.to_vec())).collect();
+        let cut = portions(&places, |&place| bytes(&batch[place])).into_iter();
+        let mut portions: Vec<_> = cut.map(|portion| (queue, portion.to_vec())).collect();
         if places.iter().any(|&place| batch[place].action == Action::Requeue) {
             portions.reverse();
         }
         chunks.append(&mut portions);
     }
     chunks
+}
+
+/// Roughly what an outcome sends.
+fn bytes(settlement: &Settlement) -> usize {
+    let message = settlement.message.payload.len();
+    match &settlement.action {
+        Action::Done | Action::Requeue => 0,
+        Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
+        Action::Retry { .. } | Action::Archive { .. } => message,
+    }
 }
 
 fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, now: DateTime<Utc>) -> Call {

@@ -19,8 +19,9 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
-    connection::{Answer, Link, News, Role},
+    connection::{Answer, Link},
     io::Io,
+    keeper::{News, Role},
     keys::Keys,
     reply,
     script::Call,
@@ -102,11 +103,11 @@ impl Ears {
 
 impl RedisBroker {
     /// Asks on the tracking connection, so that changes of what was asked for are heard from then on.
-    async fn ask_and_hear(&self, calls: &[Call]) -> Result<(Vec<Answer>, Ears), BrokerError> {
+    async fn ask_and_hear(&self, calls: Vec<Call>) -> Result<(Vec<Answer>, Ears), BrokerError> {
         let wake = self.wake();
         // Before the question: nothing may happen in between.
         let ears = Ears::Bell(wake.bell.subscribe());
-        match wake.link.send(calls).await {
+        match wake.link.send(calls.clone()).await {
             Ok(answers) => Ok((answers, ears)),
             Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => Err(error),
             // Tracking is refused, by a proxy or a missing permission.
@@ -129,7 +130,7 @@ impl RedisBroker {
             return Ok(());
         }
         loop {
-            let (answers, mut ears) = self.ask_and_hear(&calls).await?;
+            let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
             let numbers: Vec<i64> =
                 answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
             if numbers.chunks(2).any(|queue| matches!(queue, [pending, 0] if *pending > 0)) {
@@ -157,7 +158,7 @@ impl RedisBroker {
             return Ok(());
         }
         loop {
-            let (answers, mut ears) = self.ask_and_hear(&calls).await?;
+            let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
             let heads: Vec<Option<i64>> =
                 answers.into_iter().map(|answer| Ok(reply::only_score(answer?))).collect::<Result<_, BrokerError>>()?;
             let next = next_due(&heads);

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Consume, Member, Run, RunKey, RunToken, Wanted},
+    broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Wanted},
     task::{Extra, QueueName, TaskId, TaskState},
 };
 
@@ -50,9 +50,14 @@ impl Consume for SqliteBroker {
                 })?;
             Ok(nothing.then(Vec::new))
         });
-        let runs = self.store.write_with(order, Arc::clone(&attempt.ticket)).await?;
-        attempt.arrived();
-        Ok(runs)
+        let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
+        match &answer {
+            Ok(_) => attempt.arrived(),
+            // Nobody knows whether it will still be done.
+            Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(attempt),
+            Err(_) => attempt.failed(),
+        }
+        answer
     }
 
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
@@ -232,6 +237,15 @@ impl Attempt<'_> {
     fn arrived(mut self) {
         self.arrived = true;
     }
+
+    /// The transaction was rolled back: this call took nothing, and earlier ones are still to be asked for.
+    fn failed(mut self) {
+        self.arrived = true;
+        let mut lost = std::mem::take(&mut self.lost);
+        if !lost.is_empty() {
+            self.tokens.lost().entry(self.server).or_default().append(&mut lost);
+        }
+    }
 }
 
 impl Drop for Attempt<'_> {
@@ -281,6 +295,10 @@ mod tests {
         assert!(tokens.attempt(8, now).lost.is_empty());
         let last = tokens.attempt(7, now);
         assert_eq!(last.lost, [token]);
+        assert!(last.ticket.begin());
+        last.failed();
+        let last = tokens.attempt(7, now);
+        assert_eq!(last.lost, [token], "a failed call took nothing itself");
         last.arrived();
         assert!(tokens.attempt(7, now).lost.is_empty());
     }

@@ -156,13 +156,16 @@ impl<T: Send> Work for Job<T> {
     }
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
-        let answer = match (error, self.outcome) {
+        let Self { order, outcome, reply, .. } = *self;
+        // What the order holds, file locks for instance, is free again before its caller goes on.
+        drop(order);
+        let answer = match (error, outcome) {
             (Some(error), _) => Err(error),
             (None, Some(outcome)) => Ok(outcome),
             // Dropping the sender tells the caller that nothing was done.
             (None, None) => return,
         };
-        let _ = self.reply.send(answer);
+        let _ = reply.send(answer);
     }
 }
 

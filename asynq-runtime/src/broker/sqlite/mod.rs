@@ -79,6 +79,8 @@ impl SqliteOptions {
 
 /// Tasks in a SQLite file, or in memory for tests.
 ///
+/// It must be used inside a tokio runtime with timers; any runtime will do, its threads are its own.
+///
 /// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
 /// its threads; [`close`](Broker::close) also waits for them.
 pub struct SqliteBroker {

@@ -197,11 +197,15 @@ fn boot() -> String {
 pub(super) struct Listed {
     pub(super) number: i64,
     pub(super) file: String,
+    /// When it was last heard of, in Unix milliseconds.
+    pub(super) beat_at: i64,
 }
 
 /// Every server on the list.
 pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
-    view.list(&sql::PRESENCE_EVERYONE, [], |row| Ok(Listed { number: row.get(0)?, file: row.get(1)? }))
+    view.list(&sql::PRESENCE_EVERYONE, [], |row| {
+        Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
+    })
 }
 
 /// Whether a server holds a task.

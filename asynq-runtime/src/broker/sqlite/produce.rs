@@ -21,7 +21,8 @@ const SLICE: usize = 256;
 #[async_trait::async_trait]
 impl Produce for SqliteBroker {
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
-        let mut answers = Vec::with_capacity(batch.len());
+        let wanted = batch.len();
+        let mut answers = Vec::with_capacity(wanted);
         let mut batch = batch.into_iter();
         loop {
             let slice: Vec<Item> = batch.by_ref().take(SLICE).map(Item::new).collect();
@@ -33,6 +34,11 @@ impl Produce for SqliteBroker {
             let outcome: Result<Vec<Result<Placed, Refused>>, _> = self.store.write(order).await;
             match outcome {
                 Ok(placed) => answers.extend(placed),
+                Err(error) if error.is_unavailable() => {
+                    // One time-out is enough for a call; nothing of the rest was sent.
+                    answers.resize_with(wanted, || Err(Refused::Broker(error.clone())));
+                    return answers;
+                }
                 Err(error) => answers.extend((0..size).map(|_| Err(Refused::Broker(error.clone())))),
             }
         }

@@ -32,6 +32,11 @@ impl Settle for SqliteBroker {
             let outcome: Result<Vec<Settled>, _> = self.store.write(order).await;
             match outcome {
                 Ok(settled) => answers.extend(settled.into_iter().map(Ok)),
+                Err(error) if error.is_unavailable() => {
+                    // One time-out is enough for a call; nothing of the rest was sent.
+                    answers.resize_with(batch.len(), || Err(error.clone()));
+                    return answers;
+                }
                 Err(error) => answers.extend((0..size).map(|_| Err(error.clone()))),
             }
         }
@@ -145,7 +150,8 @@ fn judge(found: Option<(i64, i64)>, run: &RunKey, done_again: bool) -> Settled {
     match found {
         None if done_again => Settled::Ok,
         None => Settled::Gone,
-        Some((_, last)) if last == run.token.0 => Settled::Ok,
+        // 0 is what a task has that nobody has settled yet.
+        Some((_, last)) if last == run.token.0 && last != 0 => Settled::Ok,
         Some((row, _)) if done_again && row != run.row => Settled::Ok,
         Some(_) => Settled::Fenced,
     }
@@ -181,5 +187,7 @@ mod tests {
         ] {
             assert_eq!(judge(found, &run, done_again), expected, "{found:?} {done_again}");
         }
+        let guessed = RunKey { token: RunToken(0), ..run };
+        assert_eq!(judge(Some((3, 0)), &guessed, false), Settled::Fenced, "no receipt is not a receipt of 0");
     }
 }

@@ -158,7 +158,7 @@ fn a_header_given_twice_has_the_later_value() {
 fn what_cannot_be_is_told_with_what_to_write() {
     let long = "x".repeat(201);
     for (task, expected) in [
-        (raw().queue(""), "\"\" cannot be used: queue name must not be empty; write one such as \"critical\""),
+        (raw().queue(""), "\"\" cannot be used: queue name must not be empty"),
         (raw().queue("a{b}"), "\"a{b}\" cannot be used: queue name must not contain `{`; leave the braces out"),
         (raw().queue(&long), "queue name is 201 bytes long; write at most 200"),
         (raw().task_id(" "), "task id must not be empty"),
@@ -175,7 +175,7 @@ fn what_cannot_be_is_told_with_what_to_write() {
         (raw().unique(Duration::MAX), "invalid option `unique`: it must be at most 292 years"),
         (raw().retry(u32::MAX), "invalid option `retry`: it must be at most 2147483647"),
         (raw().max_crashes(0), "invalid option `max_crashes`: it must be at least 1"),
-        (raw().queue("").retry(u32::MAX), "\"\" cannot be used"), // the first mistake
+        (raw().queue("").retry(u32::MAX), "\"\" cannot be used: queue name"), // the first mistake
     ] {
         let error = refused(task);
         assert!(error.contains(expected), "{error}\n  should contain\n{expected}");

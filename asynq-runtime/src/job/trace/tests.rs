@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for Even {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let text = String::deserialize(d)?;
         let number: u32 = text.parse().map_err(serde::de::Error::custom)?;
-        if number % 2 == 0 { Ok(Self(text)) } else { Err(serde::de::Error::custom("odd")) }
+        if number.is_multiple_of(2) { Ok(Self(text)) } else { Err(serde::de::Error::custom("odd")) }
     }
 }
 

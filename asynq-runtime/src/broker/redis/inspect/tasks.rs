@@ -37,7 +37,7 @@ impl RedisBroker {
             return Ok(Vec::new());
         }
         let mut tasks = Vec::new();
-        for answer in self.link.send(&calls).await? {
+        for answer in self.link.send(calls).await? {
             tasks.extend(read_tasks(queue, answer?, Some(state))?);
         }
         Ok(tasks)

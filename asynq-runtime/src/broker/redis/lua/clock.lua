@@ -1,4 +1,8 @@
--- Put in front of every script that needs the time.
+-- Put in front of every script, so that all tell the time in one way.
+-- KEYS     none
+-- ARGV     none; the script hands its own to clock
+-- Returns  nothing
+--
 -- clock(given) takes nanoseconds as text from a test, or '' for Redis's own time, and
 -- returns whole seconds, nanoseconds as text (they do not fit a Lua number), milliseconds.
 local function clock(given)

@@ -1,14 +1,33 @@
 -- Takes up to n pending tasks of one queue, oldest first (PROTOCOL 5.5, FENCE 3).
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
+--          · 6 bytes of messages after which it stops
 -- Returns  { id, msg, id, msg, .. } and { number of the task, crashes, x, .. } for those that have one
 local call = redis.call
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local tasks, facts = {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
-local orphans, seen, rounds = {}, {}, 0
-while #tasks < 2 * n and rounds < 16 do
+local orphans, seen, rounds, room = {}, {}, 0, tonumber(ARGV[6])
+
+-- A foreign key of a wrong type must not make popped ids vanish.
+local function take(ids, leases)
+  local failed = redis.pcall('LPUSH', KEYS[3], unpack(ids))
+  if type(failed) == 'number' then
+    failed = redis.pcall('ZADD', KEYS[4], unpack(leases))
+    if type(failed) == 'number' then return end
+    for _, id in ipairs(ids) do call('LREM', KEYS[3], 1, id) end
+  end
+  for i = #ids, 1, -1 do call('RPUSH', KEYS[1], ids[i]) end
+  return failed
+end
+
+local function leave(id)
+  call('LREM', KEYS[3], 1, id)
+  call('ZREM', KEYS[4], id)
+end
+
+while #tasks < 2 * n and rounds < 16 and room > 0 do
   rounds = rounds + 1
   -- RPOP is no command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
   local ids = call('RPOP', KEYS[1], n - #tasks / 2)
@@ -18,9 +37,17 @@ while #tasks < 2 * n and rounds < 16 do
     leases[2 * i - 1], leases[2 * i] = until_s, id
   end
   -- Active and lease before any hash is touched: an error below leaves nothing that cannot be recovered.
-  call('LPUSH', KEYS[3], unpack(ids))
-  call('ZADD', KEYS[4], unpack(leases))
-  for _, id in ipairs(ids) do
+  local failed = take(ids, leases)
+  if failed then return failed end
+  for i, id in ipairs(ids) do
+    if room <= 0 then
+      -- Large messages: the rest goes back, the oldest last, so that the answer arrives in time.
+      for j = #ids, i, -1 do
+        leave(ids[j])
+        call('RPUSH', KEYS[1], ids[j])
+      end
+      break
+    end
     local key = prefix .. id
     -- pcall: one key of a wrong type must not stop the others.
     local task = redis.pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress')
@@ -28,6 +55,7 @@ while #tasks < 2 * n and rounds < 16 do
       call('LREM', KEYS[3], 1, id)
     elseif task[1] then
       seen[id] = true
+      room = room - #task[1]
       call('HSET', key, 'state', 'active', 'pending_since', token)
       if task[4] then call('HDEL', key, 'progress') end
       tasks[#tasks + 1] = id
@@ -38,8 +66,7 @@ while #tasks < 2 * n and rounds < 16 do
         facts[#facts + 1] = task[3] or ''
       end
     else
-      call('LREM', KEYS[3], 1, id)
-      call('ZREM', KEYS[4], id)
+      leave(id)
       orphans[#orphans + 1] = id
     end
   end

@@ -1,0 +1,135 @@
+//! Connects, loses the connection, closes; and never shows a password.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    broker::{
+        Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled,
+        redis::{RedisBroker, RedisOptions},
+    },
+    task::{ServerInfo, TaskId},
+};
+use redis::AsyncCommands;
+
+use crate::{
+    server::{Proxy, Server},
+    tasks::*,
+};
+
+#[tokio::test]
+async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
+    let server = Server::start(&["--requirepass", "secret"]).await;
+    for login in ["?pass=canary", "", "?user=nobody&pass=canary"] {
+        let url = format!("{}{login}", server.url());
+        let error = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Denied, "{login}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("canary"));
+    }
+    let proxy = Proxy::before(&server);
+    for url in [format!("{}?pass=secret", server.url()), format!("redis://:secret@127.0.0.1:{}/1", proxy.port)] {
+        let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
+        broker.ping().await.unwrap();
+        assert!(!format!("{broker:?} {}", broker.location()).contains("secret"));
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
+    let options = || RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
+    let error = RedisBroker::connect("redis://127.0.0.1:1", options()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Unavailable);
+
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", mute.local_addr().unwrap());
+    let begun = Instant::now();
+    let error = RedisBroker::connect(&url, options()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+
+    let mut server = Server::start(&[]).await;
+    let broker = server.broker_with(options()).await;
+    let mut redis = server.foreign().await;
+    let () = redis::cmd("CLIENT").arg("PAUSE").arg(800).query_async(&mut redis).await.unwrap();
+    let begun = Instant::now();
+    let error = broker.ping().await.unwrap_err();
+    assert!(error.is_unavailable() && begun.elapsed() < Duration::from_secs(1), "{error:?}");
+    while broker.ping().await.is_err() {}
+    server.restart().await;
+    while broker.ping().await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_closed_broker_says_so_and_wakes_who_waits() {
+    let server = Server::start(&[]).await;
+    let broker = Arc::new(server.broker().await);
+    let waiting = Arc::clone(&broker);
+    let mut listener = broker.cancellations().await.unwrap();
+    let waiter = tokio::spawn(async move { waiting.wait_for_work(&[queue()], Duration::from_secs(60)).await });
+    while tracked_keys(&server).await < 2 {}
+    broker.close().await;
+    broker.close().await;
+    let kind = |error: asynq_runtime::broker::BrokerError| error.kind();
+    assert_eq!(waiter.await.unwrap().map_err(kind), Err(BrokerErrorKind::Closed));
+    assert_eq!(broker.ping().await.map_err(kind), Err(BrokerErrorKind::Closed));
+    assert!(listener.next().await.is_err());
+    let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
+    assert!(matches!(refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed));
+}
+
+#[tokio::test]
+async fn cancel_requests_of_anyone_arrive() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut listener = broker.cancellations().await.unwrap();
+    broker.cancel(&TaskId::new("a").unwrap()).await.unwrap();
+    let () = server.foreign().await.publish("asynq:cancel", "b").await.unwrap();
+    assert_eq!(listener.next().await.unwrap(), "a");
+    assert_eq!(listener.next().await.unwrap(), "b");
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]).await;
+    let error = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config);
+    assert!(error.to_string().contains("allkeys-lru"), "{error}");
+    server.broker_with(RedisOptions { allow_eviction: true, ..Default::default() }).await;
+}
+
+#[test]
+fn a_blocked_runtime_stops_no_call_of_another_one() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let blocked = runtime();
+    let (_server, broker) = blocked.block_on(async {
+        let server = Server::start(&[]).await;
+        let broker = Arc::new(server.broker().await);
+        (server, broker)
+    });
+    // Nobody drives the runtime that connected; the heart has one of its own.
+    runtime().block_on(async {
+        put(&broker, &["a"]).await;
+        let runs = take(&broker, &member("me"), 1).await;
+        assert_eq!(broker.extend(&[runs[0].key.clone()]).await.unwrap(), [Settled::Ok]);
+        broker.wait_for_work(&[queue()], Duration::from_millis(10)).await.unwrap();
+    });
+}
+
+#[tokio::test]
+async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
+    let server = Server::start(&[]).await;
+    let brief = RedisOptions { lease: Duration::from_secs(2), ..Default::default() };
+    let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
+    let ours = ServerInfo { rust_version: "0.1.0".into(), ..Default::default() };
+    broker.join(&member("rust").name, &ours).await.unwrap();
+    let joined = brief.join(&member("brief").name, &ours).await.unwrap();
+    let go = broker.join(&member("go").name, &ServerInfo::default()).await.unwrap();
+    let refused = brief.join(&member("brief too").name, &ours).await.unwrap_err();
+    assert_eq!(refused.kind(), BrokerErrorKind::Config);
+    broker.leave(&go).await.unwrap();
+    brief.join(&member("brief too").name, &ours).await.unwrap();
+    brief.beat(&joined, &ours, &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 3);
+}

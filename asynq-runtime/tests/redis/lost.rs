@@ -1,0 +1,165 @@
+//! Lost answers, forgotten scripts, callers that go away.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{
+    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted,
+    redis::{RedisBroker, RedisOptions},
+};
+
+use crate::{
+    server::{Proxy, Server},
+    tasks::*,
+};
+
+#[tokio::test]
+async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    for round in 0..20 {
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let names: Vec<String> = (0..150).map(|i| format!("{round}-{i}")).collect();
+        put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let runs = take(&broker, &member("me"), 150).await;
+        assert_eq!(ids(&runs), names);
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let batch: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
+        assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, 3000));
+}
+
+#[tokio::test]
+async fn a_lost_answer_loses_and_doubles_nothing() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let direct = server.broker().await;
+    let me = member("me");
+    // Scripts are known from here on, so that one write is one try.
+    put(&direct, &["warm"]).await;
+    let warm = take(&direct, &me, 1).await.remove(0);
+    assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
+
+    proxy.lose_answers(1);
+    put(&broker, &["a", "b"]).await;
+    assert_eq!(proxy.still_to_lose(), 0);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().pending, 2);
+
+    proxy.lose_answers(1);
+    let lost = broker.dequeue(&me, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err();
+    assert!(lost.is_unavailable(), "{lost:?}");
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 1);
+    let runs = take(&broker, &me, 1).await;
+    assert_eq!(ids(&runs), ["a"], "the task of the lost answer comes first");
+    assert_eq!(ids(&take(&broker, &me, 1).await), ["b"]);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 2);
+
+    proxy.lose_answers(1);
+    let first = broker.settle(&[settlement(&runs[0], Action::Done)]).await.remove(0);
+    assert!(first.unwrap_err().is_unavailable());
+    let again = Settlement { resend: true, ..settlement(&runs[0], Action::Done) };
+    assert_eq!(broker.settle(&[again]).await.remove(0).unwrap(), Settled::Ok);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed, 2);
+}
+
+/// F9 with a worker: the task was stored, run and deleted before its enqueue was repeated.
+#[tokio::test]
+async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let direct = server.broker().await;
+    put(&direct, &["warm"]).await;
+    let warm = take(&direct, &member("w"), 1).await.remove(0);
+    assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
+    for round in 0..10 {
+        let id = format!("t{round}");
+        let one = [id.as_str()];
+        proxy.lose_answers(1);
+        let worker = async {
+            loop {
+                direct.wait_for_work(&[queue()], Duration::from_secs(5)).await.unwrap();
+                if let Some(run) = take(&direct, &member("w"), 1).await.pop() {
+                    return settle(&direct, &run, Action::Done).await;
+                }
+            }
+        };
+        let ((), settled) = tokio::join!(put(&broker, &one), worker);
+        assert_eq!((settled, proxy.still_to_lose()), (Settled::Ok, 0));
+    }
+    let stats = direct.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, 11), "each task ran once");
+}
+
+#[tokio::test]
+async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    put(&broker, &["a", "b"]).await;
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let me = member("me");
+    // Polled once, so that it is on its way, then dropped.
+    let mut call = Box::pin(broker.dequeue(&me, &wanted));
+    std::future::poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    drop(call);
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        found.extend(ids(&take(&broker, &me, 2).await).into_iter().map(str::to_owned));
+    }
+    assert_eq!(found, ["a", "b"]);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+/// The first send reaches Redis after we gave it up: it must take nothing that nobody gets.
+#[tokio::test]
+async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let options = RedisOptions { call_timeout: Duration::from_millis(100), ..Default::default() };
+    let broker = server.broker_with(options).await;
+    put(&broker, &["a", "b", "c", "d"]).await;
+    for expected in ["a", "b"] {
+        let () = redis::cmd("CLIENT").arg("PAUSE").arg(400).query_async(&mut redis).await.unwrap();
+        let wanted = [Wanted { queue: queue(), n: 1 }];
+        let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+        assert!(late.is_unavailable(), "{late:?}");
+        let runs = loop {
+            match broker.dequeue(&member("me"), &wanted).await {
+                Ok(runs) => break runs,
+                Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+            }
+        };
+        assert_eq!(ids(&runs), [expected]);
+        assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+        assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 0, "nothing was taken besides");
+    }
+}
+
+/// As above, but the network keeps the first send until long after the second was answered.
+#[tokio::test]
+async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let options = RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
+    let broker = RedisBroker::connect(&proxy.url(), options).await.unwrap();
+    put(&broker, &["a", "b"]).await;
+    proxy.hold_back();
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+    assert!(late.is_unavailable(), "{late:?}");
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+    proxy.release().await;
+    for _ in 0..10 {
+        broker.ping().await.unwrap();
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.active, stats.pending), (1, 1), "the late one took a task for nobody");
+}

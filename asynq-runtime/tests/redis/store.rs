@@ -1,0 +1,176 @@
+//! What is in Redis: full memory, foreign and broken keys, locks, sizes.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::broker::{
+    Action, BrokerErrorKind, Consume, Inspect, Maintain, Produce, Refused, Settle, Settled, UniqueLock, Wanted, When,
+};
+use redis::AsyncCommands;
+
+use crate::{server::Server, tasks::*};
+
+#[tokio::test]
+async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    put(&broker, &["a", "b", "c", "d", "e"]).await;
+    let mut later = task("later");
+    later.when = When::In(Duration::from_secs(5));
+    broker.enqueue(vec![later]).await.remove(0).unwrap();
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+
+    let refused = broker.enqueue(vec![task("f")]).await.remove(0).unwrap_err();
+    assert!(matches!(&refused, Refused::Broker(error) if error.is_full()), "{refused:?}");
+    let runs = take(&broker, &member("me"), 5).await;
+    assert_eq!(runs.len(), 5);
+    let keys: Vec<_> = runs.iter().map(|run| run.key.clone()).collect();
+    assert!(broker.extend(&keys).await.unwrap().into_iter().all(|settled| settled == Settled::Ok));
+    let batch: Vec<_> = runs.iter().zip(every_action()).map(|(run, action)| settlement(run, action)).collect();
+    assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(take(&broker, &member("me"), 5).await.len(), 2);
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
+    assert_eq!(broker.sweep(&queue()).await.unwrap(), Default::default());
+}
+
+#[tokio::test]
+async fn a_hash_that_is_no_task_and_an_id_without_one_do_not_stop_the_queue() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let ghosts: Vec<String> = (0..1000).map(|i| format!("ghost{i}")).collect();
+    let () = redis.lpush("asynq:{default}:pending", ghosts).await.unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "text").await.unwrap();
+    let () = redis.set("asynq:{default}:t:text", "no hash").await.unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "junk").await.unwrap();
+    let () =
+        redis.hset_multiple("asynq:{default}:t:junk", &[("msg", "\u{1}junk"), ("state", "pending")]).await.unwrap();
+    put(&broker, &["good"]).await;
+    let begun = Instant::now();
+    let mut runs = Vec::new();
+    while runs.len() < 2 {
+        runs.extend(take(&broker, &member("me"), 64).await);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(ids(&runs), ["junk", "good"]);
+    let raw = &runs[0].message.as_ref().unwrap_err().raw;
+    assert_eq!(raw[..], b"\x01junk"[..]);
+    let orphans: u64 = redis.scard("asynq:{default}:x:orphans").await.unwrap();
+    assert_eq!(orphans, 1001);
+    let left: bool = redis.exists("asynq:{default}:t:ghost1").await.unwrap();
+    assert!(!left, "no stub was made");
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+#[tokio::test]
+async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let key = "asynq:{default}:unique:email:x";
+    let unique = |id: &str| {
+        let mut task = task(id);
+        task.message.unique_key = key.into();
+        task.unique = Some(UniqueLock { key: key.into(), ttl: Duration::from_secs(60) });
+        task
+    };
+    put(&broker, &["a"]).await;
+    let conflict = broker.enqueue(vec![unique("a")]).await.remove(0);
+    assert!(matches!(conflict, Err(Refused::IdConflict)), "{conflict:?}");
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19a");
+    let outcomes = broker.enqueue(vec![unique("b"), unique("c"), task("d")]).await;
+    assert!(outcomes[0].is_ok() && outcomes[2].is_ok());
+    assert!(matches!(&outcomes[1], Err(Refused::Duplicate { holder: Some(id) }) if *id == "b"), "{outcomes:?}");
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a", "b", "d"]);
+    assert_eq!(settle(&broker, &runs[1], archive()).await, Settled::Ok);
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19d");
+}
+
+#[tokio::test]
+async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = Arc::new(server.broker().await);
+    let callers: Vec<_> = (0..500)
+        .map(|i| {
+            let broker = Arc::clone(&broker);
+            // Every id twice.
+            tokio::spawn(async move { broker.enqueue(vec![task(&format!("t{}", i / 2))]).await.remove(0) })
+        })
+        .collect();
+    let (mut placed, mut conflicts) = (0, 0);
+    for caller in callers {
+        match caller.await.unwrap() {
+            Ok(_) => placed += 1,
+            Err(Refused::IdConflict) => conflicts += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((placed, conflicts), (250, 250));
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha")).unwrap();
+    let calls: u32 = line.split(['=', ',']).nth(1).unwrap().parse().unwrap();
+    assert!(calls < 200, "{calls} scripts for 500 callers");
+}
+
+#[tokio::test]
+async fn large_tasks_travel_in_answers_that_arrive_in_time_and_in_order() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let names: Vec<String> = (0..40).map(|i| format!("t{i}")).collect();
+    let large = names.iter().map(|id| {
+        let mut task = task(id);
+        task.message.payload = vec![7; 300_000].into();
+        task
+    });
+    for outcome in broker.enqueue(large.collect()).await {
+        outcome.unwrap();
+    }
+    let mut runs = Vec::new();
+    while runs.len() < 40 {
+        let some = take(&broker, &member("me"), 40).await;
+        assert!((1..=4).contains(&some.len()), "{} tasks of 300 kB in one answer", some.len());
+        runs.extend(some);
+    }
+    assert_eq!(ids(&runs), names);
+    let batch: Vec<_> = runs.iter().map(|run| settlement(run, retry(Duration::ZERO))).collect();
+    assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.retry, stats.active, stats.failed), (40, 0, 40));
+}
+
+#[tokio::test]
+async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["a", "b"]).await;
+    for key in ["asynq:{default}:active", "asynq:{default}:lease"] {
+        let () = redis.set(key, "foreign").await.unwrap();
+        let wanted = [Wanted { queue: queue(), n: 2 }];
+        let error = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error:?}");
+        let () = redis.del(key).await.unwrap();
+    }
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn an_id_that_lies_in_pending_twice_runs_once() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["a"]).await;
+    let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a"]);
+    assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}

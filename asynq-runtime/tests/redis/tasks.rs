@@ -1,0 +1,109 @@
+//! Tasks, runs and outcomes in few words.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{
+        Action, Consume, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted, When,
+        redis::{RedisBroker, RedisOptions},
+    },
+    clock::ManualClock,
+    task::{Extra, QueueName, TaskId, TaskMessage},
+};
+use redis::AsyncCommands;
+
+use crate::server::Server;
+
+pub(crate) fn queue() -> QueueName {
+    QueueName::new("default").unwrap()
+}
+
+pub(crate) fn member(name: &str) -> Member {
+    Member { name: ServerName { host: "h".into(), pid: 1, server_id: name.into() }, number: 0 }
+}
+
+pub(crate) fn task(id: &str) -> NewTask {
+    let message = TaskMessage {
+        r#type: "email".into(),
+        payload: "hello".into(),
+        id: id.into(),
+        queue: "default".into(),
+        retry: 25,
+        timeout: 1800,
+        ..Default::default()
+    };
+    NewTask {
+        message,
+        queue: queue(),
+        id: TaskId::new(id).unwrap(),
+        id_is_ours: true,
+        when: When::Now,
+        unique: None,
+        extra: Extra::default(),
+    }
+}
+
+pub(crate) async fn put(broker: &RedisBroker, ids: &[&str]) {
+    for outcome in broker.enqueue(ids.iter().map(|id| task(id)).collect()).await {
+        outcome.unwrap();
+    }
+}
+
+pub(crate) async fn take(broker: &RedisBroker, member: &Member, n: usize) -> Vec<Run> {
+    broker.dequeue(member, &[Wanted { queue: queue(), n }]).await.unwrap()
+}
+
+pub(crate) fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+pub(crate) fn settlement(run: &Run, action: Action) -> Settlement {
+    let message = Arc::new(run.message.clone().unwrap());
+    Settlement { run: run.key.clone(), message, action, resend: false }
+}
+
+pub(crate) async fn settle(broker: &RedisBroker, run: &Run, action: Action) -> Settled {
+    broker.settle(&[settlement(run, action)]).await.remove(0).unwrap()
+}
+
+pub(crate) fn retry(delay: Duration) -> Action {
+    Action::Retry { delay, error: Some("boom".into()), counted: true, extra: Extra::default() }
+}
+
+pub(crate) fn archive() -> Action {
+    Action::Archive { error: "dead".into(), extra: Extra::default() }
+}
+
+pub(crate) fn every_action() -> [Action; 5] {
+    [
+        Action::Done,
+        Action::Complete { result: Some("r".into()) },
+        retry(Duration::from_secs(60)),
+        archive(),
+        Action::Requeue,
+    ]
+}
+
+/// Every key of the queue with its contents.
+pub(crate) async fn dump(connection: &mut redis::aio::MultiplexedConnection) -> Vec<(String, Vec<u8>)> {
+    let mut keys: Vec<String> = connection.keys("asynq:*").await.unwrap();
+    keys.sort();
+    let mut found = Vec::new();
+    for key in keys {
+        found.push((key.clone(), redis::cmd("DUMP").arg(&key).query_async(connection).await.unwrap()));
+    }
+    found
+}
+/// A broker whose clock stands still.
+pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
+    let clock = ManualClock::default();
+    let options = RedisOptions { clock: Some(Arc::new(clock.clone())), ..Default::default() };
+    (server.broker_with(options).await, clock)
+}
+
+/// How many keys Redis would announce changes of.
+pub(crate) async fn tracked_keys(server: &Server) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query_async(&mut server.foreign().await).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("tracking_total_keys:")).unwrap();
+    line.trim().parse().unwrap()
+}
