@@ -1,1 +1,59 @@
-//! The `#[job]` attribute.
+//! The `#[job]` attribute of `asynq-runtime`, which re-exports it; nobody depends on this crate directly.
+//!
+//! Tokens in, tokens out: parse the attribute and the signature, make a model of which nothing can be wrong any more,
+//! print it. The expansion holds no logic, only calls into `asynq_runtime::__private`.
+
+mod errors;
+#[cfg(test)]
+mod expansion_tests;
+mod item;
+mod job;
+mod paths;
+
+use proc_macro::TokenStream;
+
+/// Makes a typed background job of a free function; `async fn` runs on the async threads, `fn` on the blocking pool.
+///
+/// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
+/// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
+///
+/// ```rust,ignore
+/// #[job(queue = "critical", retry = 5, timeout = "3m", unique = "1h")]
+/// async fn send_email(ctx: &JobContext, mailer: State<Mailer>, to: String, subject: &str) -> JobResult {
+///     mailer.send(to, subject).await
+/// }
+///
+/// send_email::enqueue(&client, "ann@example.com", "Welcome").await?;
+/// send_email::job("ann@example.com", "Welcome").queue("low").enqueue(&client).await?;
+/// ```
+///
+/// `&JobContext` and `State<T>` are supplied by the worker; every other parameter is an argument and is stored. A
+/// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
+/// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
+/// field.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `queue` | the queue it waits in | `"default"` |
+/// | `retry` | how often it is tried again after a failure | 25 |
+/// | `timeout` | how long one attempt may take, in whole seconds | asynq's |
+/// | `deadline` | how long after the enqueue it may still run | none |
+/// | `unique` | how long an equal task is refused | not unique |
+/// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
+/// | `unique_until` | when the lock is freed: `"end"` | `"end"` |
+/// | `retention` | how long the finished task and its result are kept | not kept |
+/// | `name` | its name on the wire | the function's name |
+/// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
+/// | `fingerprint` | the shape of a postcard payload, named by hand | traced |
+/// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
+/// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
+/// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
+///
+/// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
+///
+/// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
+/// the job clashes with it (E0428): name files by topic (`email.rs`).
+#[proc_macro_attribute]
+pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
+    job::expand(options.into(), item.into()).into()
+}

@@ -1,1 +1,31 @@
-//! Fixtures shared by the suites of this folder.
+//! Fixtures: a private broker of each kind, tasks in every state, and what can be seen of them.
+//!
+//! A case is written once against [`Fixture`] and compiled once per [`Store`]. What one store cannot have is data
+//! ([`Store::GAPS`]), and a case that needs it says so on standard error instead of passing silently.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::missing_errors_doc)] // a fixture that fails is a failed test
+
+mod fixture;
+mod go;
+pub mod jobs;
+pub mod journal;
+mod redis;
+mod seed;
+mod snapshot;
+mod sqlite;
+
+pub use self::{
+    fixture::{Fixture, Need, PINNED, Store},
+    go::GoPeer,
+    redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
+    seed::{
+        Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
+        task, task_id,
+    },
+    snapshot::{Entry, Snapshot},
+    sqlite::SqliteStore,
+};
+
+/// A case's fixture on Redis.
+pub type RedisFixture = Fixture<RedisStore>;
+/// A case's fixture on SQLite.
+pub type SqliteFixture = Fixture<SqliteStore>;

@@ -2,17 +2,24 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
+use asynq_grammar::{NameError, names};
+
 /// A name that was refused, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} {name:?}: {reason}")]
+#[error("{name:?} cannot be used: {reason}")]
 pub struct InvalidName {
-    what: &'static str,
     name: String,
     reason: String,
 }
 
+impl InvalidName {
+    fn new(name: &str, error: &NameError) -> Self {
+        Self { name: name.chars().take(80).collect(), reason: error.to_string() }
+    }
+}
+
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $what:literal, $check:path) => {
+    ($(#[$doc:meta])* $type:ident, $check:path) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $type(Arc<str>);
@@ -26,11 +33,7 @@ macro_rules! name {
             pub fn new(name: &str) -> Result<Self, InvalidName> {
                 match $check(name) {
                     Ok(()) => Ok(Self(name.into())),
-                    Err(error) => Err(InvalidName {
-                        what: $what,
-                        name: name.chars().take(80).collect(),
-                        reason: error.to_string(),
-                    }),
+                    Err(error) => Err(InvalidName::new(name, &error)),
                 }
             }
 
@@ -94,12 +97,12 @@ macro_rules! name {
 name! {
     /// The name of a queue: not blank, at most 200 bytes, no control characters and no braces (a brace would move the
     /// keys of a queue to different slots of a Redis Cluster, RELIABILITY F42).
-    QueueName, "queue name", check_queue_name
+    QueueName, names::check_queue
 }
 
 name! {
     /// The id of a task, unique in its queue: not blank, at most 512 bytes, no control characters.
-    TaskId, "task id", check_task_id
+    TaskId, names::check_task_id
 }
 
 impl TaskId {
@@ -109,27 +112,11 @@ impl TaskId {
     }
 }
 
-// Replaced by asynq-grammar's rules when that lands.
-fn check_queue_name(name: &str) -> Result<(), String> {
-    if name.contains(['{', '}']) {
-        return Err("braces are not allowed".into());
-    }
-    check(name, 200)
-}
-
-fn check_task_id(name: &str) -> Result<(), String> {
-    check(name, 512)
-}
-
-fn check(name: &str, most: usize) -> Result<(), String> {
-    if name.trim().is_empty() {
-        return Err("it must not be blank".into());
-    }
-    if name.len() > most {
-        return Err(format!("at most {most} bytes"));
-    }
-    if name.chars().any(char::is_control) {
-        return Err("control characters are not allowed".into());
-    }
-    Ok(())
+/// Checks the name of a job, which is a task's type: not blank, at most 512 bytes, no control characters.
+///
+/// # Errors
+///
+/// [`InvalidName`] says which rule the name breaks.
+pub fn check_type_name(name: &str) -> Result<(), InvalidName> {
+    names::check_job(name).map_err(|error| InvalidName::new(name, &error))
 }

@@ -12,7 +12,7 @@ mod state;
 
 pub use self::{
     extra::{Extra, Unknown},
-    id::{InvalidName, QueueName, TaskId},
+    id::{InvalidName, QueueName, TaskId, check_type_name},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},
     proto::{QueueWeight, ServerInfo, Timestamp, WorkerInfo},

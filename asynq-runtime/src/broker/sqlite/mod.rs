@@ -1,1 +1,247 @@
-//! The SQLite broker.
+//! The SQLite broker: one file, any number of programs, nothing to install.
+//!
+//! A broker has one thread that writes, two that read and one that watches; async calls reach them through [`Store`] and
+//! come back within their deadline. What runs inside a transaction is plain synchronous code over a [`View`](tx::View).
+
+mod bell;
+mod connection;
+mod consume;
+mod error;
+mod inspect;
+mod job;
+mod liveness;
+mod location;
+mod maintain;
+mod migrate;
+mod news;
+mod open;
+#[cfg(test)]
+mod plans;
+mod presence;
+mod produce;
+mod reader;
+mod row;
+mod settle;
+mod sql;
+mod store;
+mod turn;
+mod tx;
+mod watch;
+mod writer;
+
+use std::{
+    fmt, io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use tokio::sync::{oneshot, watch as signal};
+
+use crate::clock::{Clock, SystemClock};
+
+use self::{
+    consume::Tokens,
+    error::{translate, translate_io},
+    location::Location,
+    store::{Common, Store},
+    turn::Turn,
+    writer::Writer,
+};
+use super::{Broker, BrokerError, BrokerErrorKind};
+
+/// How a [`SqliteBroker`] behaves.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// The broker's clock instead of the machine's, for tests. Programs on one file must agree on the time.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Longest time that one call takes; 10 s by default. A call that waits for work or for a due time has its own limit.
+    pub call_timeout: Duration,
+    /// How long a dequeued task is ours without being extended; 10 s by default. A program that dies is noticed at once
+    /// whatever the lease; it is for one that hangs.
+    pub lease: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { clock: None, call_timeout: Duration::from_secs(10), lease: Duration::from_secs(10) }
+    }
+}
+
+impl SqliteOptions {
+    /// The defaults with another clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self { clock: Some(Arc::new(clock)), ..Self::default() }
+    }
+}
+
+/// Tasks in a SQLite file, or in memory for tests.
+///
+/// It must be used inside a tokio runtime with timers; any runtime will do, its threads are its own.
+///
+/// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
+/// its threads; [`close`](Broker::close) also waits for them.
+pub struct SqliteBroker {
+    store: Arc<Store>,
+    tokens: Tokens,
+    lease: Duration,
+    manual_clock: bool,
+}
+
+impl SqliteBroker {
+    /// Opens the file of `sqlite://path` or `sqlite:path`, which is created if it does not exist, or a database in memory
+    /// (`sqlite::memory:`).
+    ///
+    /// The query may say `durability=normal` (a power cut may take the last commits; a killed process never does),
+    /// `shared=1` (keep the tasks in another program's file, in tables called `asynq_…`) and `network_fs=i-know` (do not
+    /// refuse a network file system).
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](BrokerErrorKind::Config): the URL or the place cannot be used. [`Corrupt`](BrokerErrorKind::Corrupt): the
+    /// file is no SQLite file, is damaged, or belongs to another program; it is left as it was.
+    /// [`Denied`](BrokerErrorKind::Denied): no permission to read and write it and to create files beside it.
+    pub async fn open(url: &str, options: SqliteOptions) -> Result<Self, BrokerError> {
+        Self::start(Location::parse(url)?, options).await
+    }
+
+    /// Opens a database in memory that nobody else can see.
+    ///
+    /// # Errors
+    ///
+    /// The version of SQLite in this program is one that loses data, or no thread can be started.
+    pub async fn in_memory(options: SqliteOptions) -> Result<Self, BrokerError> {
+        Self::start(Location::memory(), options).await
+    }
+
+    async fn start(location: Location, options: SqliteOptions) -> Result<Self, BrokerError> {
+        let place = location.file.as_deref().map_or_else(|| ":memory:".to_owned(), |file| file.display().to_string());
+        let (send, opened) = oneshot::channel();
+        let asked = options.clone();
+        thread::Builder::new()
+            .name("asynq-sqlite-write".into())
+            .spawn(move || match set_up(&location, &asked) {
+                Ok((started, writer)) => {
+                    // Nobody waits any more: the other threads end as well.
+                    if let Err(Ok(store)) = send.send(Ok(started)) {
+                        store.stop();
+                    }
+                    writer.run();
+                }
+                Err(error) => {
+                    let _ = send.send(Err(error));
+                }
+            })
+            .map_err(no_thread)?;
+        let store = match tokio::time::timeout(options.call_timeout, opened).await {
+            Ok(Ok(opened)) => opened?,
+            Ok(Err(_)) => {
+                return Err(BrokerError::new(
+                    BrokerErrorKind::Unexpected,
+                    format!("{place}: opening ended without an answer"),
+                ));
+            }
+            Err(_) => {
+                return Err(BrokerError::new(
+                    BrokerErrorKind::Timeout,
+                    format!("{place}: it could not be opened within {:?}", options.call_timeout),
+                ));
+            }
+        };
+        Ok(Self {
+            store: Arc::new(store),
+            tokens: Tokens::new(),
+            lease: options.lease,
+            manual_clock: options.clock.is_some(),
+        })
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+#[async_trait::async_trait]
+impl Broker for SqliteBroker {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn location(&self) -> String {
+        match &self.store.common.file {
+            Some(file) => format!("sqlite://{}", file.display()),
+            None => "sqlite::memory:".to_owned(),
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.store.now()
+    }
+
+    async fn ping(&self) -> Result<(), BrokerError> {
+        self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |_| Ok(()))).await.map(|_| ())
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+impl Drop for SqliteBroker {
+    /// Listeners for cancel requests may outlive the broker; its threads do not.
+    fn drop(&mut self) {
+        self.store.stop();
+    }
+}
+
+impl fmt::Debug for SqliteBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBroker")
+            .field("location", &self.location())
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens everything, on the thread that will write.
+fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer), BrokerError> {
+    open::check_version(rusqlite::version_number())?;
+    let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
+    let (inbox_sender, inbox) = mpsc::channel();
+    let (ended, has_ended) = signal::channel(false);
+    let Some(file) = &location.file else {
+        let place = ":memory:";
+        let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
+        let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
+        let common = Arc::new(Common::in_memory(clock));
+        let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
+        return Ok((store, Writer { common, connection, names, turn: None, inbox, ended }));
+    };
+    let file = open::look(file, location)?;
+    let place = file.display().to_string();
+    let mut connection = connection::open_untouched(&file).map_err(|error| translate(error, &place))?;
+    if connection.is_readonly("main").map_err(|error| translate(error, &place))? {
+        return Err(BrokerError::new(BrokerErrorKind::Denied, format!("{place} is read-only for this program")));
+    }
+    let names = migrate::settle_in(&mut connection, location.shared, &place, |connection| {
+        connection::make_writer(connection, location.normal)
+    })?;
+    let broken = |error: io::Error| translate_io(error, &file);
+    let turn = Turn::open(&file).map_err(broken)?;
+    let common = Common::in_file(file.clone(), location.normal, clock).map_err(broken)?;
+    let common = Arc::new(common);
+    let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
+    watch::start(&common, desks).map_err(broken)?;
+    let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
+    Ok((store, Writer { common, connection, names, turn: Some(turn), inbox, ended }))
+}
+
+fn no_thread(error: io::Error) -> BrokerError {
+    BrokerError::with_source(BrokerErrorKind::Unavailable, format!("no thread can be started ({error})"), error)
+}

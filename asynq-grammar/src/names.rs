@@ -1,0 +1,215 @@
+//! Checks the names that end up in keys and messages: queues, jobs and task ids.
+
+use std::{error::Error, fmt, ops::Range};
+
+/// The longest queue name, in bytes.
+pub const MAX_QUEUE_BYTES: usize = 200;
+/// The longest job name (asynq: task type), in bytes.
+pub const MAX_JOB_BYTES: usize = 512;
+/// The longest task id, in bytes.
+pub const MAX_TASK_ID_BYTES: usize = 512;
+
+/// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most [`MAX_QUEUE_BYTES`].
+///
+/// Braces are refused because asynq writes `asynq:{<queue>}:…` and a Redis cluster hashes what stands between them.
+///
+/// # Errors
+///
+/// A [`NameError`] with the offending bytes.
+pub fn check_queue(name: &str) -> Result<(), NameError> {
+    check(name, Named::Queue, MAX_QUEUE_BYTES)
+}
+
+/// Checks the name of a job, which is the task type on the wire: not blank, no control characters, at most
+/// [`MAX_JOB_BYTES`].
+///
+/// # Errors
+///
+/// A [`NameError`] with the offending bytes.
+pub fn check_job(name: &str) -> Result<(), NameError> {
+    check(name, Named::Job, MAX_JOB_BYTES)
+}
+
+/// Checks the id of a task: not blank, no control characters, at most [`MAX_TASK_ID_BYTES`].
+///
+/// # Errors
+///
+/// A [`NameError`] with the offending bytes.
+pub fn check_task_id(id: &str) -> Result<(), NameError> {
+    check(id, Named::TaskId, MAX_TASK_ID_BYTES)
+}
+
+/// Why a text cannot be the name of a queue, a job or a task, and which bytes of it are to blame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    named: Named,
+    problem: NameProblem,
+    range: Range<usize>,
+}
+
+impl NameError {
+    /// What is wrong with the name.
+    #[must_use]
+    pub fn problem(&self) -> NameProblem {
+        self.problem
+    }
+
+    /// The bytes of the checked text that are wrong: one character, what is over the limit, or the whole blank text.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+/// What can be wrong with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameProblem {
+    /// Nothing but white space, or nothing at all.
+    Blank,
+    /// `{` or `}` in the name of a queue.
+    Brace(char),
+    /// A control character such as a line break or NUL.
+    Control(char),
+    /// More bytes than may be stored.
+    TooLong {
+        /// The length of the text, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (named, example) = match self.named {
+            Named::Queue => ("queue name", "critical"),
+            Named::Job => ("job name", "email:send"),
+            Named::TaskId => ("task id", "welcome-42"),
+        };
+        write!(f, "{named} {}", self.problem)?;
+        match self.problem {
+            NameProblem::Blank => write!(f, "; write one such as \"{example}\""),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is wrong, to be put behind the thing it is said of: "must not be empty".
+impl fmt::Display for NameProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blank => f.write_str("must not be empty"),
+            Self::Brace(brace) => write!(f, "must not contain `{brace}`; leave the braces out"),
+            Self::Control(c) => {
+                write!(f, "must not contain the control character `{}`; leave it out", c.escape_default())
+            }
+            Self::TooLong { bytes, limit } => write!(f, "is {bytes} bytes long; write at most {limit}"),
+        }
+    }
+}
+
+impl Error for NameError {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Queue,
+    Job,
+    TaskId,
+}
+
+fn check(text: &str, named: Named, limit: usize) -> Result<(), NameError> {
+    let error = |problem, range| Err(NameError { named, problem, range });
+    if text.trim().is_empty() {
+        return error(NameProblem::Blank, 0..text.len());
+    }
+    for (at, c) in text.char_indices() {
+        let range = at..at + c.len_utf8();
+        if named == Named::Queue && matches!(c, '{' | '}') {
+            return error(NameProblem::Brace(c), range);
+        }
+        if c.is_control() {
+            return error(NameProblem::Control(c), range);
+        }
+    }
+    if text.len() > limit {
+        // The limit may fall inside a character; a range that cuts one could not be used as an index.
+        return error(NameProblem::TooLong { bytes: text.len(), limit }, floor_char_boundary(text, limit)..text.len());
+    }
+    Ok(())
+}
+
+/// `str::floor_char_boundary` is newer than the Rust this crate promises to build with.
+fn floor_char_boundary(text: &str, index: usize) -> usize {
+    (0..=index).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_pass() {
+        for name in ["default", "critical", "send e-mail", "почта", "a", "a:b.c/d", " x "] {
+            assert_eq!(check_queue(name), Ok(()), "{name:?}");
+            assert_eq!(check_job(name), Ok(()), "{name:?}");
+            assert_eq!(check_task_id(name), Ok(()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn braces_are_refused_in_queues_only() {
+        let error = check_queue("a{b}").expect_err("a brace");
+        assert_eq!((error.problem(), error.range()), (NameProblem::Brace('{'), 1..2));
+        assert_eq!(error.to_string(), "queue name must not contain `{`; leave the braces out");
+        assert_eq!(check_job("a{b}"), Ok(()));
+        assert_eq!(check_task_id("a{b}"), Ok(()));
+    }
+
+    #[test]
+    fn blank_names_are_refused() {
+        for blank in ["", " ", "\t\n", "\u{3000}"] {
+            let error = check_queue(blank).expect_err("blank");
+            assert_eq!((error.problem(), error.range()), (NameProblem::Blank, 0..blank.len()));
+        }
+        let texts = [check_queue(""), check_job(""), check_task_id("")].map(|r| r.expect_err("blank").to_string());
+        assert_eq!(
+            texts,
+            [
+                "queue name must not be empty; write one such as \"critical\"",
+                "job name must not be empty; write one such as \"email:send\"",
+                "task id must not be empty; write one such as \"welcome-42\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn control_characters_are_refused_and_shown_escaped() {
+        let error = check_task_id("a\nb").expect_err("a line break");
+        assert_eq!((error.problem(), error.range()), (NameProblem::Control('\n'), 1..2));
+        assert_eq!(error.to_string(), "task id must not contain the control character `\\n`; leave it out");
+        assert_eq!(check_job("a\u{85}b").expect_err("NEL").range(), 1..3);
+    }
+
+    #[test]
+    fn the_limit_counts_bytes_and_is_inclusive() {
+        type Check = fn(&str) -> Result<(), NameError>;
+        let checks: [(Check, usize); 3] =
+            [(check_queue, MAX_QUEUE_BYTES), (check_job, MAX_JOB_BYTES), (check_task_id, MAX_TASK_ID_BYTES)];
+        for (check, limit) in checks {
+            assert_eq!(check(&"x".repeat(limit)), Ok(()));
+            let error = check(&"x".repeat(limit + 1)).expect_err("too long");
+            assert_eq!(error.problem(), NameProblem::TooLong { bytes: limit + 1, limit });
+            assert_eq!(error.range(), limit..limit + 1);
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_long_name_never_cuts_a_character() {
+        let name = format!("x{}", "é".repeat(150));
+        let error = check_queue(&name).expect_err("301 bytes");
+        assert_eq!(error.range(), 199..301);
+        assert!(name.get(error.range()).is_some());
+        assert_eq!(error.to_string(), "queue name is 301 bytes long; write at most 200");
+    }
+}

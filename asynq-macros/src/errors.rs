@@ -1,0 +1,92 @@
+//! Collects every mistake of one attribute, so that all of them are reported at once and in source order.
+
+use std::cell::RefCell;
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+/// The mistakes found so far.
+///
+/// Dropping it without [`Errors::into_tokens`] panics: a forgotten check would compile a wrong program.
+pub(crate) struct Errors {
+    found: RefCell<Option<Vec<(Place, syn::Error)>>>,
+}
+
+/// Where a mistake stands; the order of the variants is the order of reporting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// The nth option of the attribute.
+    Option(usize),
+    /// Anywhere behind the attribute.
+    Item,
+}
+
+impl Errors {
+    pub(crate) fn new() -> Self {
+        Self { found: RefCell::new(Some(Vec::new())) }
+    }
+
+    /// Records a mistake and points at exactly these tokens.
+    pub(crate) fn at(&self, place: Place, tokens: impl ToTokens, message: impl std::fmt::Display) {
+        self.push(place, syn::Error::new_spanned(tokens, message));
+    }
+
+    /// Records a mistake that already knows its place in the source.
+    pub(crate) fn push(&self, place: Place, error: syn::Error) {
+        if let Some(found) = self.found.borrow_mut().as_mut() {
+            found.push((place, error));
+        }
+    }
+
+    /// The messages alone, in source order.
+    #[cfg(test)]
+    pub(crate) fn messages(self) -> Vec<String> {
+        let mut found = self.found.borrow_mut().take().unwrap_or_default();
+        found.sort_by_key(|(place, _)| *place);
+        found.iter().map(|(_, error)| error.to_string()).collect()
+    }
+
+    /// All mistakes as `compile_error!` items; empty when there are none.
+    pub(crate) fn into_tokens(self) -> TokenStream {
+        let mut found = self.found.borrow_mut().take().unwrap_or_default();
+        found.sort_by_key(|(place, _)| *place);
+        found.iter().map(|(_, error)| error.to_compile_error()).collect()
+    }
+}
+
+impl Drop for Errors {
+    fn drop(&mut self) {
+        if self.found.borrow().is_some() && !std::thread::panicking() {
+            panic!("the errors of a macro were collected and never checked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::*;
+
+    #[test]
+    fn errors_come_out_in_source_order() {
+        let errors = Errors::new();
+        errors.at(Place::Item, quote!(third), "third");
+        errors.at(Place::Option(1), quote!(second), "second");
+        errors.at(Place::Option(0), quote!(first), "first");
+        let text = errors.into_tokens().to_string();
+        let places: Vec<_> = ["\"first\"", "\"second\"", "\"third\""].map(|m| text.find(m).expect(m)).into();
+        assert!(places.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn no_errors_print_nothing() {
+        assert!(Errors::new().into_tokens().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "never checked")]
+    fn forgetting_to_check_is_a_bug_that_shows() {
+        drop(Errors::new());
+    }
+}

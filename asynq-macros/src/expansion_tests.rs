@@ -1,0 +1,303 @@
+//! Compares what `#[job]` generates with the golden files in `tests/expansion`.
+//!
+//! A golden file begins with its input. `BLESS=1 cargo test -p asynq-macros` writes them anew; read the difference.
+
+use std::{fs, path::PathBuf};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+#[test]
+fn minimal() {
+    golden(
+        "minimal",
+        r#"
+/// Says hello.
+#[job]
+async fn hello(name: String) -> JobResult {
+    println!("hello {name}");
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn every_option() {
+    golden(
+        "every_option",
+        r#"
+#[job(
+    queue = "critical",
+    retry = 5,
+    timeout = "3m",
+    deadline = "1h30m",
+    unique = "1h",
+    unique_by = "to, campaign",
+    unique_until = "end",
+    retention = "7d",
+    name = "email:send",
+    codec = "postcard",
+    fingerprint = "v2",
+    on_error = policies::mail,
+    max_crashes = 3,
+)]
+async fn send_email(to: String, campaign: u64, subject: String) -> Result<(), MailError> {
+    todo!()
+}
+"#,
+    );
+}
+
+#[test]
+fn no_arguments() {
+    golden("no_arguments", "#[job]\nasync fn cleanup() {}");
+}
+
+#[test]
+fn single_argument() {
+    golden(
+        "single_argument",
+        r#"
+#[job(name = "image:resize", codec = "json", retention = "1h")]
+pub async fn resize(args: Resize) -> JobResult<u64> {
+    Ok(u64::from(args.width))
+}
+"#,
+    );
+}
+
+#[test]
+fn borrowed_arguments() {
+    golden(
+        "borrowed_arguments",
+        r#"
+#[job]
+async fn archive(to: &str, tags: &[Tag], order: &Order, file: &Path) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn string_arguments() {
+    golden(
+        "string_arguments",
+        r#"
+#[job]
+async fn log(a: String, b: ::std::string::String, c: Option<String>) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn context_and_state() {
+    golden(
+        "context_and_state",
+        r#"
+#[job(retry = 3)]
+pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: runtime::State<Pool>) -> JobResult {
+    mailer.send(to).await
+}
+"#,
+    );
+}
+
+#[test]
+fn blocking() {
+    golden(
+        "blocking",
+        r#"
+#[job]
+pub fn thumbnail(path: String) -> JobResult {
+    std::fs::metadata(path)?;
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn blocking_with_context_and_state() {
+    golden(
+        "blocking_with_context_and_state",
+        r#"
+#[job]
+fn thumbnail(store: State<Store>, ctx: &JobContext, path: &str, size: u32) -> JobResult<u64> {
+    store.shrink(path, size)
+}
+"#,
+    );
+}
+
+#[test]
+fn unique_by_one() {
+    golden(
+        "unique_by_one",
+        r#"
+#[job(unique = "1d", unique_by = "to")]
+async fn greet(to: String, text: String) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn on_error_in_a_blocking_job() {
+    golden(
+        "on_error_in_a_blocking_job",
+        r#"
+#[job(on_error = PayError::policy)]
+fn pay(cents: u64) -> Result<Receipt, PayError> {
+    charge(cents)
+}
+"#,
+    );
+}
+
+#[test]
+fn restricted_visibility() {
+    golden("restricted_visibility", "#[job]\npub(crate) async fn tick(at: u64) {}");
+}
+
+#[test]
+fn raw_identifiers() {
+    golden(
+        "raw_identifiers",
+        r#"
+#[job(unique = "5m", unique_by = "type")]
+async fn r#match(r#type: u8, value: u8) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn attributes() {
+    golden(
+        "attributes",
+        r#"
+/// Old.
+#[job]
+#[cfg(feature = "mail")]
+#[deprecated = "use `new`"]
+#[allow(clippy::too_many_lines)]
+#[tracing::instrument(skip_all)]
+#[inline]
+pub async fn old(
+    /// Who gets it.
+    to: String,
+    #[serde(default, rename = "Retries")]
+    #[allow(unused)]
+    retries: u8,
+) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn renamed_crate() {
+    golden(
+        "renamed_crate",
+        r#"
+#[job(crate = ::jobs::inner)]
+async fn hello(state: State<Db>, name: &str) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn a_wrong_option_leaves_the_others() {
+    golden(
+        "a_wrong_option_leaves_the_others",
+        r#"
+#[job(queue = "low", retyr = 5, timeout = "3 parsecs")]
+async fn hello(name: String) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn a_wrong_signature_leaves_a_stub() {
+    golden(
+        "a_wrong_signature_leaves_a_stub",
+        r#"
+#[job]
+async fn hello(name: String, (a, b): (u8, u8), ctx: JobContext) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn a_generic_function_leaves_a_stub_of_any_types() {
+    golden(
+        "a_generic_function_leaves_a_stub_of_any_types",
+        r#"
+#[job]
+async fn hello<T: Send>(name: T) -> JobResult
+where
+    T: Clone,
+{
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn a_method_is_left_alone() {
+    golden("a_method_is_left_alone", "#[job]\nasync fn hello(&self, name: String) {}");
+}
+
+#[test]
+fn a_renamed_crate_leaves_no_trace_of_the_usual_path() {
+    let expansion =
+        expand("#[job(crate = ::jobs)] fn a(ctx: &JobContext, s: State<S>, x: &str) -> JobResult { body() }");
+    assert!(!expansion.contains("asynq"), "{expansion}");
+}
+
+fn golden(feature: &str, input: &str) {
+    let input = input.trim();
+    let actual = format!("// {}\n\n{}", input.replace('\n', "\n// ").replace("// \n", "//\n"), expand(input));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expansion/{feature}.rs"));
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &actual).expect("write the golden file");
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == actual, "{} differs; BLESS=1 writes it anew. The expansion is now:\n{actual}", path.display());
+}
+
+/// What the compiler does: takes the first `#[job(…)]` away and hands its inside and the rest to the macro.
+fn expand(source: &str) -> String {
+    let mut rest: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();
+    let is_job = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.stream().to_string().starts_with("job"),
+        _ => false,
+    };
+    let at = rest.iter().position(is_job).expect("`#[job]`");
+    let attribute = rest.drain(at - 1..=at).next_back().expect("the brackets");
+    let TokenTree::Group(attribute) = attribute else { panic!("`#[job]` is a group") };
+    let options = attribute
+        .stream()
+        .into_iter()
+        .find_map(|token| match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group.stream()),
+            _ => None,
+        })
+        .unwrap_or_default();
+    let tokens = crate::job::expand(options, rest.into_iter().collect());
+    prettyplease::unparse(&syn::parse2(tokens).expect("items"))
+}

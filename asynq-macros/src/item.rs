@@ -1,0 +1,68 @@
+//! A function whose body is kept as it was written: never parsed, never reprinted.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, TokenStreamExt};
+use syn::{
+    Attribute, FnArg, Ident, Result, Signature, Token, Visibility,
+    ext::IdentExt,
+    parse::{Parse, ParseStream},
+};
+
+/// The item under the attribute.
+pub(crate) struct Item {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    /// The braces and everything in them, or the semicolon of a function without a body.
+    pub(crate) body: TokenStream,
+}
+
+impl Item {
+    /// Takes away the attributes of parameters that do not belong on a function, such as `#[serde(…)]`.
+    pub(crate) fn strip_parameters(&mut self, is_foreign: impl Fn(&Attribute) -> bool) {
+        for input in &mut self.sig.inputs {
+            if let FnArg::Typed(typed) = input {
+                typed.attrs.retain(|attr| !is_foreign(attr));
+            }
+        }
+    }
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        if !begins_a_function(&input.fork()) {
+            return Err(input.error("`#[job]` goes on a free `async fn`, or on a free `fn` for blocking work"));
+        }
+        Ok(Self { attrs, vis, sig: input.parse()?, body: input.parse()? })
+    }
+}
+
+impl ToTokens for Item {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.append_all(&self.attrs);
+        self.vis.to_tokens(tokens);
+        self.sig.to_tokens(tokens);
+        self.body.to_tokens(tokens);
+    }
+}
+
+fn begins_a_function(input: ParseStream<'_>) -> bool {
+    loop {
+        if input.peek(Token![fn]) {
+            return true;
+        }
+        let is_qualifier = input.peek(Token![const])
+            || input.peek(Token![async])
+            || input.peek(Token![unsafe])
+            || input.peek(Token![extern]);
+        if !is_qualifier || input.call(Ident::parse_any).is_err() {
+            return false;
+        }
+        // The ABI of `extern "C" fn`.
+        if input.peek(syn::LitStr) && input.parse::<syn::LitStr>().is_err() {
+            return false;
+        }
+    }
+}

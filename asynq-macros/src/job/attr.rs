@@ -1,0 +1,154 @@
+//! Reads `queue = "critical", retry = 5, …`: every value checked, every mistake recorded, nothing given up early.
+
+use asynq_grammar::names;
+use proc_macro2::TokenStream;
+use syn::{
+    ExprPath, Ident, LitStr, Path,
+    parse::{ParseStream, Parser},
+};
+
+use super::entry::Entry;
+use crate::errors::{Errors, Place};
+
+/// What the attribute says. An option that is absent or wrong is `None`; durations are in whole seconds.
+#[derive(Default)]
+pub(super) struct Attr {
+    pub(super) queue: Option<Setting<String>>,
+    pub(super) retry: Option<Setting<u32>>,
+    pub(super) timeout: Option<Setting<u64>>,
+    pub(super) deadline: Option<Setting<u64>>,
+    pub(super) unique: Option<Setting<u64>>,
+    pub(super) unique_by: Option<Setting<LitStr>>,
+    pub(super) unique_until: Option<Setting<UniqueUntil>>,
+    pub(super) retention: Option<Setting<u64>>,
+    pub(super) name: Option<Setting<String>>,
+    pub(super) codec: Option<Setting<Codec>>,
+    pub(super) fingerprint: Option<Setting<String>>,
+    pub(super) on_error: Option<Setting<ExprPath>>,
+    pub(super) max_crashes: Option<Setting<u32>>,
+    pub(super) crate_path: Option<Setting<Path>>,
+    /// `unique` is written, right or wrong: what needs it must not complain a second time.
+    pub(super) mentions_unique: bool,
+}
+
+/// A valid value and the option it was written for.
+pub(super) struct Setting<T> {
+    pub(super) value: T,
+    pub(super) key: Ident,
+    pub(super) place: Place,
+}
+
+impl<T> Setting<T> {
+    pub(super) fn into_value(self) -> T {
+        self.value
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Codec {
+    Postcard,
+    Json,
+}
+
+/// What frees the lock of a unique task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UniqueUntil {
+    End,
+}
+
+impl Attr {
+    pub(super) fn parse(tokens: TokenStream, errors: &Errors) -> Self {
+        let parsed = (|input: ParseStream<'_>| Ok(Self::read(input, errors))).parse2(tokens);
+        parsed.unwrap_or_else(|error| {
+            errors.push(Place::Option(0), error);
+            Self::default()
+        })
+    }
+
+    fn read(input: ParseStream<'_>, errors: &Errors) -> Self {
+        let mut attr = Self::default();
+        let mut seen: Vec<Ident> = Vec::new();
+        for place in (0..).map(Place::Option) {
+            if input.is_empty() {
+                break;
+            }
+            let Some(entry) = Entry::begin(input, errors, place) else { continue };
+            if seen.contains(&entry.key) {
+                entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
+                // Its value is checked all the same.
+                Self::default().set(&entry);
+            } else {
+                seen.push(entry.key.clone());
+                attr.set(&entry);
+            }
+            entry.finish();
+        }
+        attr
+    }
+
+    fn set(&mut self, entry: &Entry<'_>) {
+        match entry.key.to_string().as_str() {
+            "queue" => self.queue = entry.setting(entry.name(names::check_queue)),
+            "retry" => self.retry = entry.setting(entry.number(0)),
+            "timeout" => self.timeout = entry.setting(entry.seconds("leave it out for the default")),
+            "deadline" => self.deadline = entry.setting(entry.seconds("leave it out for none")),
+            "unique" => {
+                self.mentions_unique = true;
+                self.unique = entry.setting(entry.seconds("leave it out to allow duplicates"));
+            }
+            "unique_by" => self.unique_by = entry.setting(entry.text()),
+            "unique_until" => self.unique_until = entry.setting(entry.one_of(&[("end", UniqueUntil::End)])),
+            "retention" => self.retention = entry.setting(entry.seconds("leave it out to keep nothing")),
+            "name" => self.name = entry.setting(entry.name(names::check_job)),
+            "codec" => {
+                self.codec = entry.setting(entry.one_of(&[("postcard", Codec::Postcard), ("json", Codec::Json)]));
+            }
+            "fingerprint" => self.fingerprint = entry.setting(entry.label()),
+            "on_error" => self.on_error = entry.setting(entry.path()),
+            "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
+            "crate" => self.crate_path = entry.setting(entry.crate_path()),
+            // `Entry::begin` lets known options through and no others.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The messages for these options, in the order they are reported.
+    fn mistakes(options: &str) -> Vec<String> {
+        let errors = Errors::new();
+        Attr::parse(options.parse().expect("tokens"), &errors);
+        errors.messages()
+    }
+
+    #[test]
+    fn a_right_attribute_has_no_mistakes() {
+        for right in [
+            "",
+            "queue = \"critical\",",
+            "retry = 0, timeout = \"90s\", deadline = \"1h30m\", unique = \"1s\", retention = \"2000ms\"",
+            "unique = \"1h\", unique_by = \"to\", unique_until = \"end\"",
+            "name = \"email:send\", codec = \"json\"",
+            "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
+        ] {
+            assert_eq!(mistakes(right), Vec::<String>::new(), "{right}");
+        }
+    }
+
+    #[test]
+    fn one_mistake_does_not_hide_the_next() {
+        let found = mistakes("que = \"x\", retry = \"5\", timeout = \"3 parsecs\", retry = -1, codec json, unique");
+        assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn a_missing_comma_is_reported_once_and_the_rest_is_read() {
+        assert_eq!(
+            mistakes("retry = 5 queue = \"\""),
+            ["expected `,` before `queue`", "queue name must not be empty; write one such as \"critical\""]
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Writes the documentation of what is generated.
+
+use std::time::Duration;
+
+use asynq_grammar::duration;
+use syn::ext::IdentExt;
+
+use super::{
+    attr::Codec,
+    model::{JobModel, Options},
+    parameter::Argument,
+};
+
+/// The paragraph under the user's own words on the struct.
+pub(super) fn of_struct(job: &JobModel) -> String {
+    let mut facts = vec![format!("Job `{}`", job.name)];
+    facts.extend(facts_of(&job.options));
+    if let Some(arguments) = &job.unique_by {
+        let names: Vec<_> = arguments.iter().map(|ident| format!("`{}`", ident.unraw())).collect();
+        facts.push(format!("unique by {}", names.join(" and ")));
+    }
+    if job.codec == Codec::Json {
+        facts.push("JSON payload".to_owned());
+    }
+    let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
+    let gap = if has_words { "\n" } else { "" };
+    format!("{gap}{}.\nRuns {}.", facts.join(" · "), function(job))
+}
+
+fn facts_of(options: &Options) -> Vec<String> {
+    let time = |seconds| duration::format(Duration::from_secs(seconds));
+    let retry = |count| match count {
+        0 => "no retries".to_owned(),
+        1 => "up to 1 retry".to_owned(),
+        _ => format!("up to {count} retries"),
+    };
+    [
+        options.queue.as_ref().map(|queue| format!("queue `{queue}`")),
+        options.retry.map(retry),
+        options.timeout.map(|seconds| format!("times out after {}", time(seconds))),
+        options.deadline.map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
+        options.unique.map(|seconds| format!("unique for {}", time(seconds))),
+        options.retention.map(|seconds| format!("kept for {}", time(seconds))),
+        options.max_crashes.map(|count| format!("archived at crash {count}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+pub(super) fn of_field(job: &JobModel, argument: &Argument) -> String {
+    format!("Argument `{}` of {}.", argument.name(), function(job))
+}
+
+pub(super) fn of_job() -> &'static str {
+    "This job with these arguments, ready for options of one enqueue, such as `.queue(\"low\")`.\n\n\
+     Nothing is sent before `.enqueue(&client)`."
+}
+
+pub(super) fn of_enqueue() -> String {
+    format!("Enqueues this job with the options declared on the function.\n\n{ERRORS}")
+}
+
+pub(super) fn of_enqueue_in() -> String {
+    format!("Enqueues this job to run after a delay: a `Duration`, or text such as `\"10m\"`.\n\n{ERRORS}")
+}
+
+pub(super) fn of_enqueue_at() -> String {
+    format!("Enqueues this job to run at a given time.\n\n{ERRORS}")
+}
+
+const ERRORS: &str = "# Errors\n\nWhen the task is a duplicate, an option or argument is not valid, or the broker \
+                      cannot be reached.";
+
+/// The function as a link, where rustdoc can follow one.
+fn function(job: &JobModel) -> String {
+    let ident = job.ident().to_string();
+    if ident.starts_with("r#") { format!("`{}()`", job.ident().unraw()) } else { format!("[`{ident}()`]") }
+}

@@ -1,0 +1,226 @@
+//! Reads one `key = value` of the attribute and says what to write when it is not one.
+
+use std::{cell::Cell, fmt::Display, time::Duration};
+
+use asynq_grammar::{NameError, duration};
+use proc_macro2::TokenTree;
+use quote::ToTokens;
+use syn::{ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
+
+use super::{
+    attr::Setting,
+    literal::within,
+    options::{self, Known},
+};
+use crate::errors::{Errors, Place};
+
+/// One option being read. A reader that returns `None` has recorded why.
+pub(super) struct Entry<'a> {
+    pub(super) key: Ident,
+    known: &'static Known,
+    input: ParseStream<'a>,
+    errors: &'a Errors,
+    place: Place,
+    /// The stream does not stand right behind a value, so what follows is no second mistake.
+    stuck: Cell<bool>,
+}
+
+impl<'a> Entry<'a> {
+    /// Reads `key =`; when that is not what stands there, records it and goes to the next option.
+    pub(super) fn begin(input: ParseStream<'a>, errors: &'a Errors, place: Place) -> Option<Self> {
+        let Ok(key) = input.call(Ident::parse_any) else {
+            errors.at(place, next_token(input), "expected an option such as `queue = \"critical\"`");
+            return skip(input);
+        };
+        let Some(known) = options::known(&key.to_string()) else {
+            errors.at(place, &key, options::unknown(&key.to_string()));
+            return skip(input);
+        };
+        if input.is_empty() || input.peek(Token![,]) {
+            errors.at(place, &key, format_args!("`{key}` needs a value: {}", known.example()));
+            return skip(input);
+        }
+        if input.peek(Token![==]) || input.parse::<Token![=]>().is_err() {
+            errors.at(place, next_token(input), format_args!("expected `=`: {}", known.example()));
+            return skip(input);
+        }
+        Some(Self { key, known, input, errors, place, stuck: Cell::new(false) })
+    }
+
+    /// Goes on to the next option.
+    pub(super) fn finish(self) {
+        let input = self.input;
+        if !self.stuck.get() && !input.is_empty() && !input.peek(Token![,]) {
+            let ahead = input.fork();
+            match ahead.call(Ident::parse_any) {
+                Ok(next) if ahead.peek(Token![=]) => {
+                    self.wrong(&next, format_args!("expected `,` before `{next}`"));
+                    return;
+                }
+                _ => self.wrong(next_token(input), self.known.takes()),
+            }
+        }
+        skip::<()>(input);
+    }
+
+    /// Records a mistake of this option.
+    pub(super) fn wrong(&self, tokens: impl ToTokens, message: impl Display) {
+        self.errors.at(self.place, tokens, message);
+    }
+
+    pub(super) fn setting<T>(&self, value: Option<T>) -> Option<Setting<T>> {
+        value.map(|value| Setting { value, key: self.key.clone(), place: self.place })
+    }
+
+    /// Text in quotes.
+    pub(super) fn text(&self) -> Option<LitStr> {
+        match self.literal()? {
+            Lit::Str(text) => Some(text),
+            other => self.refuse(&other, self.known.takes()),
+        }
+    }
+
+    /// A name that passes one of the grammar's checks.
+    pub(super) fn name(&self, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
+        let literal = self.text()?;
+        match check(&literal.value()) {
+            Ok(()) => Some(literal.value()),
+            Err(error) => self.refuse_part(&literal, error.range(), &error),
+        }
+    }
+
+    /// Any text that is not blank.
+    pub(super) fn label(&self) -> Option<String> {
+        let literal = self.text()?;
+        if literal.value().trim().is_empty() {
+            return self.refuse(&literal, format_args!("`{}` must not be empty: {}", self.key, self.known.example()));
+        }
+        Some(literal.value())
+    }
+
+    /// One of a few words.
+    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let literal = self.text()?;
+        let found = literal.value();
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == found) {
+            return Some(*value);
+        }
+        let all = words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
+        let key = &self.key;
+        match options::nearest(&found, words.iter().map(|(word, _)| *word)) {
+            Some(near) if words.len() > 1 => {
+                self.refuse(&literal, format_args!("unknown {key} \"{found}\"; did you mean \"{near}\"? ({all})"))
+            }
+            _ if words.len() == 1 => {
+                self.refuse(&literal, format_args!("`{key}` knows only {all} for now; write that or leave it out"))
+            }
+            _ => self.refuse(&literal, format_args!("unknown {key} \"{found}\"; write {all}")),
+        }
+    }
+
+    /// A duration of at least one second and of whole seconds; `instead_of_zero` says what zero was probably meant to be.
+    pub(super) fn seconds(&self, instead_of_zero: &str) -> Option<u64> {
+        let key = &self.key;
+        let literal = match self.literal()? {
+            Lit::Str(text) => text,
+            Lit::Int(number) if number.suffix().is_empty() && number.base10_parse::<u64>().is_ok() => {
+                let fix = format_args!("`{key}` takes a duration in quotes: `{key} = \"{number}s\"`");
+                return self.refuse(&number, fix);
+            }
+            other => return self.refuse(&other, self.known.takes()),
+        };
+        let value = match duration::parse(&literal.value()) {
+            Ok(value) => value,
+            Err(error) => return self.refuse_part(&literal, error.range(), &error),
+        };
+        if value.is_zero() {
+            return self.refuse(&literal, format_args!("`{key}` must be at least \"1s\"; {instead_of_zero}"));
+        }
+        if value.subsec_nanos() == 0 {
+            return Some(value.as_secs());
+        }
+        // asynq stores whole seconds and would cut the rest silently.
+        let less = duration::format(Duration::from_secs(value.as_secs()));
+        let more = duration::format(Duration::from_secs(value.as_secs() + 1));
+        let choice = if value.as_secs() == 0 { format!("\"{more}\"") } else { format!("\"{less}\" or \"{more}\"") };
+        self.refuse(&literal, format_args!("`{key}` is kept in whole seconds; write {choice}"))
+    }
+
+    /// A whole number between `least` and what 32 bits on the wire can hold.
+    pub(super) fn number(&self, least: u32) -> Option<u32> {
+        const MOST: u32 = i32::MAX.unsigned_abs();
+        let key = &self.key;
+        let number: LitInt = match self.literal()? {
+            Lit::Int(number) if number.suffix().is_empty() => number,
+            other => return self.refuse(&other, self.known.takes()),
+        };
+        match number.base10_parse::<u32>() {
+            Ok(value) if (least..=MOST).contains(&value) => Some(value),
+            Ok(value) if value < least => self.refuse(&number, format_args!("`{key}` must be at least {least}")),
+            _ if number.base10_digits().starts_with('-') => {
+                self.refuse(&number, format_args!("`{key}` cannot be negative; write {least} or more"))
+            }
+            _ => self.refuse(&number, format_args!("`{key}` must be at most {MOST}: it is stored in 32 bits")),
+        }
+    }
+
+    /// The path of a function.
+    pub(super) fn path(&self) -> Option<ExprPath> {
+        match self.input.fork().parse::<ExprPath>() {
+            Ok(_) => self.input.parse().ok(),
+            Err(_) => self.stuck_here(),
+        }
+    }
+
+    /// The path of a crate or module.
+    pub(super) fn crate_path(&self) -> Option<Path> {
+        match self.input.fork().call(Path::parse_mod_style) {
+            Ok(path) if path.segments.iter().any(|segment| segment.ident == "$crate") => {
+                let _ = self.input.call(Path::parse_mod_style);
+                self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::jobs`")
+            }
+            Ok(_) => self.input.call(Path::parse_mod_style).ok(),
+            Err(_) => self.stuck_here(),
+        }
+    }
+
+    fn literal(&self) -> Option<Lit> {
+        match self.input.fork().parse::<Lit>() {
+            Ok(_) => self.input.parse().ok(),
+            Err(_) => self.stuck_here(),
+        }
+    }
+
+    fn stuck_here<T>(&self) -> Option<T> {
+        self.stuck.set(true);
+        if self.input.is_empty() || self.input.peek(Token![,]) {
+            return self.refuse(&self.key, format_args!("`{}` needs a value: {}", self.key, self.known.example()));
+        }
+        self.refuse(next_token(self.input), self.known.takes())
+    }
+
+    fn refuse<T>(&self, tokens: impl ToTokens, message: impl Display) -> Option<T> {
+        self.wrong(tokens, message);
+        None
+    }
+
+    /// Points at some bytes of the text, where the compiler allows it.
+    fn refuse_part<T>(&self, literal: &LitStr, bytes: std::ops::Range<usize>, message: impl Display) -> Option<T> {
+        self.errors.push(self.place, syn::Error::new(within(literal, bytes), message));
+        None
+    }
+}
+
+fn next_token(input: ParseStream<'_>) -> Option<TokenTree> {
+    input.cursor().token_tree().map(|(token, _)| token)
+}
+
+/// Leaves the rest of this option out, its comma included.
+fn skip<T>(input: ParseStream<'_>) -> Option<T> {
+    while !input.is_empty() {
+        if input.parse::<Token![,]>().is_ok() || input.parse::<TokenTree>().is_err() {
+            break;
+        }
+    }
+    None
+}

@@ -1,0 +1,374 @@
+//! Prints the model: the struct, what users call on it, the `Job` implementation and the registration.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::{
+    attr::Codec,
+    docs,
+    model::{JobModel, Options},
+    parameter::{Argument, Form, Parameter},
+};
+
+/// Everything beside the function.
+pub(super) fn job(job: &JobModel) -> TokenStream {
+    let payload = payload(job);
+    let handle = handle(job, &Handle::of(job));
+    let (implementation, registration) = (implementation(job), registration(job));
+    let scoped = scoped(job, &quote!(#implementation #registration));
+    quote!(#payload #handle #scoped)
+}
+
+/// The impls, in a scope of their own: `__rt` is no name in the user's.
+pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
+    let (private, shared, allow) = (job.paths.private(), job.shared_attrs(), allow());
+    quote! {
+        #(#shared)*
+        #allow
+        const _: () = {
+            use #private as __rt;
+            #items
+        };
+    }
+}
+
+/// The struct: the job's arguments by name, in their owned forms.
+pub(super) fn payload(job: &JobModel) -> TokenStream {
+    let (private, serde) = (job.paths.private(), job.paths.serde());
+    let (ident, vis) = (job.ident(), job.vis());
+    let (shared, own, allow) = (job.shared_attrs(), job.struct_attrs(), allow());
+    let doc = doc(&docs::of_struct(job));
+    // One argument is the payload itself: what Go's `json.Unmarshal` into that type expects.
+    let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
+    let fields = job.arguments().map(|argument| {
+        let (ident, attrs, ty) = (&argument.ident, &argument.attrs, stored(argument, &private));
+        let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));
+        // serde points at the first token of a field when its type cannot be stored.
+        let doc = (!has_doc).then(|| doc_at(at(argument.ty.span()), &docs::of_field(job, argument)));
+        quote!(#doc #(#attrs)* #vis #ident: #ty)
+    });
+    quote! {
+        #(#shared)*
+        #(#own)*
+        #doc
+        #allow
+        #[derive(#private::Serialize, #private::Deserialize)]
+        #[serde(crate = #serde)]
+        #transparent
+        #vis struct #ident {
+            #(#fields,)*
+        }
+    }
+}
+
+/// What the functions on the struct take, and how they make the builder.
+pub(super) struct Handle {
+    pub(super) parameters: Vec<TokenStream>,
+    pub(super) forwarded: Vec<TokenStream>,
+    pub(super) builder: TokenStream,
+}
+
+impl Handle {
+    fn of(job: &JobModel) -> Self {
+        let private = job.paths.private();
+        let fields = job.arguments().map(field_value);
+        Self {
+            parameters: job.arguments().map(taken).collect(),
+            forwarded: job.arguments().map(|argument| argument.ident.to_token_stream()).collect(),
+            builder: quote!(#private::JobBuilder::new(Self { #(#fields),* })),
+        }
+    }
+}
+
+/// The functions users call.
+pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
+    let private = job.paths.private();
+    let (ident, vis) = (job.ident(), job.vis());
+    let (shared, allow) = (job.shared_attrs(), allow());
+    let Handle { parameters, forwarded, builder } = handle;
+    let (client, delay, when) = (local("client"), local("delay"), local("when"));
+    let result = quote!(#private::Result<#private::TaskInfo, #private::EnqueueError>);
+    let doc_job = doc(docs::of_job());
+    let doc_enqueue = doc(&docs::of_enqueue());
+    let doc_enqueue_in = doc(&docs::of_enqueue_in());
+    let doc_enqueue_at = doc(&docs::of_enqueue_at());
+    quote! {
+        #(#shared)*
+        #allow
+        impl #ident {
+            #doc_job
+            #vis fn job(#(#parameters),*) -> #private::JobBuilder<Self> {
+                #builder
+            }
+
+            #doc_enqueue
+            #vis async fn enqueue(#client: &#private::Client, #(#parameters),*) -> #result {
+                Self::job(#(#forwarded),*).enqueue(#client).await
+            }
+
+            #doc_enqueue_in
+            #vis async fn enqueue_in(#client: &#private::Client, #delay: impl #private::IntoSpan, #(#parameters),*) -> #result {
+                Self::job(#(#forwarded),*).process_in(#delay).enqueue(#client).await
+            }
+
+            #doc_enqueue_at
+            #vis async fn enqueue_at(#client: &#private::Client, #when: impl #private::IntoInstant, #(#parameters),*) -> #result {
+                Self::job(#(#forwarded),*).process_at(#when).enqueue(#client).await
+            }
+        }
+    }
+}
+
+fn implementation(job: &JobModel) -> TokenStream {
+    let (ident, name) = (job.ident(), &job.name);
+    let options = options(&job.options);
+    let requires = requires(job);
+    let codec = (job.codec == Codec::Json).then(|| {
+        quote!(
+            const CODEC: __rt::Codec = __rt::Codec::Json;
+        )
+    });
+    let fingerprint = job
+        .fingerprint
+        .as_ref()
+        .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
+    let output = output_type(job);
+    let unique_by = unique_by(job);
+    let run = run(job);
+    quote! {
+        impl __rt::Job for #ident {
+            const NAME: &'static str = #name;
+            #options
+            #requires
+            #codec
+            #fingerprint
+            type Output = #output;
+            #unique_by
+            #run
+        }
+    }
+}
+
+fn registration(job: &JobModel) -> TokenStream {
+    let ident = job.ident();
+    quote! {
+        __rt::inventory::submit! {
+            __rt::JobDescriptor::of::<#ident>(::core::file!(), ::core::line!())
+        }
+    }
+}
+
+fn options(options: &Options) -> Option<TokenStream> {
+    let seconds = |method: &str, value: Option<u64>| {
+        let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(value?));
+        Some(quote!(.#method(__rt::Duration::from_secs(#value))))
+    };
+    let number = |method: &str, value: Option<u32>| {
+        let (method, value) = (format_ident!("{method}"), Literal::u32_unsuffixed(value?));
+        Some(quote!(.#method(#value)))
+    };
+    let calls: Vec<TokenStream> = [
+        options.queue.as_ref().map(|queue| quote!(.queue(#queue))),
+        number("retry", options.retry),
+        seconds("timeout", options.timeout),
+        seconds("deadline", options.deadline),
+        seconds("unique", options.unique),
+        seconds("retention", options.retention),
+        number("max_crashes", options.max_crashes),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!calls.is_empty()).then(|| quote!(const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()#(#calls)*;))
+}
+
+fn requires(job: &JobModel) -> Option<TokenStream> {
+    let states: Vec<_> = job
+        .parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::State(ty) => Some(quote_spanned!(at(ty.span())=> __rt::StateKey::of::<#ty>())),
+            _ => None,
+        })
+        .collect();
+    (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];))
+}
+
+/// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
+fn output_type(job: &JobModel) -> TokenStream {
+    let ty = &job.output;
+    if is_direct(job) {
+        return ty.to_token_stream();
+    }
+    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::IntoJobResult>::Value>)
+}
+
+/// Whether the function's result is the job's, with nothing between them.
+fn is_direct(job: &JobModel) -> bool {
+    let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
+    !job.is_blocking && !takes_state && job.on_error.is_none()
+}
+
+fn unique_by(job: &JobModel) -> Option<TokenStream> {
+    let arguments = job.unique_by.as_ref()?;
+    Some(quote! {
+        fn unique_by(&self) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
+            __rt::Option::Some(__rt::encode_key::<Self>(&(#(&self.#arguments,)*)))
+        }
+    })
+}
+
+fn run(job: &JobModel) -> TokenStream {
+    let is_needed =
+        job.is_blocking || job.parameters.iter().any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
+    let ctx = local(if is_needed { "ctx" } else { "_ctx" });
+    let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
+    let this = this();
+    let output = quote_spanned!(at(job.output.span())=> Self::Output);
+    // The place of the function's name: here the compiler says that a future is not `Send`.
+    quote_spanned! {at(job.ident().span())=>
+        async fn run(#this, #ctx: &__rt::JobContext) -> #output {
+            #body
+        }
+    }
+}
+
+fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
+    let function = job.ident();
+    let passed = job.parameters.iter().map(|parameter| match parameter {
+        Parameter::State(ty) => state(ty, ctx),
+        other => passed(other, ctx),
+    });
+    settled(job, quote!(#function(#(#passed),*).await))
+}
+
+fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
+    let function = job.ident();
+    let mut states = Vec::new();
+    let passed: Vec<_> = job
+        .parameters
+        .iter()
+        .map(|parameter| match parameter {
+            Parameter::State(ty) => {
+                let name = local(&format!("state_{}", states.len()));
+                let value = state(ty, ctx);
+                states.push(quote!(let #name = #value;));
+                name.into_token_stream()
+            }
+            other => passed(other, ctx),
+        })
+        .collect();
+    let takes_context = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context));
+    let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
+    let settled = settled(job, quote!(#function(#(#passed),*)));
+    quote! {
+        #(#states)*
+        __rt::run_blocking(#ctx, move |#inner| #settled).await
+    }
+}
+
+/// The function's result as the framework's.
+fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
+    match &job.on_error {
+        None if is_direct(job) => call,
+        Some(policy) => quote_spanned!(at(policy.span())=> __rt::with_policy(#call, #policy)),
+        None => {
+            let ty = &job.output;
+            quote_spanned!(at(ty.span())=> <#ty as __rt::IntoJobResult>::into_job_result(#call))
+        }
+    }
+}
+
+fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
+    quote_spanned!(at(ty.span())=> __rt::state::<#ty>(#ctx)?)
+}
+
+/// A parameter that is not state, as it is handed to the function.
+fn passed(parameter: &Parameter, ctx: &Ident) -> TokenStream {
+    let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
+    let (this, ident) = (this(), &argument.ident);
+    match argument.form {
+        Form::Owned | Form::Text => quote!(#this.#ident),
+        _ => quote!(&#this.#ident),
+    }
+}
+
+/// The type of an argument's field.
+fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
+    match &argument.form {
+        Form::Owned | Form::Text => argument.ty.to_token_stream(),
+        Form::BorrowedText => quote!(#private::String),
+        Form::Slice(ty) => quote!(#private::Vec<#ty>),
+        Form::Borrowed(ty) => ty.to_token_stream(),
+        Form::Unsized(ty) => quote!(<#ty as ::std::borrow::ToOwned>::Owned),
+    }
+}
+
+/// An argument as a parameter of the functions users call.
+pub(super) fn taken(argument: &Argument) -> TokenStream {
+    let (ident, ty) = (&argument.ident, &argument.ty);
+    match argument.form {
+        Form::Text => quote!(#ident: impl ::core::convert::Into<#ty>),
+        _ => quote!(#ident: #ty),
+    }
+}
+
+/// An argument's field in a struct literal, made of what the caller gave.
+fn field_value(argument: &Argument) -> TokenStream {
+    let ident = &argument.ident;
+    match &argument.form {
+        Form::Owned => ident.to_token_stream(),
+        Form::Text => quote!(#ident: ::core::convert::Into::into(#ident)),
+        Form::BorrowedText | Form::Slice(_) | Form::Unsized(_) => {
+            quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident))
+        }
+        Form::Borrowed(ty) => {
+            let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
+            quote!(#ident: #clone)
+        }
+    }
+}
+
+/// A name that cannot meet one of the user's.
+pub(super) fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+/// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
+fn this() -> Ident {
+    local("self")
+}
+
+/// The user's place in the source, with the macro's names.
+fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+fn doc(text: &str) -> TokenStream {
+    doc_at(Span::mixed_site(), text)
+}
+
+fn doc_at(span: Span, text: &str) -> TokenStream {
+    let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
+    quote_spanned!(span=> #(#[doc = #lines])*)
+}
+
+/// What users forbid in their own code and cannot mend in ours. Everything public is documented all the same.
+pub(super) fn allow() -> TokenStream {
+    quote! {
+        #[allow(
+            dead_code,
+            deprecated,
+            missing_copy_implementations,
+            missing_debug_implementations,
+            non_camel_case_types,
+            non_snake_case,
+            private_interfaces,
+            unreachable_pub,
+            clippy::all,
+            clippy::nursery,
+            clippy::pedantic
+        )]
+    }
+}

@@ -1,0 +1,56 @@
+//! Stands in for a job whose signature is wrong, so that the places which use it stay quiet.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+
+use super::{
+    expand::{Handle, handle, local, payload, scoped, taken},
+    model::JobModel,
+    parameter::Parameter,
+};
+
+/// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.
+pub(super) fn stub(job: &JobModel) -> TokenStream {
+    let (ident, name) = (job.ident(), &job.name);
+    let payload = payload(job);
+    let handle = handle(job, &anything(job));
+    let scoped = scoped(
+        job,
+        &quote! {
+            impl __rt::Job for #ident {
+                const NAME: &'static str = #name;
+                type Output = __rt::JobResult<()>;
+
+                async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+                    ::core::unimplemented!()
+                }
+            }
+        },
+    );
+    quote!(#payload #handle #scoped)
+}
+
+/// As many parameters as the function has arguments; the wrong ones take any value.
+fn anything(job: &JobModel) -> Handle {
+    let mut parameters = Vec::new();
+    let mut forwarded = Vec::new();
+    for (position, parameter) in job.parameters.iter().enumerate() {
+        match parameter {
+            Parameter::Argument(argument) => {
+                parameters.push(taken(argument));
+                forwarded.push(argument.ident.to_token_stream());
+            }
+            Parameter::Broken { is_argument: true } => {
+                let name = local(&format!("argument_{position}"));
+                parameters.push(quote!(#name: impl ::core::marker::Sized));
+                forwarded.push(name.into_token_stream());
+            }
+            Parameter::Context | Parameter::State(_) | Parameter::Broken { is_argument: false } => {}
+        }
+    }
+    let builder = quote! {
+        let _ = (#(#forwarded,)*);
+        ::core::unimplemented!()
+    };
+    Handle { parameters, forwarded, builder }
+}

@@ -1,0 +1,40 @@
+//! `#[job]`: attribute and signature become a model, the model becomes tokens.
+
+mod attr;
+mod docs;
+mod entry;
+mod expand;
+mod fallback;
+mod literal;
+mod model;
+mod options;
+mod parameter;
+mod signature;
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+use self::{attr::Attr, model::JobModel, signature::JobSignature};
+use crate::{
+    errors::{Errors, Place},
+    item::Item,
+};
+
+/// The whole pipeline. When something is wrong, everything that is wrong is reported, and what can still be generated
+/// is, so that the rest of the user's program stays quiet.
+pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
+    let errors = Errors::new();
+    let attr = Attr::parse(options, &errors);
+    let mut tokens = match syn::parse2::<Item>(item.clone()) {
+        Ok(function) => {
+            let signature = JobSignature::read(&function, &errors);
+            JobModel::new(function, attr, signature, &errors).into_token_stream()
+        }
+        Err(error) => {
+            errors.push(Place::Item, error);
+            item
+        }
+    };
+    tokens.extend(errors.into_tokens());
+    tokens
+}

@@ -1,0 +1,198 @@
+//! The facts about one job; from here on nothing can fail.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Attribute, ExprPath, Ident, Type, Visibility, ext::IdentExt};
+
+use super::{
+    attr::{Attr, Codec, Setting},
+    expand, fallback,
+    literal::within,
+    options::nearest,
+    parameter::{Argument, Parameter, moves_to_field},
+    signature::{Health, JobSignature, is_job},
+};
+use crate::{errors::Errors, item::Item, paths::Paths};
+
+/// Everything that is needed to print a job.
+pub(super) struct JobModel {
+    /// The function as it will be printed.
+    pub(super) function: Item,
+    /// The name on the wire.
+    pub(super) name: String,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) output: Type,
+    pub(super) is_blocking: bool,
+    pub(super) options: Options,
+    /// The arguments that make two tasks equal; `None` means all of them.
+    pub(super) unique_by: Option<Vec<Ident>>,
+    pub(super) codec: Codec,
+    pub(super) fingerprint: Option<String>,
+    pub(super) on_error: Option<ExprPath>,
+    pub(super) paths: Paths,
+    health: Health,
+}
+
+/// What becomes `JobOptions`; durations in seconds.
+pub(super) struct Options {
+    pub(super) queue: Option<String>,
+    pub(super) retry: Option<u32>,
+    pub(super) timeout: Option<u64>,
+    pub(super) deadline: Option<u64>,
+    pub(super) unique: Option<u64>,
+    pub(super) retention: Option<u64>,
+    pub(super) max_crashes: Option<u32>,
+}
+
+impl JobModel {
+    /// Puts the two halves together and records where they contradict each other.
+    pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
+        check_unique(&attr, errors);
+        check_fingerprint(&attr, errors);
+        check_on_error(&mut attr, &signature, errors);
+        let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
+        function.attrs.retain(|attr| !is_job(attr));
+        function.strip_parameters(moves_to_field);
+        let ident = function.sig.ident.unraw();
+        Self {
+            name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),
+            parameters: signature.parameters,
+            output: signature.output,
+            is_blocking: signature.is_blocking,
+            options: Options {
+                queue: attr.queue.map(Setting::into_value),
+                retry: attr.retry.map(Setting::into_value),
+                timeout: attr.timeout.map(Setting::into_value),
+                deadline: attr.deadline.map(Setting::into_value),
+                unique: attr.unique.map(Setting::into_value),
+                retention: attr.retention.map(Setting::into_value),
+                max_crashes: attr.max_crashes.map(Setting::into_value),
+            },
+            unique_by,
+            codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
+            fingerprint: attr.fingerprint.map(Setting::into_value),
+            on_error: attr.on_error.map(Setting::into_value),
+            paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
+            health: signature.health,
+            function,
+        }
+    }
+
+    pub(super) fn ident(&self) -> &Ident {
+        &self.function.sig.ident
+    }
+
+    pub(super) fn vis(&self) -> &Visibility {
+        &self.function.vis
+    }
+
+    /// What is stored, in the order of the signature.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Argument(argument) => Some(&**argument),
+            _ => None,
+        })
+    }
+
+    /// The function's attributes that hold for everything that is generated beside it.
+    pub(super) fn shared_attrs(&self) -> impl Iterator<Item = &Attribute> {
+        self.attrs_named(&["cfg", "allow"])
+    }
+
+    /// The function's attributes that the struct has besides.
+    pub(super) fn struct_attrs(&self) -> impl Iterator<Item = &Attribute> {
+        self.attrs_named(&["deprecated", "doc"])
+    }
+
+    fn attrs_named(&self, names: &'static [&'static str]) -> impl Iterator<Item = &Attribute> {
+        self.function.attrs.iter().filter(|attr| names.iter().any(|name| attr.path().is_ident(name)))
+    }
+}
+
+impl ToTokens for JobModel {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.function.to_tokens(tokens);
+        match self.health {
+            Health::Sound => tokens.extend(expand::job(self)),
+            Health::Broken => tokens.extend(fallback::stub(self)),
+            Health::Method => {}
+        }
+    }
+}
+
+fn check_unique(attr: &Attr, errors: &Errors) {
+    if attr.mentions_unique {
+        return;
+    }
+    let keys = [
+        attr.unique_by.as_ref().map(|setting| (&setting.key, setting.place)),
+        attr.unique_until.as_ref().map(|setting| (&setting.key, setting.place)),
+    ];
+    for (key, place) in keys.into_iter().flatten() {
+        errors.at(place, key, format_args!("`{key}` needs `unique`: say for how long, as in `unique = \"1h\"`"));
+    }
+}
+
+fn check_fingerprint(attr: &Attr, errors: &Errors) {
+    let is_json = attr.codec.as_ref().is_some_and(|setting| setting.value == Codec::Json);
+    if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
+        let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
+        errors.at(fingerprint.place, &fingerprint.key, message);
+    }
+}
+
+fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    let returns_nothing = matches!(&signature.output, Type::Tuple(tuple) if tuple.elems.is_empty());
+    if let Some(on_error) = attr.on_error.take_if(|_| returns_nothing) {
+        let message = "`on_error` looks at the error of the job, but it returns none; return `Result<T, E>`";
+        errors.at(on_error.place, on_error.key, message);
+    }
+}
+
+/// The arguments named in `"to, campaign"`.
+fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &Errors) -> Option<Vec<Ident>> {
+    let arguments: Vec<&Argument> = parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::Argument(argument) => Some(&**argument),
+            _ => None,
+        })
+        .collect();
+    let is_whole = !parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
+    let literal = &setting.value;
+    let text = literal.value();
+    let mut chosen: Vec<Ident> = Vec::new();
+    let mut at = 0;
+    for part in text.split(',') {
+        let name = part.trim();
+        let start = at + (part.len() - part.trim_start().len());
+        at += part.len() + 1;
+        let wrong = |message: String| {
+            let span = within(literal, start..start + name.len());
+            errors.push(setting.place, syn::Error::new(span, message));
+        };
+        let bare = name.strip_prefix("r#").unwrap_or(name);
+        match arguments.iter().find(|argument| argument.name() == bare) {
+            Some(argument) if chosen.contains(&argument.ident) => wrong(format!("`{name}` is named twice")),
+            Some(argument) => chosen.push(argument.ident.clone()),
+            None if name.is_empty() => {
+                wrong("expected the name of an argument, as in `unique_by = \"to, campaign\"`".to_owned());
+            }
+            // A parameter with a mistake of its own may be the one that is meant.
+            None if !is_whole => {}
+            None => wrong(no_such_argument(name, &arguments)),
+        }
+    }
+    Some(chosen).filter(|chosen| !chosen.is_empty())
+}
+
+fn no_such_argument(name: &str, arguments: &[&Argument]) -> String {
+    let names: Vec<String> = arguments.iter().map(|argument| argument.name()).collect();
+    if names.is_empty() {
+        return format!("this job stores no arguments, so `{name}` cannot tell two tasks apart; leave `unique_by` out");
+    }
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("the job has no argument `{name}`; did you mean `{near}`?"),
+        None => format!("the job has no argument `{name}`; name some of these: {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,162 @@
+//! Knows the options of `#[job]`: what each one takes, and what was meant by one that does not exist.
+
+/// An option that exists.
+pub(super) struct Known {
+    name: &'static str,
+    takes: &'static str,
+    example: &'static str,
+}
+
+const TEXT: &str = "text in quotes";
+const NUMBER: &str = "a number";
+const DURATION: &str = "a duration in quotes";
+
+const OPTIONS: [Known; 14] = [
+    Known { name: "queue", takes: TEXT, example: "\"critical\"" },
+    Known { name: "retry", takes: NUMBER, example: "5" },
+    Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
+    Known { name: "deadline", takes: DURATION, example: "\"1h\"" },
+    Known { name: "unique", takes: DURATION, example: "\"1h\"" },
+    Known { name: "unique_by", takes: "the names of arguments in quotes", example: "\"to, campaign\"" },
+    Known { name: "unique_until", takes: TEXT, example: "\"end\"" },
+    Known { name: "retention", takes: DURATION, example: "\"2h\"" },
+    Known { name: "name", takes: TEXT, example: "\"email:send\"" },
+    Known { name: "codec", takes: TEXT, example: "\"json\"" },
+    Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
+    Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
+    Known { name: "max_crashes", takes: NUMBER, example: "3" },
+    Known { name: "crate", takes: "a path without quotes", example: "::renamed" },
+];
+
+/// Words of other frameworks, and of the builder, for what is called otherwise here.
+const ELSEWHERE: [(&str, &str); 19] = [
+    ("max_retry", "retry"),
+    ("max_retries", "retry"),
+    ("retries", "retry"),
+    ("max_attempts", "retry"),
+    ("attempts", "retry"),
+    ("time_limit", "timeout"),
+    ("unique_for", "unique"),
+    ("unique_ttl", "unique"),
+    ("unique_key", "unique_by"),
+    ("ttl", "unique"),
+    ("keep", "retention"),
+    ("result_ttl", "retention"),
+    ("task_type", "name"),
+    ("type", "name"),
+    ("kind", "name"),
+    ("rename", "name"),
+    ("format", "codec"),
+    ("policy", "on_error"),
+    ("krate", "crate"),
+];
+
+/// What only one enqueue can say, because it differs from one task to the next.
+const PER_CALL: [&str; 5] = ["process_in", "process_at", "task_id", "header", "delay"];
+
+impl Known {
+    /// How it is written: `` `retry = 5` ``.
+    pub(super) fn example(&self) -> String {
+        format!("`{} = {}`", self.name, self.example)
+    }
+
+    /// What it takes, with an example.
+    pub(super) fn takes(&self) -> String {
+        format!("`{}` takes {}: {}", self.name, self.takes, self.example())
+    }
+}
+
+pub(super) fn known(name: &str) -> Option<&'static Known> {
+    OPTIONS.iter().find(|known| known.name == name)
+}
+
+/// The message for an option that does not exist.
+pub(super) fn unknown(name: &str) -> String {
+    if PER_CALL.contains(&name) {
+        let builder = if name == "delay" { "process_in" } else { name };
+        return format!(
+            "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}(…)` behind `::job(…)`"
+        );
+    }
+    let names = || OPTIONS.iter().map(|known| known.name);
+    let elsewhere = ELSEWHERE.iter().find(|(word, _)| *word == name).map(|(_, ours)| *ours);
+    let meant = elsewhere.or_else(|| nearest(name, names()));
+    let all = names().collect::<Vec<_>>().join(", ");
+    match meant {
+        Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
+        None => format!("unknown option `{name}`; use one of these: {all}"),
+    }
+}
+
+/// The word that was probably meant: at most a third of it is typed differently.
+pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    candidates
+        .map(|candidate| (distance(&word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many characters must be put in, left out, changed or swapped with their neighbour.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let changed = usize::from(from[i - 1] != to[j - 1]);
+            let mut best = (rows[i - 1][j - 1] + changed).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_and_the_words_of_others_are_understood() {
+        for (written, meant) in [
+            ("que", "queue"),
+            ("Queue", "queue"),
+            ("retyr", "retry"),
+            ("max_retry", "retry"),
+            ("timeouts", "timeout"),
+            ("uniqe", "unique"),
+            ("unique_untill", "unique_until"),
+            ("max_crash", "max_crashes"),
+            ("onerror", "on_error"),
+        ] {
+            let message = unknown(written);
+            assert!(message.contains(&format!("did you mean `{meant}`?")), "{written}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_means_gets_the_list_and_no_guess() {
+        for written in ["group", "expires", "backoff", "x"] {
+            let message = unknown(written);
+            assert!(message.contains("use one of these: queue, retry"), "{written}: {message}");
+        }
+    }
+
+    #[test]
+    fn options_of_one_enqueue_point_at_the_builder() {
+        assert!(unknown("task_id").contains("`.task_id(…)`"));
+        assert!(unknown("delay").contains("`.process_in(…)`"));
+    }
+
+    #[test]
+    fn every_word_of_others_leads_to_an_option_that_exists() {
+        for (word, ours) in ELSEWHERE {
+            assert!(known(ours).is_some() && known(word).is_none(), "{word} -> {ours}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads the signature of a job's function and refuses what cannot be a job.
+
+use quote::ToTokens;
+use syn::{Attribute, FnArg, GenericParam, ReturnType, Safety, Signature, Type, parse_quote};
+
+use super::parameter::{Parameter, Static, borrow_in, keyword_in};
+use crate::{
+    errors::{Errors, Place},
+    item::Item,
+};
+
+/// What the signature says.
+pub(super) struct JobSignature {
+    pub(super) parameters: Vec<Parameter>,
+    /// The return type; `()` when none is written.
+    pub(super) output: Type,
+    /// A `fn` without `async`, which runs on the blocking pool.
+    pub(super) is_blocking: bool,
+    /// How much of it could be understood.
+    pub(super) health: Health,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Health {
+    /// A job can be made of it.
+    Sound,
+    /// Mistakes were recorded; only a stub can stand in for the job.
+    Broken,
+    /// A method: nothing can be put beside it.
+    Method,
+}
+
+impl JobSignature {
+    pub(super) fn read(item: &Item, errors: &Errors) -> Self {
+        let sig = &item.sig;
+        let mut reader = Reader { errors, health: Health::Sound };
+        reader.outside(item);
+        reader.qualifiers(sig);
+        reader.generics(sig);
+        let parameters = reader.parameters(sig);
+        let output = reader.output(sig);
+        if let Some(clause) = &sig.generics.where_clause {
+            reader.wrong(clause, "a job has no type parameters, so it needs no `where`; leave it out");
+        }
+        if item.body.to_string() == ";" {
+            reader.wrong(&item.body, "a job needs a body; `#[job]` goes on a free `async fn`");
+            reader.health = Health::Method;
+        }
+        Self { parameters, output, is_blocking: sig.asyncness.is_none(), health: reader.health }
+    }
+}
+
+/// Whether this is a second `#[job]`.
+pub(super) fn is_job(attr: &Attribute) -> bool {
+    attr.path().segments.last().is_some_and(|segment| segment.ident == "job")
+}
+
+struct Reader<'a> {
+    errors: &'a Errors,
+    health: Health,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, tokens: impl ToTokens, message: &str) {
+        self.errors.at(Place::Item, tokens, message);
+        self.health = self.health.max(Health::Broken);
+    }
+
+    fn outside(&mut self, item: &Item) {
+        for attr in &item.attrs {
+            if is_job(attr) {
+                self.wrong(attr, "`#[job]` is given twice; put all options into one");
+            }
+        }
+    }
+
+    fn qualifiers(&mut self, sig: &Signature) {
+        if let Some(token) = &sig.constness {
+            self.wrong(token, "a job runs in a worker, never while compiling; leave `const` out");
+        }
+        if let Safety::Unsafe(token) = &sig.safety {
+            self.wrong(token, "a worker cannot promise what an `unsafe fn` asks for; write a safe wrapper");
+        }
+        if let Some(abi) = &sig.abi {
+            self.wrong(abi, "a job is an ordinary Rust function; leave `extern` out");
+        }
+    }
+
+    fn generics(&mut self, sig: &Signature) {
+        if sig.generics.params.is_empty() {
+            return;
+        }
+        let only_lifetimes = sig.generics.params.iter().all(|param| matches!(param, GenericParam::Lifetime(_)));
+        let message = if only_lifetimes {
+            "a job needs no named lifetimes; borrow with a plain `&`"
+        } else {
+            "a job has one name on the wire, so it cannot be generic; write a concrete wrapper"
+        };
+        self.wrong(&sig.generics, message);
+    }
+
+    fn parameters(&mut self, sig: &Signature) -> Vec<Parameter> {
+        let mut parameters = Vec::new();
+        let mut has_context = false;
+        for input in &sig.inputs {
+            let typed = match input {
+                FnArg::Typed(typed) => typed,
+                FnArg::Receiver(receiver) => {
+                    self.wrong(receiver, "a job is a free function; pass shared state as `State<T>`");
+                    self.health = Health::Method;
+                    continue;
+                }
+            };
+            let mut parameter = Parameter::read(typed, self.errors);
+            match parameter {
+                Parameter::Context if has_context => {
+                    self.wrong(&typed.ty, "the context is taken twice; leave one `&JobContext` out");
+                }
+                Parameter::Context => has_context = true,
+                Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
+                // The types of the others may name a parameter that does not exist outside the function.
+                Parameter::Argument(_) if !sig.generics.params.is_empty() => {
+                    parameter = Parameter::Broken { is_argument: true };
+                }
+                Parameter::State(_) | Parameter::Argument(_) => {}
+            }
+            parameters.push(parameter);
+        }
+        if let Some(variadic) = &sig.variadic {
+            self.wrong(variadic, "a job's arguments are stored by name; write them one by one");
+        }
+        parameters
+    }
+
+    fn output(&mut self, sig: &Signature) -> Type {
+        let ReturnType::Type(_, ty) = &sig.output else {
+            return parse_quote!(());
+        };
+        if let Type::Never(never) = &**ty {
+            self.wrong(never, "a job ends at some time; return `()` or `JobResult`");
+        } else if let Some(token) = keyword_in(ty.to_token_stream(), "impl") {
+            self.wrong(token, "a job's result type needs a name; return `()` or `Result<T, E>`");
+        } else if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Owned) {
+            self.wrong(borrow, "a job's result outlives its arguments; return an owned type");
+        }
+        (**ty).clone()
+    }
+}

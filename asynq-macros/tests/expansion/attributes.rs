@@ -1,0 +1,159 @@
+// /// Old.
+// #[job]
+// #[cfg(feature = "mail")]
+// #[deprecated = "use `new`"]
+// #[allow(clippy::too_many_lines)]
+// #[tracing::instrument(skip_all)]
+// #[inline]
+// pub async fn old(
+//     /// Who gets it.
+//     to: String,
+//     #[serde(default, rename = "Retries")]
+//     #[allow(unused)]
+//     retries: u8,
+// ) -> JobResult {
+//     Ok(())
+// }
+
+/// Old.
+#[cfg(feature = "mail")]
+#[deprecated = "use `new`"]
+#[allow(clippy::too_many_lines)]
+#[tracing::instrument(skip_all)]
+#[inline]
+pub async fn old(to: String, #[allow(unused)] retries: u8) -> JobResult {
+    Ok(())
+}
+#[cfg(feature = "mail")]
+#[allow(clippy::too_many_lines)]
+/// Old.
+#[deprecated = "use `new`"]
+///
+/// Job `old`.
+/// Runs [`old()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+pub struct old {
+    /// Who gets it.
+    pub to: String,
+    /// Argument `retries` of [`old()`].
+    #[serde(default, rename = "Retries")]
+    pub retries: u8,
+}
+#[cfg(feature = "mail")]
+#[allow(clippy::too_many_lines)]
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl old {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    pub fn job(
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::core::convert::Into::into(to),
+            retries,
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: impl ::core::convert::Into<String>,
+        retries: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, retries).process_at(when).enqueue(client).await
+    }
+}
+#[cfg(feature = "mail")]
+#[allow(clippy::too_many_lines)]
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for old {
+        const NAME: &'static str = "old";
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            old(self.to, self.retries).await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < old > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,145 @@
+// #[job]
+// async fn archive(to: &str, tags: &[Tag], order: &Order, file: &Path) -> JobResult {
+//     Ok(())
+// }
+
+async fn archive(to: &str, tags: &[Tag], order: &Order, file: &Path) -> JobResult {
+    Ok(())
+}
+/// Job `archive`.
+/// Runs [`archive()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct archive {
+    /// Argument `to` of [`archive()`].
+    to: ::asynq_runtime::__private::String,
+    /// Argument `tags` of [`archive()`].
+    tags: ::asynq_runtime::__private::Vec<Tag>,
+    /// Argument `order` of [`archive()`].
+    order: Order,
+    /// Argument `file` of [`archive()`].
+    file: <Path as ::std::borrow::ToOwned>::Owned,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl archive {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        to: &str,
+        tags: &[Tag],
+        order: &Order,
+        file: &Path,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::std::borrow::ToOwned::to_owned(to),
+            tags: ::std::borrow::ToOwned::to_owned(tags),
+            order: <Order as ::core::clone::Clone>::clone(order),
+            file: ::std::borrow::ToOwned::to_owned(file),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: &str,
+        tags: &[Tag],
+        order: &Order,
+        file: &Path,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, tags, order, file).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: &str,
+        tags: &[Tag],
+        order: &Order,
+        file: &Path,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, tags, order, file).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: &str,
+        tags: &[Tag],
+        order: &Order,
+        file: &Path,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, tags, order, file).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for archive {
+        const NAME: &'static str = "archive";
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            archive(&self.to, &self.tags, &self.order, &self.file).await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < archive > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,141 @@
+// #[job(retry = 3)]
+// pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: runtime::State<Pool>) -> JobResult {
+//     mailer.send(to).await
+// }
+
+pub async fn deliver(
+    ctx: &JobContext,
+    mailer: State<Mailer>,
+    to: &str,
+    pool: runtime::State<Pool>,
+) -> JobResult {
+    mailer.send(to).await
+}
+/// Job `deliver` · up to 3 retries.
+/// Runs [`deliver()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+#[serde(transparent)]
+pub struct deliver {
+    /// Argument `to` of [`deliver()`].
+    pub to: ::asynq_runtime::__private::String,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl deliver {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    pub fn job(to: &str) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::std::borrow::ToOwned::to_owned(to),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: &str,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: &str,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    pub async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: &str,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for deliver {
+        const NAME: &'static str = "deliver";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new().retry(3);
+        const REQUIRES: &'static [__rt::StateKey] = &[
+            __rt::StateKey::of::<Mailer>(),
+            __rt::StateKey::of::<Pool>(),
+        ];
+        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
+            <JobResult as __rt::IntoJobResult>::into_job_result(
+                deliver(
+                        ctx,
+                        __rt::state::<Mailer>(ctx)?,
+                        &self.to,
+                        __rt::state::<Pool>(ctx)?,
+                    )
+                    .await,
+            )
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < deliver > (::core::file!(), ::core::line!())
+    }
+};

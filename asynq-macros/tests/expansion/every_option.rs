@@ -1,0 +1,175 @@
+// #[job(
+//     queue = "critical",
+//     retry = 5,
+//     timeout = "3m",
+//     deadline = "1h30m",
+//     unique = "1h",
+//     unique_by = "to, campaign",
+//     unique_until = "end",
+//     retention = "7d",
+//     name = "email:send",
+//     codec = "postcard",
+//     fingerprint = "v2",
+//     on_error = policies::mail,
+//     max_crashes = 3,
+// )]
+// async fn send_email(to: String, campaign: u64, subject: String) -> Result<(), MailError> {
+//     todo!()
+// }
+
+async fn send_email(
+    to: String,
+    campaign: u64,
+    subject: String,
+) -> Result<(), MailError> {
+    todo!()
+}
+/// Job `email:send` · queue `critical` · up to 5 retries · times out after 3m · to be done within 1h30m of the enqueue · unique for 1h · kept for 7d · archived at crash 3 · unique by `to` and `campaign`.
+/// Runs [`send_email()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct send_email {
+    /// Argument `to` of [`send_email()`].
+    to: String,
+    /// Argument `campaign` of [`send_email()`].
+    campaign: u64,
+    /// Argument `subject` of [`send_email()`].
+    subject: String,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl send_email {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            to: ::core::convert::Into::into(to),
+            campaign,
+            subject: ::core::convert::Into::into(subject),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        to: impl ::core::convert::Into<String>,
+        campaign: u64,
+        subject: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(to, campaign, subject).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for send_email {
+        const NAME: &'static str = "email:send";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
+            .queue("critical")
+            .retry(5)
+            .timeout(__rt::Duration::from_secs(180))
+            .deadline(__rt::Duration::from_secs(5400))
+            .unique(__rt::Duration::from_secs(3600))
+            .retention(__rt::Duration::from_secs(604800))
+            .max_crashes(3);
+        const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some("v2");
+        type Output = __rt::JobResult<
+            <Result<(), MailError> as __rt::IntoJobResult>::Value,
+        >;
+        fn unique_by(
+            &self,
+        ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
+            __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to, &self.campaign)))
+        }
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            __rt::with_policy(
+                send_email(self.to, self.campaign, self.subject).await,
+                policies::mail,
+            )
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < send_email > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,132 @@
+// #[job(unique = "5m", unique_by = "type")]
+// async fn r#match(r#type: u8, value: u8) -> JobResult {
+//     Ok(())
+// }
+
+async fn r#match(r#type: u8, value: u8) -> JobResult {
+    Ok(())
+}
+/// Job `match` · unique for 5m · unique by `type`.
+/// Runs `match()`.
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct r#match {
+    /// Argument `type` of `match()`.
+    r#type: u8,
+    /// Argument `value` of `match()`.
+    value: u8,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl r#match {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(r#type: u8, value: u8) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self { r#type, value })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        r#type: u8,
+        value: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(r#type, value).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        r#type: u8,
+        value: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(r#type, value).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        r#type: u8,
+        value: u8,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(r#type, value).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for r#match {
+        const NAME: &'static str = "match";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
+            .unique(__rt::Duration::from_secs(300));
+        type Output = JobResult;
+        fn unique_by(
+            &self,
+        ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
+            __rt::Option::Some(__rt::encode_key::<Self>(&(&self.r#type,)))
+        }
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            r#match(self.r#type, self.value).await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < r#match > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,138 @@
+// #[job]
+// async fn log(a: String, b: ::std::string::String, c: Option<String>) -> JobResult {
+//     Ok(())
+// }
+
+async fn log(a: String, b: ::std::string::String, c: Option<String>) -> JobResult {
+    Ok(())
+}
+/// Job `log`.
+/// Runs [`log()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct log {
+    /// Argument `a` of [`log()`].
+    a: String,
+    /// Argument `b` of [`log()`].
+    b: ::std::string::String,
+    /// Argument `c` of [`log()`].
+    c: Option<String>,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl log {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            a: ::core::convert::Into::into(a),
+            b: ::core::convert::Into::into(b),
+            c,
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        a: impl ::core::convert::Into<String>,
+        b: impl ::core::convert::Into<::std::string::String>,
+        c: Option<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(a, b, c).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for log {
+        const NAME: &'static str = "log";
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            log(self.a, self.b, self.c).await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < log > (::core::file!(), ::core::line!())
+    }
+};

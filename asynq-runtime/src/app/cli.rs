@@ -1,0 +1,204 @@
+//! The command line of a program: what it understands, and which command that is.
+
+use std::{ffi::OsString, io::Write as _, process::ExitCode};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use tracing_subscriber::filter::LevelFilter;
+
+use super::{
+    command,
+    env::{self, Field, LogFormat, Settings},
+    error::AppError,
+    logs,
+    main_macro::{Program, SetUp},
+};
+use crate::server::ServiceEntry;
+
+/// Runs the command that the arguments of this process name.
+pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
+    let services = ServiceEntry::linked();
+    let matches = match parse(program, &services, std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(usage) => return usage.tell(),
+    };
+    match dispatch(&matches, &services, setup) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {}", error.line());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetUp>) -> Result<(), AppError> {
+    let (command, flags) = matches.subcommand().unwrap_or((WORKER, matches));
+    let settings =
+        Settings::from_flags(flags)?.or(Settings::from_flags(matches)?).or(Settings::from_env(env::variable)?);
+    let format = settings.log_format.unwrap_or(LogFormat::Text);
+    if command == WORKER {
+        logs::start(format, LevelFilter::INFO);
+        return runtime(tokio::runtime::Builder::new_multi_thread())?
+            .block_on(command::worker(settings, format, services, flags, setup));
+    }
+    logs::start(format, LevelFilter::WARN);
+    let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
+    match command {
+        "jobs" => command::jobs(services, flags.get_flag("json")),
+        "enqueue" => runtime.block_on(command::enqueue(settings, flags)),
+        _ => runtime.block_on(command::stats(settings, flags.get_flag("json"))),
+    }
+}
+
+fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, AppError> {
+    builder.enable_all().build().map_err(|source| AppError::System { what: "the async runtime cannot start", source })
+}
+
+const WORKER: &str = "worker";
+
+fn parse(
+    program: Program,
+    services: &[&ServiceEntry],
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<ArgMatches, Usage> {
+    command(program, services).try_get_matches_from(args).map_err(Usage)
+}
+
+fn command(program: Program, services: &[&ServiceEntry]) -> Command {
+    let worker = |command: Command| services.iter().fold(worker_flags(command), |command, s| (s.args)(command));
+    let root = Command::new(program.name)
+        .version(program.version)
+        .about("Works on the jobs of this program; without a command it is a worker")
+        .arg(
+            flag(&env::URL, "URL", "Where the tasks are, such as sqlite://asynq.db or redis://127.0.0.1:6379")
+                .global(true),
+        )
+        .arg(flag(&env::LOG_FORMAT, "FORMAT", "How log lines are written: text or json").global(true))
+        .disable_help_subcommand(true)
+        .subcommand(worker(Command::new(WORKER).about("Runs jobs until it is told to stop (the default)")))
+        .subcommand(
+            Command::new("jobs")
+                .about("Lists every job of this program; asks no broker")
+                .arg(json("An object with the arrays `jobs` and `services`")),
+        )
+        .subcommand(
+            Command::new("enqueue")
+                .about("Enqueues one task, its arguments checked against their types")
+                .arg(Arg::new("name").value_name("NAME").required(true).help("Name of the job, as `jobs` lists it"))
+                .arg(Arg::new("arguments").value_name("JSON").help("Its arguments, such as '{\"to\":\"a@b.c\"}'"))
+                .arg(value("in", "SPAN", "Run it after this time, such as 10m").conflicts_with("at"))
+                .arg(value("at", "TIME", "Run it at this moment, such as 2030-01-31T09:00:00Z"))
+                .arg(value("queue", "QUEUE", "Put it into this queue instead of the job's own")),
+        )
+        .subcommand(
+            Command::new("stats")
+                .about("Counts the tasks of every queue, and lists the workers")
+                .arg(json("An object with `broker` and the arrays `queues` and `servers`")),
+        );
+    worker(root)
+}
+
+fn worker_flags(command: Command) -> Command {
+    command
+        .arg(flag(&env::QUEUES, "QUEUES", "Queues to serve with their weights, such as critical=6,default=3"))
+        .arg(flag(&env::CONCURRENCY, "N", "Most tasks at a time; default the number of processors"))
+        .arg(flag(&env::SHUTDOWN_TIMEOUT, "SPAN", "How long a stopping worker lets jobs go on; default 8s"))
+}
+
+fn flag(field: &Field, value_name: &'static str, help: &str) -> Arg {
+    let Field { id, variable, .. } = *field;
+    value(id, value_name, &format!("{help} [env: {variable}]"))
+}
+
+fn value(id: &'static str, value_name: &'static str, help: &str) -> Arg {
+    Arg::new(id).long(id).value_name(value_name).help(help.to_owned())
+}
+
+fn json(help: &str) -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help(format!("Writes JSON instead of a table: {help}"))
+}
+
+/// Arguments that were not understood, or a request for help or version.
+#[derive(Debug)]
+struct Usage(clap::Error);
+
+impl Usage {
+    fn tell(&self) -> ExitCode {
+        if let Some(line) = self.missing_service() {
+            let _ = writeln!(std::io::stderr(), "error: {line}");
+        } else {
+            let _ = self.0.print();
+        }
+        ExitCode::from(u8::try_from(self.0.exit_code()).unwrap_or(2))
+    }
+
+    /// What to write so that a flag of a service that is not linked exists.
+    fn missing_service(&self) -> Option<String> {
+        if self.0.kind() != ErrorKind::UnknownArgument {
+            return None;
+        }
+        let Some(ContextValue::String(flag)) = self.0.get(ContextKind::InvalidArg) else { return None };
+        let flag = flag.split(['=', ' ']).next().unwrap_or_default();
+        let (_, krate) = BROUGHT_BY.iter().find(|(known, _)| *known == flag)?;
+        let path = krate.replace('-', "_");
+        Some(format!(
+            "`{flag}` comes with the crate {krate}: add it to Cargo.toml and write \
+             `asynq_runtime::main!(services: [{path}]);`"
+        ))
+    }
+}
+
+/// Flags of services of ours, and the crates that bring them.
+const BROUGHT_BY: [(&str, &str); 2] = [("--dashboard", "asynq-dashboard"), ("--metrics", "asynq-dashboard")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: Program = Program { name: "mails", version: "1.2.3" };
+
+    fn parsed(args: &[&str]) -> Result<ArgMatches, Usage> {
+        parse(PROGRAM, &[], std::iter::once("mails").chain(args.iter().copied()).map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command(PROGRAM, &[]).debug_assert();
+    }
+
+    #[test]
+    fn the_programs_own_name_and_version_are_shown() {
+        let version = parsed(&["--version"]).unwrap_err();
+        assert_eq!((version.0.exit_code(), version.0.to_string()), (0, "mails 1.2.3\n".to_owned()));
+        let help = parsed(&["--help"]).unwrap_err().0.to_string();
+        for part in ["--url", "ASYNQ_URL", "ASYNQ_QUEUES", "ASYNQ_CONCURRENCY", "jobs", "enqueue", "stats"] {
+            assert!(help.contains(part), "{part} is missing in\n{help}");
+        }
+    }
+
+    #[test]
+    fn flags_stand_before_or_behind_the_command() {
+        for args in [&["--url", "sqlite://x", "stats"][..], &["stats", "--url", "sqlite://x"]] {
+            let matches = parsed(args).unwrap();
+            let (_, flags) = matches.subcommand().unwrap();
+            assert_eq!(Settings::from_flags(flags).unwrap().url.as_deref(), Some("sqlite://x"));
+        }
+        let matches = parsed(&["worker", "--concurrency", "3"]).unwrap();
+        assert_eq!(Settings::from_flags(matches.subcommand().unwrap().1).unwrap().concurrency, Some(3));
+        let error = Settings::from_flags(&parsed(&["--concurrency", "x"]).unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("--concurrency: \"x\""), "{error}");
+    }
+
+    #[test]
+    fn a_flag_of_a_service_that_is_not_linked_says_what_to_write() {
+        for args in [&["--dashboard"][..], &["--metrics=9000"], &["worker", "--dashboard", "127.0.0.1:8080"]] {
+            let usage = parsed(args).unwrap_err();
+            let line = usage.missing_service().unwrap();
+            assert!(line.contains("asynq-dashboard") && line.contains("main!(services: [asynq_dashboard])"), "{line}");
+            assert_ne!(usage.0.exit_code(), 0);
+        }
+        assert_eq!(parsed(&["--colour"]).unwrap_err().missing_service(), None);
+    }
+}

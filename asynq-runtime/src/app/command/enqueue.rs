@@ -1,0 +1,146 @@
+//! `enqueue NAME JSON`: one task, its arguments checked against their types.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::ArgMatches;
+
+use super::{
+    super::{env::Settings, error::AppError},
+    client, print,
+};
+use crate::job::{JobDescriptor, PreparedTask, RawTask, Registry};
+
+pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) -> Result<(), AppError> {
+    let registry = Registry::linked()?;
+    let text = |id: &str| flags.get_one::<String>(id).map(String::as_str);
+    let task = prepare(&registry, text("name").unwrap_or_default(), text("arguments"))?;
+    let mut task = RawTask::from_prepared(task);
+    if let Some(queue) = text("queue") {
+        task = task.queue(queue);
+    }
+    if let Some(span) = text("in") {
+        task = task.process_in(span);
+    }
+    if let Some(at) = text("at") {
+        task = task.process_at(moment(at)?);
+    }
+    let info = client(settings).await?.enqueue(task).await?;
+    let due = match info.next_process_at {
+        Some(at) if info.state == crate::TaskState::Scheduled => {
+            format!(", due {}", at.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+        }
+        _ => String::new(),
+    };
+    print(format_args!("{} is {} in {}{due}\n", info.id, info.state, info.queue))
+}
+
+/// The task of the job `name` with these arguments.
+fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<PreparedTask, AppError> {
+    let Some(job) = registry.get(name) else {
+        let known: Vec<_> = registry.iter().map(|job| format!("`{}`", job.name)).collect();
+        let hint = match known.as_slice() {
+            [] => format!("; {}", crate::job::RegistryError::NoJobs),
+            known => format!("; it has {}", known.join(", ")),
+        };
+        return Err(AppError::UnknownJob { name: name.chars().take(80).collect(), hint });
+    };
+    let wrong = |reason: String| AppError::Arguments { job: job.name, reason, shape: shape(job) };
+    let value = match arguments {
+        None => serde_json::Value::Null,
+        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("this is not JSON ({error})")))?,
+    };
+    if let Some(unknown) = unknown_field(job, &value) {
+        return Err(wrong(format!("unknown field `{unknown}`")));
+    }
+    job.prepare(&value).map_err(|error| wrong(error.to_string()))
+}
+
+fn shape(job: &JobDescriptor) -> String {
+    match job.fingerprint() {
+        fingerprint if fingerprint.no_arguments => "none".to_owned(),
+        fingerprint => fingerprint.shape.clone(),
+    }
+}
+
+/// A field that serde would skip in silence: on a command line it is a slip of the pen.
+fn unknown_field(job: &JobDescriptor, value: &serde_json::Value) -> Option<String> {
+    let fingerprint = job.fingerprint();
+    let fields = fingerprint.fields.as_ref()?;
+    let given = value.as_object()?;
+    given.keys().find(|given| !fields.contains(&given.as_str())).map(|field| field.chars().take(80).collect())
+}
+
+fn moment(text: &str) -> Result<DateTime<Utc>, AppError> {
+    DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc)).map_err(|error| {
+        AppError::setting("--at", format!("{text:?} is no moment ({error}); write one such as 2030-01-31T09:00:00Z"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{Job, JobContext, JobResult};
+
+    macro_rules! job {
+        ($(#[$meta:meta])* $type:ident $name:literal $body:tt) => {
+            #[derive(Serialize, Deserialize)]
+            $(#[$meta])*
+            struct $type $body
+
+            impl Job for $type {
+                const NAME: &'static str = $name;
+                type Output = JobResult;
+                async fn run(self, _: &JobContext) -> JobResult {
+                    Ok(())
+                }
+            }
+        };
+    }
+
+    job!(Mail "mail" { to: String, copies: Option<u8> });
+    job!(Tidy "tidy" {});
+    job!(#[serde(transparent)] One "one" { path: String });
+
+    fn told(name: &str, arguments: Option<&str>) -> Result<(), String> {
+        let registry = Registry::only::<(Mail, Tidy, One)>().unwrap();
+        prepare(&registry, name, arguments).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments_that_fit_make_a_task() {
+        for (name, arguments) in [
+            ("mail", Some(r#"{"to":"a@b.c","copies":2}"#)),
+            ("mail", Some(r#"{"to":"a@b.c"}"#)),
+            ("tidy", None),
+            ("tidy", Some("{}")),
+            ("one", Some("\"a.png\"")),
+        ] {
+            assert_eq!(told(name, arguments), Ok(()), "{name} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_told_with_what_would() {
+        for (name, arguments, expected) in [
+            ("mail", Some(r#"{"copies":2}"#), "`mail` does not take these arguments: missing field `to`"),
+            ("mail", Some(r#"{"to":7}"#), "invalid type: integer `7`, expected a string"),
+            ("mail", Some(r#"{"to":"a","copys":1}"#), "unknown field `copys`; it takes {to: str, copies: u8?}"),
+            ("mail", Some("{to: 1}"), "this is not JSON (key must be a string at line 1 column 2)"),
+            ("mail", None, "`mail` does not take these arguments"),
+            ("tidy", Some("[1]"), "it takes none"),
+            ("one", None, "invalid type: null, expected a string; it takes str"),
+            ("male", None, "this program has no job `male`; it has `mail`, `one`, `tidy`"),
+        ] {
+            let error = told(name, arguments).unwrap_err();
+            assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_written_in_rfc_3339() {
+        assert_eq!(moment("2030-01-31T10:00:00+01:00").unwrap().to_rfc3339(), "2030-01-31T09:00:00+00:00");
+        let error = moment("tomorrow").unwrap_err().to_string();
+        assert!(error.starts_with("--at: \"tomorrow\" is no moment"), "{error}");
+    }
+}

@@ -1,0 +1,217 @@
+//! `jobs`: every job of the program, and what its services add. Needs no broker.
+
+use std::time::Duration;
+
+use asynq_grammar::duration;
+use chrono::SecondsFormat;
+use serde_json::{Value, json};
+
+use super::{super::table::Table, AppError, print, print_json};
+use crate::{
+    job::{Codec, JobDescriptor, JobOptions, Registry},
+    server::{ServiceEntry, ServiceRow},
+};
+
+pub(in super::super) fn jobs(services: &[&ServiceEntry], as_json: bool) -> Result<(), AppError> {
+    let registry = Registry::linked()?;
+    let services: Vec<(&str, Vec<ServiceRow>)> = services.iter().map(|entry| (entry.name, (entry.rows)())).collect();
+    if as_json {
+        return print_json(&to_json(&registry, &services));
+    }
+    if registry.is_empty() {
+        return Err(crate::job::RegistryError::NoJobs.into());
+    }
+    print(to_text(&registry, &services))
+}
+
+fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String {
+    let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS", "ARGUMENTS", "PLACE"]);
+    for job in registry.iter() {
+        let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { job.fingerprint().shape.clone() };
+        let mark = match &job.fingerprint().self_describing {
+            Some(_) if job.codec == Codec::Postcard => " (postcard cannot carry this: write codec = \"json\")",
+            _ if partly_checked(job) => " (partly checked)",
+            _ => "",
+        };
+        let place = match job.line {
+            0 => job.file.to_owned(),
+            line => format!("{}:{line}", job.file),
+        };
+        table.row([job.name.into(), job.options.queue.into(), options(job), format!("{shape}{mark}"), place]);
+    }
+    let mut text = table.to_string();
+    text.push_str(&services_table(services));
+    if registry.iter().any(partly_checked) {
+        text.push_str(
+            "\npartly checked: a type's own `Deserialize` hides a part of the arguments, so that a change there is not \
+             noticed before a task runs. Write `codec = \"json\"`, or `fingerprint = \"v2\"` and change it by hand.\n",
+        );
+    }
+    text
+}
+
+/// The rows that services add, under a line of their own; nothing where there are none.
+pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
+    if services.iter().all(|(_, rows)| rows.is_empty()) {
+        return String::new();
+    }
+    let mut table = Table::new(&["SERVICE", "WHAT", "DETAIL", "NEXT"]);
+    for (name, rows) in services {
+        for row in rows {
+            let next = row.next.first().map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)).unwrap_or_default();
+            table.row([(*name).to_owned(), row.what.clone(), row.detail.clone(), next]);
+        }
+    }
+    format!("\n{table}")
+}
+
+/// What holds for tasks of the job, as people say it.
+pub(super) fn options(job: &JobDescriptor) -> String {
+    let JobOptions { retry, timeout, deadline, unique, retention, max_crashes, .. } = job.options;
+    let limit = timeout.or(if deadline.is_some() { None } else { Some(JobOptions::DEFAULT_TIMEOUT) });
+    let span = |what: &str, span: Option<Duration>| span.map(|span| format!("{what} {}", duration::format(span)));
+    let parts = [
+        Some(format!("retry {retry}")),
+        span("timeout", limit),
+        span("deadline", deadline),
+        span("unique", unique),
+        span("retention", retention),
+        max_crashes.map(|n| format!("max_crashes {n}")),
+        (job.codec == Codec::Json).then(|| "json".to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// A JSON payload has no fingerprint to be checked by.
+fn partly_checked(job: &JobDescriptor) -> bool {
+    job.codec == Codec::Postcard && !job.fingerprint().complete
+}
+
+fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
+    let jobs: Vec<Value> = registry.iter().map(job_to_json).collect();
+    let services = services.iter().flat_map(|(name, rows)| {
+        rows.iter().map(move |row| {
+            let next: Vec<_> = row.next.iter().map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).collect();
+            json!({ "service": name, "what": row.what, "detail": row.detail, "next": next })
+        })
+    });
+    json!({ "jobs": jobs, "services": services.collect::<Vec<_>>() })
+}
+
+fn job_to_json(job: &JobDescriptor) -> Value {
+    let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes } = job.options;
+    let fingerprint = job.fingerprint();
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    json!({
+        "name": job.name,
+        "queue": queue,
+        "retry": retry,
+        "timeout_seconds": seconds(timeout),
+        "deadline_seconds": seconds(deadline),
+        "unique_seconds": seconds(unique),
+        "retention_seconds": seconds(retention),
+        "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
+        "codec": job.codec.as_str(),
+        "arguments": {
+            "shape": fingerprint.shape,
+            "fingerprint": (job.codec == Codec::Postcard).then(|| format!("{:08x}", fingerprint.value)),
+            "partly_checked": partly_checked(job),
+            "none": fingerprint.no_arguments,
+        },
+        "states": job.requires.iter().map(|state| state.name()).collect::<Vec<_>>(),
+        "file": job.file,
+        "line": job.line,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{Job, JobContext, JobResult};
+
+    #[derive(Serialize, Deserialize)]
+    struct Mail {
+        to: String,
+    }
+
+    impl Job for Mail {
+        const NAME: &'static str = "mail";
+        const OPTIONS: JobOptions = JobOptions::new()
+            .queue("critical")
+            .retry(5)
+            .timeout(Duration::from_secs(180))
+            .unique(Duration::from_secs(3600));
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[derive(Serialize)]
+    struct Picky;
+
+    impl<'de> Deserialize<'de> for Picky {
+        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            String::deserialize(d).and_then(|_| Err(serde::de::Error::custom("never")))
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Tidy {
+        why: Picky,
+        by: u8,
+    }
+
+    impl Job for Tidy {
+        const NAME: &'static str = "tidy";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    fn registry() -> Registry {
+        let jobs = [JobDescriptor::of::<Mail>("src/mail.rs", 4), JobDescriptor::of::<Tidy>("src/tidy.rs", 7)];
+        Registry::from_descriptors(jobs).unwrap()
+    }
+
+    fn services() -> Vec<(&'static str, Vec<ServiceRow>)> {
+        let next = vec![DateTime::from_timestamp(1_893_553_445, 0).unwrap()];
+        vec![("scheduler", vec![ServiceRow { what: "mail".into(), detail: "*/5 * * * *".into(), next }])]
+    }
+
+    #[test]
+    fn the_table_shows_queue_options_arguments_and_place() {
+        let text = to_text(&registry(), &services());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..6],
+            [
+                "JOB   QUEUE     OPTIONS                         ARGUMENTS                                   PLACE",
+                "mail  critical  retry 5, timeout 3m, unique 1h  {to: str}                                   src/mail.rs:4",
+                "tidy  default   retry 25, timeout 30m           {why: str, by: _} of Tidy (partly checked)  src/tidy.rs:7",
+                "",
+                "SERVICE    WHAT  DETAIL       NEXT",
+                "scheduler  mail  */5 * * * *  2030-01-02T03:04:05Z",
+            ]
+        );
+        assert!(text.contains("fingerprint = \"v2\"") && text.contains("codec = \"json\""), "{text}");
+    }
+
+    #[test]
+    fn json_has_the_documented_fields() {
+        let json = to_json(&registry(), &services());
+        let mail = &json["jobs"][0];
+        assert_eq!(mail["name"], "mail");
+        assert_eq!(mail["timeout_seconds"], 180.0);
+        assert_eq!(mail["retention_seconds"], Value::Null);
+        assert_eq!(mail["max_crashes"], 3);
+        assert_eq!(mail["arguments"]["shape"], "{to: str}");
+        assert_eq!(mail["arguments"]["fingerprint"].as_str().map(str::len), Some(8));
+        assert_eq!(json["jobs"][1]["arguments"]["partly_checked"], true);
+        assert_eq!(json["services"][0]["next"][0], "2030-01-02T03:04:05.000Z");
+    }
+}

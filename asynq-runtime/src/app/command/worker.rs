@@ -1,0 +1,139 @@
+//! The worker: set-up, start table, work until told to stop.
+
+use std::io::Write as _;
+
+use clap::ArgMatches;
+
+use super::{
+    super::{
+        App,
+        env::{LogFormat, Settings},
+        main_macro::SetUp,
+        table::Table,
+    },
+    AppError,
+    jobs::{options, services_table},
+};
+use crate::{
+    job::Registry,
+    server::{ServiceEntry, ServiceRow},
+};
+
+pub(in super::super) async fn worker(
+    settings: Settings,
+    format: LogFormat,
+    services: &[&ServiceEntry],
+    flags: &ArgMatches,
+    setup: Option<SetUp>,
+) -> Result<(), AppError> {
+    // Before the set-up: a mistake in the jobs must not cost a connection to somewhere first.
+    Registry::linked()?;
+    let app = match setup {
+        Some(setup) => setup(App::new()).await.map_err(AppError::SetUp)?,
+        None => App::new(),
+    };
+    let mut builder = app.into_builder(settings)?.matches(flags.clone());
+    let mut rows = Vec::new();
+    for entry in services {
+        if let Some(service) = (entry.make)(flags) {
+            builder = builder.boxed_service(service);
+            rows.push((entry.name, (entry.rows)()));
+        }
+    }
+    let server = builder.build().await?;
+    let start = Start {
+        registry: server.registry(),
+        location: server.broker().location(),
+        queues: server.queues().collect(),
+        concurrency: server.concurrency(),
+        services: &rows,
+    };
+    start.tell(format);
+    Ok(server.run().await?)
+}
+
+/// What is shown when a worker starts.
+struct Start<'a> {
+    registry: &'a Registry,
+    location: String,
+    queues: Vec<(&'a str, u32)>,
+    concurrency: usize,
+    services: &'a [(&'static str, Vec<ServiceRow>)],
+}
+
+impl Start<'_> {
+    fn tell(&self, format: LogFormat) {
+        match format {
+            // Standard output is the jobs' own.
+            LogFormat::Text => {
+                let _ = std::io::stderr().write_all(self.to_text().as_bytes());
+            }
+            LogFormat::Json => tracing::info!(
+                broker = self.location,
+                queues = self.queue_list(),
+                concurrency = self.concurrency,
+                jobs = self.registry.iter().map(|job| job.name).collect::<Vec<_>>().join(" "),
+                "worker starts"
+            ),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS"]);
+        for job in self.registry.iter() {
+            table.row([job.name.into(), job.options.queue.into(), options(job)]);
+        }
+        format!(
+            "{table}{}\nbroker {} · queues {} · {} at a time\n\n",
+            services_table(self.services),
+            self.location,
+            self.queue_list(),
+            self.concurrency,
+        )
+    }
+
+    fn queue_list(&self) -> String {
+        self.queues.iter().map(|(queue, weight)| format!("{queue}={weight}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{Job, JobContext, JobOptions, JobResult};
+
+    #[derive(Serialize, Deserialize)]
+    struct Mail {
+        to: String,
+    }
+
+    impl Job for Mail {
+        const NAME: &'static str = "mail";
+        const OPTIONS: JobOptions = JobOptions::new().queue("critical").retry(5);
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_start_shows_jobs_queues_and_broker() {
+        let registry = Registry::only::<(Mail,)>().unwrap();
+        let start = Start {
+            registry: &registry,
+            location: "redis://:***@h/0".into(),
+            queues: vec![("critical", 6)],
+            concurrency: 4,
+            services: &[],
+        };
+        assert_eq!(
+            start.to_text(),
+            "JOB   QUEUE     OPTIONS\n\
+             mail  critical  retry 5, timeout 30m\n\
+             \n\
+             broker redis://:***@h/0 · queues critical=6 · 4 at a time\n\n"
+        );
+    }
+}

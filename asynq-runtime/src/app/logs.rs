@@ -1,0 +1,22 @@
+//! Writes log lines to standard error.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use super::env::LogFormat;
+
+/// Starts writing what `RUST_LOG` lets through, and `default` where it says nothing. A program that has installed a
+/// subscriber of its own keeps it.
+pub(super) fn start(format: LogFormat, default: LevelFilter) {
+    let filter = EnvFilter::builder().with_default_directive(default.into()).from_env_lossy();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The error means that there is a subscriber already.
+    let _ = match format {
+        LogFormat::Text => {
+            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            lines.with_ansi(colours).try_init()
+        }
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+}

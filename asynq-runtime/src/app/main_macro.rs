@@ -1,0 +1,103 @@
+//! `main!`: a whole program from its jobs.
+
+use std::{future::Future, process::ExitCode};
+
+use super::{App, cli};
+use crate::job::{BoxError, BoxFuture};
+
+/// Writes `fn main`: a worker for the jobs of this program, and the commands beside it.
+///
+/// ```no_run
+/// # mod plain {
+/// use asynq_runtime::prelude::*;
+///
+/// /// Sends one e-mail.
+/// #[job(queue = "critical")]
+/// async fn send_email(to: String) -> JobResult {
+///     println!("to {to}");
+///     Ok(())
+/// }
+///
+/// asynq_runtime::main!();
+/// # }
+/// # fn main() {}
+/// ```
+///
+/// In the parentheses may stand, in this order:
+///
+/// - `jobs: [my_jobs, billing::jobs],` names crates or modules that hold jobs. A crate that is only listed in
+///   `Cargo.toml` is not linked, and its jobs are not there.
+/// - `services: [asynq_dashboard],` names crates that bring a service and its flags.
+/// - the set-up: an `async fn setup(app: App) -> Result<App, BoxError>`, run before the worker starts; not by the
+///   commands `jobs`, `enqueue` and `stats`.
+///
+/// The program needs no dependency on tokio: a multi-threaded runtime is started here.
+#[macro_export]
+macro_rules! main {
+    (@link [$($link:path,)*] jobs: [$($more:path),* $(,)?] $(, $($rest:tt)*)?) => {
+        $crate::main!(@link [$($link,)* $($more,)*] $($($rest)*)?);
+    };
+    (@link [$($link:path,)*] services: [$($more:path),* $(,)?] $(, $($rest:tt)*)?) => {
+        $crate::main!(@link [$($link,)* $($more,)*] $($($rest)*)?);
+    };
+    (@link [$($link:path,)*]) => {
+        $(use $link as _;)*
+
+        fn main() -> ::std::process::ExitCode {
+            $crate::app::main_without($crate::main!(@program))
+        }
+    };
+    (@link [$($link:path,)*] $setup:expr $(,)?) => {
+        $(use $link as _;)*
+
+        fn main() -> ::std::process::ExitCode {
+            $crate::app::main_with($crate::main!(@program), $setup)
+        }
+    };
+    (@program) => {
+        $crate::app::Program {
+            name: match ::core::option_env!("CARGO_BIN_NAME") {
+                ::core::option::Option::Some(name) => name,
+                ::core::option::Option::None => match ::core::option_env!("CARGO_PKG_NAME") {
+                    ::core::option::Option::Some(name) => name,
+                    ::core::option::Option::None => "worker",
+                },
+            },
+            version: match ::core::option_env!("CARGO_PKG_VERSION") {
+                ::core::option::Option::Some(version) => version,
+                ::core::option::Option::None => "",
+            },
+        }
+    };
+    ($($all:tt)*) => {
+        $crate::main!(@link [] $($all)*);
+    };
+}
+
+/// How the program calls itself, filled in by [`main!`](crate::main).
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Its file's name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// A program's own set-up function.
+pub(super) type SetUp = Box<dyn FnOnce(App) -> BoxFuture<'static, Result<App, BoxError>> + Send>;
+
+/// The body of a `main` without set-up.
+#[doc(hidden)]
+pub fn main_without(program: Program) -> ExitCode {
+    cli::run(program, None)
+}
+
+/// The body of a `main` with one.
+#[doc(hidden)]
+pub fn main_with<F, R>(program: Program, setup: F) -> ExitCode
+where
+    F: FnOnce(App) -> R + Send + 'static,
+    R: Future<Output = Result<App, BoxError>> + Send + 'static,
+{
+    cli::run(program, Some(Box::new(move |app| Box::pin(setup(app)))))
+}

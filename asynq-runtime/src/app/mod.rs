@@ -1,0 +1,177 @@
+//! What `main!()` runs: a worker and the few commands beside it, set up by flags, environment and the program's own
+//! set-up function.
+//!
+//! | flag | environment | in the set-up | default |
+//! |---|---|---|---|
+//! | `--url` | `ASYNQ_URL` | [`App::url`] | `sqlite://asynq.db` |
+//! | `--queues critical=6,default=3` | `ASYNQ_QUEUES` | [`App::queue`] | `default` and every queue that a job names |
+//! | `--concurrency` | `ASYNQ_CONCURRENCY` | [`App::concurrency`] | the number of processors |
+//! | `--shutdown-timeout 30s` | `ASYNQ_SHUTDOWN_TIMEOUT` | [`App::shutdown_timeout`] | `8s` |
+//! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
+//! | – | `RUST_LOG` | – | `info` |
+//!
+//! The leftmost that is given counts.
+
+mod cli;
+mod command;
+mod env;
+mod error;
+mod logs;
+mod main_macro;
+mod table;
+
+use std::{fmt, time::Duration};
+
+use self::env::Settings;
+pub use self::{error::AppError, main_macro::Program};
+use crate::{
+    connect::DEFAULT_URL,
+    job::{IntoSpan, InvalidSpan, Job, Registry, StateMap},
+    server::{OnUnknown, Server, ServerBuilder, Service},
+};
+
+/// A worker in the making: what a set-up function is given and gives back.
+///
+/// Flags and environment variables win over what is said here.
+#[must_use = "a set-up function gives it back"]
+pub struct App {
+    url: Option<String>,
+    queues: Vec<(String, u32)>,
+    concurrency: Option<usize>,
+    shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
+    states: StateMap,
+    // What no flag overrides, applied to the server's builder in order.
+    rest: Vec<Box<dyn FnOnce(ServerBuilder) -> ServerBuilder + Send>>,
+}
+
+impl App {
+    /// A worker with all defaults.
+    pub fn new() -> Self {
+        Self {
+            url: None,
+            queues: Vec::new(),
+            concurrency: None,
+            shutdown_timeout: None,
+            states: StateMap::default(),
+            rest: Vec::new(),
+        }
+    }
+
+    /// Names the broker, such as `redis://127.0.0.1:6379`; default `sqlite://asynq.db`.
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// Serves a queue with this weight, at least 1. The default is `default` and every queue that a job names, weight 1
+    /// each; naming one here leaves out those that are not named.
+    pub fn queue(mut self, name: impl Into<String>, weight: u32) -> Self {
+        self.queues.push((name.into(), weight));
+        self
+    }
+
+    /// Takes from a queue only when all queues of greater weight are empty.
+    pub fn strict_priority(self) -> Self {
+        self.with(ServerBuilder::strict_priority)
+    }
+
+    /// Most tasks at a time; default the number of processors.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// Most blocking jobs at a time, within the concurrency; default 512.
+    pub fn blocking_limit(self, limit: usize) -> Self {
+        self.with(move |builder| builder.blocking_limit(limit))
+    }
+
+    /// How long a stopping worker lets running jobs go on before it hands them back; default 8 s.
+    pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
+        self.shutdown_timeout = Some(timeout.into_span());
+        self
+    }
+
+    /// Gives the jobs a shared state; a second one of the same type replaces the first.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked.
+    pub fn registry(self, registry: Registry) -> Self {
+        self.with(move |builder| builder.registry(registry))
+    }
+
+    /// Serves `J` too: a job written by hand.
+    pub fn register<J: Job>(self) -> Self {
+        self.with(ServerBuilder::register::<J>)
+    }
+
+    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
+    pub fn on_unknown(self, policy: OnUnknown) -> Self {
+        self.with(move |builder| builder.on_unknown(policy))
+    }
+
+    /// Runs a neighbour beside the jobs for as long as the worker lives.
+    pub fn service(self, service: impl Service) -> Self {
+        self.with(move |builder| builder.service(service))
+    }
+
+    /// Makes the server, environment variables first, and connects; for programs with a `main` of their own.
+    ///
+    /// # Errors
+    ///
+    /// A variable that cannot be read, or whatever [`ServerBuilder::build`] says.
+    pub async fn build(self) -> Result<Server, AppError> {
+        let settings = Settings::from_env(env::variable)?;
+        Ok(self.into_builder(settings)?.build().await?)
+    }
+
+    /// [`build`](Self::build), then works until it is told to stop.
+    ///
+    /// # Errors
+    ///
+    /// As there, or what ended the worker.
+    pub async fn run(self) -> Result<(), AppError> {
+        Ok(self.build().await?.run().await?)
+    }
+
+    fn into_builder(self, settings: Settings) -> Result<ServerBuilder, AppError> {
+        let url = settings.url.or(self.url).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let mut builder = Server::builder(url).queues(settings.queues.unwrap_or(self.queues)).states(self.states);
+        if let Some(concurrency) = settings.concurrency.or(self.concurrency) {
+            builder = builder.concurrency(concurrency);
+        }
+        let shutdown_timeout = match (settings.shutdown_timeout, self.shutdown_timeout) {
+            (Some(timeout), _) => Some(timeout),
+            (None, Some(timeout)) => Some(timeout.map_err(|error| AppError::setting("App::shutdown_timeout", error))?),
+            (None, None) => None,
+        };
+        if let Some(timeout) = shutdown_timeout {
+            builder = builder.shutdown_timeout(timeout);
+        }
+        Ok(self.rest.into_iter().fold(builder, |builder, apply| apply(builder)))
+    }
+
+    fn with(mut self, apply: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
+        self.rest.push(Box::new(apply));
+        self
+    }
+}
+
+impl Default for App {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URL: it may hold a password.
+        f.debug_struct("App").field("queues", &self.queues).field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
+#[doc(hidden)]
+pub use self::main_macro::{main_with, main_without};

@@ -1,0 +1,74 @@
+//! Writes aligned tables for people.
+
+use std::fmt;
+
+/// Rows under headings; columns are as wide as their widest cell.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<usize>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub(super) fn new(headings: &[&str]) -> Self {
+        Self { rows: vec![headings.iter().map(ToString::to_string).collect()], right: Vec::new() }
+    }
+
+    /// Writes these columns, counted from 0, to the right: numbers.
+    pub(super) fn right(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
+        self.right.extend(columns);
+        self
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        // A control character in a name that Go wrote must not reach the terminal.
+        let clean = |cell: String| cell.replace(char::is_control, "\u{fffd}");
+        self.rows.push(cells.into_iter().map(clean).collect());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                let padding = " ".repeat(width - cell.chars().count());
+                let (before, after) = if self.right.contains(&column) { (&*padding, "") } else { ("", &*padding) };
+                line.push_str(before);
+                line.push_str(cell);
+                line.push_str(after);
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_whatever_the_letters() {
+        let mut table = Table::new(&["QUEUE", "SIZE", "STATE"]).right([1]);
+        table.row(["größe".into(), "5".into(), "paused".into()]);
+        table.row(["a-long-name\n".into(), "12345".into(), String::new()]);
+        assert_eq!(
+            table.to_string(),
+            "QUEUE          SIZE  STATE\n\
+             größe             5  paused\n\
+             a-long-name\u{fffd}  12345\n"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Opens connections with the settings that SQLITE.md §5 measured.
+
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+/// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
+const STATEMENTS: usize = 128;
+
+/// How often a busy handler asks again before it gives up: about 10 s.
+const BUSY_ROUNDS: i32 = 3_500;
+
+/// A connection to `file` that nothing has been set on yet, so that a foreign file stays as it is.
+pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(file, flags() | OpenFlags::SQLITE_OPEN_CREATE)?;
+    be_patient(&mut connection)?;
+    Ok(connection)
+}
+
+/// Makes `connection` the one that writes; the file must be known to be ours.
+pub(super) fn make_writer(connection: &Connection, normal: bool) -> rusqlite::Result<()> {
+    switch_to_wal(connection)?;
+    connection.execute_batch(if normal { "PRAGMA synchronous=NORMAL;" } else { "PRAGMA synchronous=FULL;" })?;
+    connection.execute_batch(
+        "PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-16384;",
+    )?;
+    settle_in(connection)
+}
+
+/// A database in memory, owned by whoever holds the connection.
+pub(super) fn open_memory() -> rusqlite::Result<Connection> {
+    let connection = Connection::open_in_memory_with_flags(flags())?;
+    settle_in(&connection)?;
+    Ok(connection)
+}
+
+/// A connection that can only read.
+pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(file, flags())?;
+    be_patient(&mut connection)?;
+    connection.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
+    settle_in(&connection)?;
+    Ok(connection)
+}
+
+/// A writer for a file that was opened before; used after the old connection met an input/output error.
+pub(super) fn reopen_writer(file: &Path, normal: bool) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(file, flags())?;
+    be_patient(&mut connection)?;
+    make_writer(&connection, normal)?;
+    Ok(connection)
+}
+
+fn flags() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
+}
+
+fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.execute_batch(
+        "PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF; PRAGMA cell_size_check=ON; PRAGMA trusted_schema=OFF;",
+    )
+}
+
+/// The turn keeps our own programs from meeting at the lock; this is for everyone else who writes into the file.
+fn be_patient(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_for_lock as fn(i32) -> bool))
+}
+
+fn wait_for_lock(round: i32) -> bool {
+    if round >= BUSY_ROUNDS {
+        return false;
+    }
+    thread::sleep(busy_pause(round, jitter()));
+    true
+}
+
+/// Short pauses first, since most transactions are; `jitter` below 1000 keeps waiters from marching in step.
+fn busy_pause(round: i32, jitter: u64) -> Duration {
+    let base = 50 + 4 * u64::from(round.unsigned_abs());
+    Duration::from_micros((base + base * jitter / 250).min(3_000))
+}
+
+fn jitter() -> u64 {
+    u64::from(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()) % 1_000
+}
+
+/// Several programs may create one file at once, and the switch does not wait for the lock by itself.
+fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let give_up = Instant::now() + Duration::from_secs(10);
+    loop {
+        match connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(())) {
+            Err(error)
+                if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+                    && Instant::now() < give_up =>
+            {
+                thread::sleep(busy_pause(100, jitter()));
+            }
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_the_lock_starts_short_and_ends_after_about_ten_seconds() {
+        assert_eq!(busy_pause(0, 0), Duration::from_micros(50));
+        assert!(busy_pause(0, 999) <= Duration::from_micros(250));
+        assert_eq!(busy_pause(BUSY_ROUNDS, 999), Duration::from_millis(3));
+        let longest: Duration = (0..BUSY_ROUNDS).map(|round| busy_pause(round, 500)).sum();
+        assert!((9..=12).contains(&longest.as_secs()), "{longest:?}");
+        assert!(!wait_for_lock(BUSY_ROUNDS));
+    }
+}

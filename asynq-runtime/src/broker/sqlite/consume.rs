@@ -1,0 +1,305 @@
+//! Takes tasks out of the file to run them (contract: `broker/consume.rs`).
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Wanted},
+    task::{Extra, QueueName, TaskId, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    job::{Order, Stage, Ticket},
+    row::{Facts, message},
+    sql,
+    tx::Tx,
+};
+
+/// Most tasks taken from one queue by one call.
+const MOST: usize = 256;
+
+#[async_trait::async_trait]
+impl Consume for SqliteBroker {
+    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+        let attempt = self.tokens.attempt(member.number, self.store.now());
+        let claim = Claim {
+            server: member.number,
+            token: attempt.token,
+            lost: attempt.lost.clone(),
+            wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
+            lease: self.lease_ms(),
+        };
+        let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
+        let claim = Arc::new(claim);
+        let look = Arc::clone(&claim);
+        let order = Order::new(Stage::Claim, items, move |tx| claim.run(tx)).unless(move |view| {
+            let nothing = look.lost.is_empty()
+                && look.wanted.iter().try_fold(true, |nothing, wanted| {
+                    Ok::<_, rusqlite::Error>(nothing && !is_ready(view, &wanted.queue)?)
+                })?;
+            Ok(nothing.then(Vec::new))
+        });
+        let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
+        match &answer {
+            Ok(_) => attempt.arrived(),
+            // Nobody knows whether it will still be done.
+            Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(attempt),
+            Err(_) => attempt.failed(),
+        }
+        answer
+    }
+
+    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+        let deadline = far(limit);
+        let mut news = self.store.common.news.work();
+        loop {
+            let queues = queues.to_vec();
+            let ready = self
+                .store
+                .read(move |view| {
+                    for queue in &queues {
+                        if is_ready(view, queue)? {
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                })
+                .await?;
+            if ready || timeout_at(deadline, news.heard()).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Now plus `limit`, which may be endless.
+pub(super) fn far(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+}
+
+fn is_ready(view: &super::tx::View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
+    Ok(view.find(&sql::CONSUME_READY, [queue.as_str()], |_| Ok(()))?.is_some())
+}
+
+/// What one dequeue asks for.
+#[derive(Debug)]
+struct Claim {
+    server: i64,
+    token: i64,
+    /// Tokens of earlier calls whose answers were lost.
+    lost: Vec<i64>,
+    wanted: Vec<Wanted>,
+    lease: i64,
+}
+
+impl Claim {
+    fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for &token in &self.lost {
+            let found = tx.view.list(&sql::CONSUME_AGAIN, [self.server, token], |row| {
+                Ok((row.get::<_, String>(9)?, Candidate::read(row)?))
+            })?;
+            for (queue, candidate) in found {
+                runs.extend(candidate.into_run(&QueueName::from_wire(&queue), self.server, token));
+            }
+        }
+        for wanted in &self.wanted {
+            let Some(q) = tx.view.find(&sql::CONSUME_READY, [wanted.queue.as_str()], |row| row.get(0))? else {
+                continue;
+            };
+            self.take(tx, q, wanted, &mut runs)?;
+        }
+        Ok(runs)
+    }
+
+    fn take(&self, tx: &mut Tx<'_>, q: i64, wanted: &Wanted, runs: &mut Vec<Run>) -> rusqlite::Result<()> {
+        let mut missing = wanted.n.min(MOST);
+        while missing > 0 {
+            let limit = i64::try_from(missing).unwrap_or(i64::MAX);
+            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit], Candidate::read)?;
+            let all = found.len() < missing;
+            for candidate in found {
+                tx.left(q, TaskState::Pending);
+                if candidate.msg.is_none() {
+                    // Without its message it can never run (F13); it is shown to people instead.
+                    tx.view.execute(&sql::CONSUME_SET_ASIDE, [candidate.seq, tx.view.now])?;
+                    tx.free_lock(q, candidate.uniq.as_deref(), &candidate.id)?;
+                    tx.came(q, TaskState::Archived);
+                    continue;
+                }
+                let until = tx.view.now.saturating_add(self.lease);
+                tx.view.execute(&sql::CONSUME_TAKE, [candidate.seq, until, self.server, self.token])?;
+                tx.came(q, TaskState::Active);
+                runs.extend(candidate.into_run(&wanted.queue, self.server, self.token));
+                missing -= 1;
+            }
+            if all {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of `consume/next`.
+#[derive(Debug)]
+struct Candidate {
+    seq: i64,
+    id: String,
+    crashes: i64,
+    extra: Option<Vec<u8>>,
+    facts: Facts,
+    uniq: Option<String>,
+    msg: Option<Vec<u8>>,
+}
+
+impl Candidate {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get(0)?,
+            id: row.get(1)?,
+            crashes: row.get(2)?,
+            extra: row.get(3)?,
+            facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
+            uniq: row.get(7)?,
+            msg: row.get(8)?,
+        })
+    }
+
+    fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
+        let id = TaskId::from_wire(&self.id);
+        let message = message(Bytes::from(self.msg?), queue, &id, &self.facts);
+        Some(Run {
+            key: RunKey { queue: queue.clone(), id, token: RunToken(token), server, row: self.seq },
+            message,
+            crashes: u32::try_from(self.crashes).unwrap_or(0),
+            extra: self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default(),
+        })
+    }
+}
+
+/// Draws run tokens and remembers those whose tasks never reached the caller (F6).
+#[derive(Debug)]
+pub(super) struct Tokens {
+    last: AtomicI64,
+    nonce: i64,
+    lost: Mutex<HashMap<i64, Vec<i64>>>,
+}
+
+/// One dequeue, from its token to its answer.
+#[derive(Debug)]
+struct Attempt<'a> {
+    tokens: &'a Tokens,
+    server: i64,
+    token: i64,
+    lost: Vec<i64>,
+    ticket: Arc<Ticket>,
+    arrived: bool,
+}
+
+impl Tokens {
+    pub(super) fn new() -> Self {
+        let nonce = uuid::Uuid::new_v4().as_u128() % 1_000;
+        Self { last: AtomicI64::new(0), nonce: nonce as i64, lost: Mutex::default() }
+    }
+
+    /// FENCE.md §3: `max(previous + 1000, now rounded down to 1000)` plus the nonce.
+    fn draw(&self, now: DateTime<Utc>) -> i64 {
+        let now = now.timestamp_nanos_opt().unwrap_or(0).max(0) / 1_000 * 1_000;
+        let draw = |last: i64| last.saturating_add(1_000).max(now);
+        let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(draw(last)));
+        last.map_or(0, draw) + self.nonce
+    }
+
+    fn attempt(&self, server: i64, now: DateTime<Utc>) -> Attempt<'_> {
+        let lost = self.lost().remove(&server).unwrap_or_default();
+        Attempt { tokens: self, server, token: self.draw(now), lost, ticket: Arc::default(), arrived: false }
+    }
+
+    fn lost(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Vec<i64>>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attempt<'_> {
+    fn arrived(mut self) {
+        self.arrived = true;
+    }
+
+    /// The transaction was rolled back: this call took nothing, and earlier ones are still to be asked for.
+    fn failed(mut self) {
+        self.arrived = true;
+        let mut lost = std::mem::take(&mut self.lost);
+        if !lost.is_empty() {
+            self.tokens.lost().entry(self.server).or_default().append(&mut lost);
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    /// Also runs when the caller drops the future: what the writer took meanwhile comes with the next call.
+    fn drop(&mut self) {
+        if self.arrived {
+            return;
+        }
+        let mut lost = std::mem::take(&mut self.lost);
+        if !self.ticket.give_up() {
+            lost.push(self.token);
+        }
+        if !lost.is_empty() {
+            self.tokens.lost().entry(self.server).or_default().append(&mut lost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_grow_whatever_the_clock_does_and_have_nineteen_digits() {
+        let tokens = Tokens::new();
+        let now = DateTime::from_timestamp(1_790_000_000, 123_456_789).unwrap();
+        let first = tokens.draw(now);
+        assert_eq!(first / 1_000, 1_790_000_000_123_456);
+        let second = tokens.draw(now - chrono::TimeDelta::hours(1));
+        assert_eq!(second, first + 1_000);
+        assert_eq!(RunToken(second).to_string().len(), 19);
+    }
+
+    #[test]
+    fn a_call_that_was_begun_but_not_answered_is_remembered_and_one_that_was_not_begun_is_not() {
+        let tokens = Tokens::new();
+        let now = Utc::now();
+        drop(tokens.attempt(7, now));
+        assert!(tokens.attempt(7, now).lost.is_empty());
+        let begun = tokens.attempt(7, now);
+        assert!(begun.ticket.begin());
+        let token = begun.token;
+        drop(begun);
+        let again = tokens.attempt(7, now);
+        assert_eq!(again.lost, [token]);
+        drop(again);
+        assert!(tokens.attempt(8, now).lost.is_empty());
+        let last = tokens.attempt(7, now);
+        assert_eq!(last.lost, [token]);
+        assert!(last.ticket.begin());
+        last.failed();
+        let last = tokens.attempt(7, now);
+        assert_eq!(last.lost, [token], "a failed call took nothing itself");
+        last.arrived();
+        assert!(tokens.attempt(7, now).lost.is_empty());
+    }
+}

@@ -1,0 +1,120 @@
+//! What a failure of SQLite means to a caller.
+
+use std::{io, path::Path};
+
+use rusqlite::ErrorCode;
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+/// Translates an error of SQLite; `place` is the file as people know it.
+pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
+    let (kind, advice) = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
+            BrokerErrorKind::Unavailable,
+            "another program has held the write lock for too long; keep transactions on this file short",
+        ),
+        Some(ErrorCode::DiskFull) => (BrokerErrorKind::Full, "the disk is full; nothing was stored"),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
+            (BrokerErrorKind::Denied, "the file or its folder is read-only for this program")
+        }
+        Some(ErrorCode::CannotOpen) => (
+            BrokerErrorKind::Denied,
+            "the file cannot be opened; its folder must exist and allow this program to create files in it",
+        ),
+        Some(ErrorCode::NotADatabase) => (BrokerErrorKind::Corrupt, "this is not a SQLite file"),
+        Some(ErrorCode::DatabaseCorrupt) => (
+            BrokerErrorKind::Corrupt,
+            "the file is damaged; restore it from a backup or salvage it with `sqlite3 FILE .recover`",
+        ),
+        Some(ErrorCode::OperationInterrupted) => (BrokerErrorKind::Timeout, "the query took too long and was stopped"),
+        Some(ErrorCode::SystemIoFailure) => (BrokerErrorKind::Unavailable, "reading or writing the file failed"),
+        Some(ErrorCode::OutOfMemory) => (BrokerErrorKind::Unavailable, "there is not enough memory"),
+        _ => (BrokerErrorKind::Unexpected, "an answer that was not expected"),
+    };
+    BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
+}
+
+/// Translates an error of the file system while `path` was being opened.
+pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
+    let place = path.display();
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (BrokerErrorKind::Denied, "this program may not write here"),
+        io::ErrorKind::ReadOnlyFilesystem => (BrokerErrorKind::Denied, "the file system is read-only"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (BrokerErrorKind::Full, "the disk is full"),
+        io::ErrorKind::NotFound => (BrokerErrorKind::Config, "the folder does not exist; create it first"),
+        _ => (BrokerErrorKind::Unavailable, "the file cannot be used"),
+    };
+    BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
+}
+
+/// Whether a failed transaction says something about the disk rather than about one of its items.
+pub(super) fn concerns_everyone(error: &rusqlite::Error) -> bool {
+    !matches!(
+        error.sqlite_error_code(),
+        None | Some(
+            ErrorCode::ConstraintViolation
+                | ErrorCode::TooBig
+                | ErrorCode::TypeMismatch
+                | ErrorCode::ParameterOutOfRange
+                | ErrorCode::Unknown
+        )
+    )
+}
+
+/// Whether the disk (or a limit of the file) left no room.
+pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// Whether the connection should not be trusted any more.
+pub(super) fn needs_new_connection(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn each_failure_of_sqlite_has_its_kind() {
+        for (code, kind) in [
+            (ffi::SQLITE_BUSY, BrokerErrorKind::Unavailable),
+            (ffi::SQLITE_FULL, BrokerErrorKind::Full),
+            (ffi::SQLITE_READONLY, BrokerErrorKind::Denied),
+            (ffi::SQLITE_CANTOPEN, BrokerErrorKind::Denied),
+            (ffi::SQLITE_NOTADB, BrokerErrorKind::Corrupt),
+            (ffi::SQLITE_CORRUPT, BrokerErrorKind::Corrupt),
+            (ffi::SQLITE_INTERRUPT, BrokerErrorKind::Timeout),
+            (ffi::SQLITE_IOERR, BrokerErrorKind::Unavailable),
+            (ffi::SQLITE_MISUSE, BrokerErrorKind::Unexpected),
+        ] {
+            let error = translate(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None), "jobs.db");
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().starts_with("jobs.db: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_failure_of_the_file_system_has_its_kind() {
+        for (code, kind) in [
+            (io::ErrorKind::PermissionDenied, BrokerErrorKind::Denied),
+            (io::ErrorKind::ReadOnlyFilesystem, BrokerErrorKind::Denied),
+            (io::ErrorKind::StorageFull, BrokerErrorKind::Full),
+            (io::ErrorKind::NotFound, BrokerErrorKind::Config),
+            (io::ErrorKind::Other, BrokerErrorKind::Unavailable),
+        ] {
+            assert_eq!(translate_io(code.into(), Path::new("/x/jobs.db")).kind(), kind);
+        }
+    }
+
+    #[test]
+    fn only_the_item_is_to_blame_for_a_constraint() {
+        let failure = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        assert!(!concerns_everyone(&failure(ffi::SQLITE_CONSTRAINT)));
+        assert!(!concerns_everyone(&rusqlite::Error::QueryReturnedNoRows));
+        assert!(concerns_everyone(&failure(ffi::SQLITE_FULL)));
+        assert!(concerns_everyone(&failure(ffi::SQLITE_IOERR)));
+    }
+}

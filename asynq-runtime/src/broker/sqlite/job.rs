@@ -1,0 +1,212 @@
+//! One call on its way through a thread: a closure, the place for its answer, and a ticket that says who gave up first.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::broker::BrokerError;
+
+use super::{
+    store::Common,
+    tx::{Tx, View},
+};
+
+/// The order of the steps in one commit (SQLITE.md §2): what is inserted can be claimed in the same commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// New tasks; the first to be refused when the disk is full.
+    Insert,
+    /// Outcomes, leases, and everything small.
+    Settle,
+    /// What becomes pending again.
+    Forward,
+    /// What is taken.
+    Claim,
+}
+
+/// A call as the writer sees it.
+pub(super) trait Work: Send {
+    fn stage(&self) -> Stage;
+
+    /// How many tasks it is about.
+    fn items(&self) -> usize;
+
+    /// Starts it, unless its caller has given up.
+    fn begin(&self) -> bool;
+
+    /// Tries to find the answer without a write transaction; returns whether it did.
+    fn look(&mut self, view: &View<'_>) -> bool;
+
+    /// Does it. May be called again after a rollback.
+    fn run(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()>;
+
+    /// Sends the answer: the one of the last run, or `error`.
+    fn finish(self: Box<Self>, error: Option<BrokerError>);
+}
+
+impl fmt::Debug for dyn Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("stage", &self.stage()).field("items", &self.items()).finish()
+    }
+}
+
+/// Says whether a call was begun or given up before, whichever came first.
+#[derive(Debug, Default)]
+pub(super) struct Ticket(AtomicU8);
+
+const FRESH: u8 = 0;
+const BEGUN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+impl Ticket {
+    /// Begins the call; `false` if its caller has given up.
+    pub(super) fn begin(&self) -> bool {
+        match self.0.compare_exchange(FRESH, BEGUN, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(now) => now == BEGUN,
+        }
+    }
+
+    /// Gives the call up; `true` if it has not been begun and never will be.
+    pub(super) fn give_up(&self) -> bool {
+        match self.0.compare_exchange(FRESH, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(now) => now == GIVEN_UP,
+        }
+    }
+}
+
+type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
+type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
+
+/// What a call wants done.
+pub(super) struct Order<T> {
+    stage: Stage,
+    items: usize,
+    look: Option<Look<T>>,
+    run: Run<T>,
+}
+
+impl<T> Order<T> {
+    /// Runs `run` in a write transaction.
+    pub(super) fn new(
+        stage: Stage,
+        items: usize,
+        run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Self {
+        Self { stage, items, look: None, run: Box::new(run) }
+    }
+
+    /// Tries `look` before, which spares the write lock when it finds the answer.
+    pub(super) fn unless(mut self, look: impl Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send + 'static) -> Self {
+        self.look = Some(Box::new(look));
+        self
+    }
+}
+
+/// An order with its caller.
+pub(super) struct Job<T> {
+    order: Order<T>,
+    ticket: Arc<Ticket>,
+    outcome: Option<T>,
+    reply: oneshot::Sender<Result<T, BrokerError>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<T> Job<T> {
+    pub(super) fn new(
+        order: Order<T>,
+        ticket: Arc<Ticket>,
+        reply: oneshot::Sender<Result<T, BrokerError>>,
+        room: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { order, ticket, outcome: None, reply, _room: room }
+    }
+}
+
+impl<T: Send> Work for Job<T> {
+    fn stage(&self) -> Stage {
+        self.order.stage
+    }
+
+    fn items(&self) -> usize {
+        self.order.items
+    }
+
+    fn begin(&self) -> bool {
+        self.ticket.begin()
+    }
+
+    fn look(&mut self, view: &View<'_>) -> bool {
+        // An error is left to the transaction to meet again and to report.
+        self.outcome = self.order.look.as_ref().and_then(|look| look(view).ok().flatten());
+        self.outcome.is_some()
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
+        self.outcome = None;
+        self.outcome = Some((self.order.run)(tx)?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, error: Option<BrokerError>) {
+        let Self { order, outcome, reply, .. } = *self;
+        // What the order holds, file locks for instance, is free again before its caller goes on.
+        drop(order);
+        let answer = match (error, outcome) {
+            (Some(error), _) => Err(error),
+            (None, Some(outcome)) => Ok(outcome),
+            // Dropping the sender tells the caller that nothing was done.
+            (None, None) => return,
+        };
+        let _ = reply.send(answer);
+    }
+}
+
+/// A read as a reader sees it.
+pub(super) trait Query: Send {
+    fn begin(&self) -> bool;
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common);
+}
+
+/// A read with its caller.
+pub(super) struct Question<T, F> {
+    pub(super) read: F,
+    pub(super) ticket: Arc<Ticket>,
+    pub(super) reply: oneshot::Sender<Result<T, BrokerError>>,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Question<T, F> {
+    fn begin(&self) -> bool {
+        self.ticket.begin()
+    }
+
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
+        let Self { read, reply, .. } = *self;
+        let _ = reply.send(view.and_then(|view| read(&view).map_err(|error| common.explain(error))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_either_begun_or_given_up_never_both() {
+        let ticket = Ticket::default();
+        assert!(ticket.begin());
+        assert!(ticket.begin(), "a call that waits for the next commit is begun again");
+        assert!(!ticket.give_up());
+        let ticket = Ticket::default();
+        assert!(ticket.give_up());
+        assert!(ticket.give_up());
+        assert!(!ticket.begin());
+    }
+}

@@ -1,0 +1,142 @@
+//! Shows that this program lives, by a file lock that the kernel gives back when it dies, and finds those who do not.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{bell::Bell, turn::beside};
+
+/// The lock file and the bell of this broker object; both are made when its first server joins.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    database: PathBuf,
+    name: String,
+    held: Mutex<Option<Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    // Opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive.
+    _lock: File,
+    bell: Option<Bell>,
+}
+
+/// A server's file as others see it.
+#[derive(Debug)]
+pub(super) enum Sign {
+    /// Somebody holds it.
+    Alive,
+    /// Nobody does: the server is dead. Whoever has this is the only one to clean up after it.
+    Dead(Grave),
+    /// There is no file, so only the lease can tell.
+    Unknown,
+}
+
+/// The file of a dead server, locked by us.
+#[derive(Debug)]
+pub(super) struct Grave {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Liveness {
+    /// Nothing is made yet.
+    pub(super) fn new(database: PathBuf) -> Self {
+        Self { database, name: uuid::Uuid::new_v4().simple().to_string(), held: Mutex::new(None) }
+    }
+
+    /// What other programs find our file by.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Shows that we live. It must be done before the server is on the list: in the other order another program could
+    /// bury it in between.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be made or locked.
+    pub(super) fn show(&self) -> io::Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return Ok(());
+        }
+        let path = self.path(&self.name);
+        let lock = File::options().read(true).write(true).create_new(true).open(&path)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::Error(error) => error,
+            TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
+        })?;
+        *held = Some(Held { _lock: lock, bell: Bell::hang(&self.bell_path(&self.name)) });
+        Ok(())
+    }
+
+    /// Our bell, if it hangs.
+    pub(super) fn bell(&self) -> Option<Bell> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.bell.clone()
+    }
+
+    /// Looks whether the server with the file `name` lives.
+    pub(super) fn look(&self, name: &str) -> Sign {
+        let path = self.path(name);
+        let Ok(file) = File::options().read(true).write(true).open(&path) else {
+            return Sign::Unknown;
+        };
+        match file.try_lock() {
+            Ok(()) => Sign::Dead(Grave { path, _lock: file }),
+            Err(TryLockError::WouldBlock) => Sign::Alive,
+            Err(TryLockError::Error(_)) => Sign::Unknown,
+        }
+    }
+
+    /// Stops showing that we live. With `keep` the file stays, unlocked, for others to find our tasks by.
+    pub(super) fn hide(&self, keep: bool) {
+        let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let _ = fs::remove_file(self.bell_path(&self.name));
+        if !keep {
+            let _ = fs::remove_file(self.path(&self.name));
+        }
+        drop(held);
+    }
+
+    /// Where the bell of the server with the file `name` hangs.
+    pub(super) fn bell_path(&self, name: &str) -> PathBuf {
+        beside(&self.database, &format!("-srv-{name}.sock"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        beside(&self.database, &format!("-srv-{name}"))
+    }
+}
+
+impl Grave {
+    /// Takes the dead server's files away; its tasks and its row must be gone.
+    pub(super) fn close(&self) {
+        let _ = fs::remove_file(beside(&self.path, ".sock"));
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_can_take_the_lock_knows_that_its_owner_is_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
+        assert!(matches!(other.look(one.name()), Sign::Unknown));
+        one.show().unwrap();
+        assert!(matches!(other.look(one.name()), Sign::Alive));
+        one.hide(true);
+        let Sign::Dead(grave) = other.look(one.name()) else { panic!("the lock was given back") };
+        assert!(matches!(other.look(one.name()), Sign::Alive), "only one of us buries it");
+        grave.close();
+        assert!(matches!(other.look(one.name()), Sign::Unknown));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads a `sqlite:` URL: which file, and what its query asks for.
+
+use std::path::{Path, PathBuf};
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+/// Where the tasks are and how they are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Location {
+    /// The file, or `None` for a database in memory.
+    pub(super) file: Option<PathBuf>,
+    /// `durability=normal`: a power cut may take the last commits (a killed process takes none).
+    pub(super) normal: bool,
+    /// `shared=1`: the file may belong to another program; our tables get a prefix.
+    pub(super) shared: bool,
+    /// `network_fs=i-know`: do not refuse file systems that cannot share memory between hosts.
+    pub(super) network_fs: bool,
+}
+
+impl Location {
+    /// A database in memory.
+    pub(super) fn memory() -> Self {
+        Self { file: None, normal: false, shared: false, network_fs: false }
+    }
+
+    /// Reads `sqlite://path`, `sqlite:path` or `sqlite::memory:`, each with an optional query.
+    ///
+    /// # Errors
+    ///
+    /// [`BrokerErrorKind::Config`] names the part that cannot be used.
+    pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
+        let Some(rest) = url.strip_prefix("sqlite:") else {
+            return Err(refuse(format!("{url:?} is no SQLite URL; write sqlite://path/to/file.db")));
+        };
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut location = Self::memory();
+        if path != ":memory:" {
+            let path = percent_decode(path)
+                .ok_or_else(|| refuse(format!("{url:?}: a % must be followed by two hex digits")))?;
+            if path.is_empty() {
+                return Err(refuse(format!(
+                    "{url:?} names no file; write sqlite://path/to/file.db or sqlite::memory:"
+                )));
+            }
+            if path.contains('\0') {
+                return Err(refuse("the path of a SQLite file cannot contain a zero byte"));
+            }
+            location.file = Some(Path::new(&path).to_path_buf());
+        }
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("durability", "normal") => location.normal = true,
+                ("durability", "full") => location.normal = false,
+                ("durability", value) => {
+                    return Err(refuse(format!("durability={value} is unknown; use full or normal")));
+                }
+                ("shared", "1") => location.shared = true,
+                ("shared", "0") => location.shared = false,
+                ("shared", value) => return Err(refuse(format!("shared={value} is unknown; use 0 or 1"))),
+                ("network_fs", "i-know") => location.network_fs = true,
+                ("network_fs", value) => return Err(refuse(format!("network_fs={value} is unknown; use i-know"))),
+                (key, _) => {
+                    return Err(refuse(format!(
+                        "unknown option {key:?} in a SQLite URL; known: durability, shared, network_fs"
+                    )));
+                }
+            }
+        }
+        Ok(location)
+    }
+}
+
+fn refuse(message: impl Into<String>) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Config, message)
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == b'%' {
+            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_the_url_is_read() {
+        let file = |path: &str| Some(PathBuf::from(path));
+        for (url, expected) in [
+            ("sqlite://jobs.db", Location { file: file("jobs.db"), ..Location::memory() }),
+            ("sqlite:jobs.db", Location { file: file("jobs.db"), ..Location::memory() }),
+            ("sqlite:///var/lib/jobs.db", Location { file: file("/var/lib/jobs.db"), ..Location::memory() }),
+            ("sqlite:/var/a%20b.db?", Location { file: file("/var/a b.db"), ..Location::memory() }),
+            ("sqlite::memory:", Location::memory()),
+            ("sqlite://:memory:", Location::memory()),
+            ("sqlite://a?durability=normal", Location { file: file("a"), normal: true, ..Location::memory() }),
+            (
+                "sqlite://a?shared=1&network_fs=i-know",
+                Location { file: file("a"), shared: true, network_fs: true, ..Location::memory() },
+            ),
+        ] {
+            assert_eq!(Location::parse(url).unwrap(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (url, part) in [
+            ("redis://localhost", "no SQLite URL"),
+            ("sqlite://", "names no file"),
+            ("sqlite:", "names no file"),
+            ("sqlite://a%2", "two hex digits"),
+            ("sqlite://a%00", "zero byte"),
+            ("sqlite://a?durability=off", "durability=off"),
+            ("sqlite://a?shared=yes", "shared=yes"),
+            ("sqlite://a?network_fs=1", "network_fs=1"),
+            ("sqlite://a?mode=ro", "\"mode\""),
+        ] {
+            let error = Location::parse(url).unwrap_err();
+            assert_eq!(error.kind(), BrokerErrorKind::Config, "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Keeps queues healthy, in slices (contract: `broker/maintain.rs`).
+
+mod recover;
+mod trim;
+
+use std::{sync::Arc, time::Duration};
+
+use rusqlite::params;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    broker::{BrokerError, Forwarded, Maintain, Recovered, RunKey, Settled, Swept},
+    task::{QueueName, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    consume::far,
+    job::{Order, Stage},
+    settle::lost,
+    sql,
+    tx::{Doomed, Tx, View, day},
+};
+
+/// Most tasks that one call touches per queue.
+const SLICE: usize = 100;
+
+/// How often a clock that a test turns by hand is looked at; it cannot say that it was turned.
+const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
+
+/// A lease that ends later than this after now was given by a clock that has been set back since.
+const BELIEVABLE_LEASE_MS: i64 = 60_000;
+
+/// Days for which counters are kept, as in asynq.
+const DAYS_KEPT: i64 = 90;
+
+/// How many tasks at the front of a state a sweep looks at.
+const SWEEP: i64 = 1_000;
+
+#[async_trait::async_trait]
+impl Maintain for SqliteBroker {
+    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
+        let queues: Arc<[QueueName]> = queues.into();
+        let look = Arc::clone(&queues);
+        let order = Order::new(Stage::Forward, SLICE, move |tx| {
+            let mut forwarded = Forwarded::default();
+            for queue in queues.iter() {
+                let moved = forward(tx, queue)?;
+                forwarded.moved += moved.moved;
+                forwarded.more |= moved.more;
+            }
+            Ok(forwarded)
+        });
+        let order = order.unless(move |view| {
+            let next = next_due(view, &look)?;
+            Ok(next.is_none_or(|next| next > view.now).then(Forwarded::default))
+        });
+        self.store.write(order).await
+    }
+
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+        let deadline = far(limit);
+        let mut news = self.store.common.news.due();
+        loop {
+            let queues = queues.to_vec();
+            let next = self.store.read(move |view| next_due(view, &queues)).await?;
+            // The clock may be a test's, so how long to wait follows from it alone.
+            loop {
+                let left = next.map(|next| next.saturating_sub(self.store.common.now()));
+                if left.is_some_and(|left| left <= 0) || Instant::now() >= deadline {
+                    return Ok(());
+                }
+                let mut pause = far(left.map_or(Duration::MAX, |left| Duration::from_millis(left.unsigned_abs())));
+                if self.manual_clock && left.is_some() {
+                    pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
+                }
+                if timeout_at(pause.min(deadline), news.heard()).await.is_ok() {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
+        let mut answers = Vec::with_capacity(runs.len());
+        for slice in runs.chunks(SLICE) {
+            let slice: Arc<[RunKey]> = slice.into();
+            let lease = self.lease_ms();
+            let order = Order::new(Stage::Settle, slice.len(), move |tx| {
+                let until = tx.view.now.saturating_add(lease);
+                slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
+            });
+            answers.extend(self.store.write(order).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
+        recover::recover(&self.store, queues).await
+    }
+
+    async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
+        let queue = queue.clone();
+        let lease = self.lease_ms();
+        self.store.write(Order::new(Stage::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
+    }
+
+    async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
+        trim::delete_expired(&self.store, queue, limit).await
+    }
+
+    async fn trim_archive(
+        &self,
+        queue: &QueueName,
+        max_age: Duration,
+        max_size: usize,
+        limit: usize,
+    ) -> Result<usize, BrokerError> {
+        trim::trim_archive(&self.store, queue, max_age, max_size, limit).await
+    }
+}
+
+fn limit_of(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
+    let mut next = None;
+    for queue in queues {
+        let due = view.find(&sql::MAINTAIN_NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?.flatten();
+        next = next.into_iter().chain(due).min();
+    }
+    Ok(next)
+}
+
+fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
+    let Some(q) = tx.view.queue(queue)? else { return Ok(Forwarded::default()) };
+    let mut due: Vec<(i64, i64, TaskState)> = Vec::new();
+    for (statement, state) in
+        [(&sql::MAINTAIN_DUE_SCHEDULED, TaskState::Scheduled), (&sql::MAINTAIN_DUE_RETRY, TaskState::Retry)]
+    {
+        due.extend(
+            tx.view
+                .list(statement, [q, tx.view.now, limit_of(SLICE + 1)], |row| Ok((row.get(0)?, row.get(1)?, state)))?,
+        );
+    }
+    due.sort_unstable();
+    let more = due.len() > SLICE;
+    due.truncate(SLICE);
+    for &(_, seq, state) in &due {
+        let place = tx.tail(q, true)?;
+        tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+        tx.left(q, state);
+        tx.came(q, TaskState::Pending);
+    }
+    Ok(Forwarded { moved: due.len(), more })
+}
+
+fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled> {
+    let extended =
+        view.execute(&sql::MAINTAIN_EXTEND, params![run.row, run.server, run.token.0, run.id.as_str(), until])?;
+    if extended == 1 { Ok(Settled::Ok) } else { lost(view, run) }
+}
+
+fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swept> {
+    let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
+    let mut swept = Swept::default();
+    let believable = tx.view.now.saturating_add(lease).saturating_add(BELIEVABLE_LEASE_MS);
+    let endless = tx.view.list(&sql::MAINTAIN_ENDLESS, [q, believable, limit_of(SLICE)], |row| row.get::<_, i64>(0))?;
+    for seq in endless {
+        tx.view.execute(&sql::MAINTAIN_END_LEASE, [seq, tx.view.now])?;
+        swept.leases_restored += 1;
+    }
+    for state in [TaskState::Active, TaskState::Pending] {
+        let ghosts = tx.view.list(&sql::MAINTAIN_GHOSTS, [q, i64::from(state.number()), SWEEP], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+        for (seq, id, lock) in ghosts.into_iter().take(SLICE) {
+            tx.delete(&Doomed { seq, q, state, id: &id, lock: lock.as_deref() })?;
+            swept.ghosts_removed += 1;
+        }
+    }
+    tx.view.execute(&sql::COUNT_FORGET_DAYS, [q, day(tx.view.now) - DAYS_KEPT])?;
+    Ok(swept)
+}

@@ -1,0 +1,208 @@
+//! Recognises whose file it is and brings its tables up to date, in one transaction however many programs start at once.
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+use super::{
+    error::translate,
+    sql::{Names, prefix},
+};
+
+/// `application_id` of a file of ours: "asyn".
+const APPLICATION: i64 = 0x6173_796e;
+
+/// Every change to the tables, with the version it leads to: 1000 times major plus minor.
+const MIGRATIONS: &[(i64, &str)] = &[(1_000, include_str!("sql/migrations/0001_tasks.sql"))];
+
+/// Version of the newest tables this program knows.
+const NEWEST: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+
+/// Makes the file ours, or finds that it is; returns how our tables are called in it.
+///
+/// # Errors
+///
+/// The file belongs to another program or a newer version, or cannot be read or written.
+pub(super) fn settle_in(
+    connection: &mut Connection,
+    shared: bool,
+    place: &str,
+    prepare: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<Names, BrokerError> {
+    let failed = |error| translate(error, place);
+    let refused = |refusal: Refusal| refusal.into_error(place);
+    let before = Found::read(connection).map_err(failed)?;
+    let standing = before.decide(shared).map_err(refused)?;
+    if standing.names == Names::Plain && before.objects == 0 {
+        // Takes effect only before the first table, and cannot be changed later without rewriting the file.
+        connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL").map_err(failed)?;
+    }
+    prepare(connection).map_err(failed)?;
+    if standing.version >= NEWEST {
+        return Ok(standing.names);
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    // Another program may have done it since.
+    let standing = Found::read(&transaction).map_err(failed)?.decide(shared).map_err(refused)?;
+    upgrade(&transaction, standing).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    Ok(standing.names)
+}
+
+fn upgrade(transaction: &Connection, from: Standing) -> rusqlite::Result<()> {
+    if from.version >= NEWEST {
+        return Ok(());
+    }
+    if from.names == Names::Plain {
+        transaction.execute_batch(&format!("PRAGMA application_id={APPLICATION}; PRAGMA user_version={NEWEST};"))?;
+    } else {
+        transaction.execute_batch("CREATE TABLE IF NOT EXISTS main.asynq_meta(version INTEGER NOT NULL) STRICT;")?;
+        transaction.execute("DELETE FROM main.asynq_meta", [])?;
+        transaction.execute("INSERT INTO main.asynq_meta(version) VALUES (?1)", [NEWEST])?;
+    }
+    for (_, step) in MIGRATIONS.iter().filter(|(version, _)| *version > from.version) {
+        match from.names {
+            Names::Plain => transaction.execute_batch(step)?,
+            Names::Prefixed => transaction.execute_batch(&prefix(step))?,
+        }
+    }
+    Ok(())
+}
+
+/// What a file says about itself.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    application: i64,
+    user_version: i64,
+    objects: i64,
+    /// Version of our tables in a file of another program.
+    guest_version: Option<i64>,
+}
+
+/// What we are in a file, before any migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    names: Names,
+    version: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Foreign,
+    GuestWithoutShared,
+    Newer(i64),
+}
+
+impl Found {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let number = |sql: &str| connection.query_row(sql, [], |row| row.get(0));
+        let objects = number("SELECT count(*) FROM main.sqlite_schema")?;
+        let is_host = number("SELECT count(*) FROM main.sqlite_schema WHERE name = 'asynq_meta'")? > 0;
+        let guest_version = if is_host {
+            connection.query_row("SELECT max(version) FROM main.asynq_meta", [], |row| row.get(0)).optional()?.flatten()
+        } else {
+            None
+        };
+        Ok(Self {
+            application: number("PRAGMA main.application_id")?,
+            user_version: number("PRAGMA main.user_version")?,
+            objects,
+            guest_version,
+        })
+    }
+
+    fn decide(self, shared: bool) -> Result<Standing, Refusal> {
+        let standing = if self.application == APPLICATION {
+            Standing { names: Names::Plain, version: self.user_version }
+        } else if shared {
+            Standing { names: Names::Prefixed, version: self.guest_version.unwrap_or(0) }
+        } else if self.guest_version.is_some() {
+            return Err(Refusal::GuestWithoutShared);
+        } else if self.objects == 0 && self.application == 0 && self.user_version == 0 {
+            Standing { names: Names::Plain, version: 0 }
+        } else {
+            return Err(Refusal::Foreign);
+        };
+        if standing.version / 1_000 > NEWEST / 1_000 {
+            return Err(Refusal::Newer(standing.version / 1_000));
+        }
+        Ok(standing)
+    }
+}
+
+impl Refusal {
+    fn into_error(self, place: &str) -> BrokerError {
+        match self {
+            Self::Foreign => BrokerError::new(
+                BrokerErrorKind::Corrupt,
+                format!(
+                    "{place} belongs to another program; choose another path, or add ?shared=1 to keep the tasks in it, \
+                     in tables called asynq_…"
+                ),
+            ),
+            Self::GuestWithoutShared => BrokerError::new(
+                BrokerErrorKind::Corrupt,
+                format!("{place} belongs to another program that shares it with us; add ?shared=1 to the URL"),
+            ),
+            Self::Newer(major) => BrokerError::new(
+                BrokerErrorKind::Config,
+                format!(
+                    "{place} was written by a newer version (its tables are version {major}, this program knows \
+                     {}); update this program",
+                    NEWEST / 1_000
+                ),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_ours_new_shared_or_refused() {
+        let found = |application, user_version, objects, guest_version| Found {
+            application,
+            user_version,
+            objects,
+            guest_version,
+        };
+        let plain = |version| Ok(Standing { names: Names::Plain, version });
+        let guest = |version| Ok(Standing { names: Names::Prefixed, version });
+        for (what, file, shared, expected) in [
+            ("empty", found(0, 0, 0, None), false, plain(0)),
+            ("ours", found(APPLICATION, 1_000, 9, None), false, plain(1_000)),
+            ("ours, newer minor", found(APPLICATION, 1_007, 9, None), false, plain(1_007)),
+            ("ours, though shared was asked for", found(APPLICATION, 1_000, 9, None), true, plain(1_000)),
+            ("ours, newer major", found(APPLICATION, 2_000, 9, None), false, Err(Refusal::Newer(2))),
+            ("foreign", found(0, 0, 3, None), false, Err(Refusal::Foreign)),
+            ("foreign, only numbers set", found(0, 7, 0, None), false, Err(Refusal::Foreign)),
+            ("foreign by application", found(42, 0, 0, None), false, Err(Refusal::Foreign)),
+            ("foreign, shared", found(42, 7, 3, None), true, guest(0)),
+            ("foreign, shared again", found(42, 7, 20, Some(1_000)), true, guest(1_000)),
+            ("foreign, shared forgotten", found(42, 7, 20, Some(1_000)), false, Err(Refusal::GuestWithoutShared)),
+            ("foreign, shared, newer", found(42, 7, 20, Some(3_001)), true, Err(Refusal::Newer(3))),
+        ] {
+            assert_eq!(file.decide(shared), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn both_ways_to_name_the_tables_make_every_statement_valid() {
+        for shared in [false, true] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            if shared {
+                connection.execute_batch("CREATE TABLE task(theirs)").unwrap();
+            }
+            let names = settle_in(&mut connection, shared, "here", |_| Ok(())).unwrap();
+            assert_eq!(names == Names::Prefixed, shared);
+            for (name, sql) in super::super::sql::ALL {
+                if let Err(error) = connection.prepare(sql.text(names)) {
+                    panic!("{name}: {error}");
+                }
+            }
+            assert_eq!(settle_in(&mut connection, shared, "here", |_| Ok(())).unwrap(), names);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Looks at a place before tasks are put there: a wrong file is named and left as it is (SQLITE.md §8).
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+use super::{error::translate_io, location::Location};
+
+/// The first 16 bytes of every SQLite file.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Looks at the place without changing it and returns the file's absolute path, links resolved: every program must find
+/// the same lock files beside it.
+///
+/// # Errors
+///
+/// What is wrong with the place, and what to do about it.
+pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerError> {
+    let file = std::path::absolute(file).map_err(|error| translate_io(error, file))?;
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(config(format!("{}: this is no path of a file", file.display())));
+    };
+    match fs::metadata(folder) {
+        Ok(found) if !found.is_dir() => return Err(config(format!("{} is not a folder", folder.display()))),
+        Ok(_) => {}
+        Err(error) => return Err(translate_io(error, folder)),
+    }
+    if !location.network_fs
+        && let Some(kind) = shared_file_system(folder)
+    {
+        return Err(config(format!(
+            "{}: this is on {kind}, where SQLite's shared memory does not work between hosts and tasks would be lost; \
+             use a local disk, or Redis, or add ?network_fs=i-know if only one host ever opens it",
+            file.display()
+        )));
+    }
+    match fs::metadata(&file) {
+        Ok(found) if found.is_dir() => Err(config(format!("{} is a folder; name a file in it", file.display()))),
+        Ok(_) => {
+            check_start(&file)?;
+            check_writable(&file)?;
+            fs::canonicalize(&file).map_err(|error| translate_io(error, &file))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
+        }
+        Err(error) => Err(translate_io(error, &file)),
+    }
+}
+
+/// Refuses versions of SQLite that lose data: a WAL reset bug before 3.51.3, and 3.52.0, which was withdrawn.
+///
+/// # Errors
+///
+/// [`BrokerErrorKind::Config`] for such a version.
+pub(super) fn check_version(number: i32) -> Result<(), BrokerError> {
+    if number >= 3_051_003 && number != 3_052_000 {
+        return Ok(());
+    }
+    Err(config(format!(
+        "SQLite {}.{}.{} is linked into this program; 3.51.3 or newer is needed, and not 3.52.0",
+        number / 1_000_000,
+        number / 1_000 % 1_000,
+        number % 1_000
+    )))
+}
+
+fn check_start(file: &Path) -> Result<(), BrokerError> {
+    let mut start = Vec::new();
+    File::open(file)
+        .and_then(|opened| opened.take(16).read_to_end(&mut start))
+        .map_err(|error| translate_io(error, file))?;
+    if start.is_empty() || start == MAGIC {
+        return Ok(());
+    }
+    Err(BrokerError::new(
+        BrokerErrorKind::Corrupt,
+        format!("{} is not a SQLite file; it was left as it is, choose another path", file.display()),
+    ))
+}
+
+fn check_writable(file: &Path) -> Result<(), BrokerError> {
+    File::options().write(true).open(file).map(drop).map_err(|error| translate_io(error, file))
+}
+
+fn config(message: impl Into<String>) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Config, message)
+}
+
+#[cfg(target_os = "linux")]
+fn shared_file_system(folder: &Path) -> Option<&'static str> {
+    let found = rustix::fs::statfs(folder).ok()?;
+    // The field's type differs between architectures; the magic numbers fit in 32 bits everywhere.
+    name_of_file_system(found.f_type as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shared_file_system(_: &Path) -> Option<&'static str> {
+    None
+}
+
+/// Names of file systems that several kernels write to, by their number in linux/magic.h.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn name_of_file_system(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0xff53_4d42 => "a Windows share (cifs)",
+        0xfe53_4d42 => "a Windows share (smb2)",
+        0x517b => "a Windows share (smbfs)",
+        0x0102_1997 => "a shared folder (9p)",
+        0x6573_5546 => "a FUSE file system (sshfs, virtiofs)",
+        0x00c3_6400 => "Ceph",
+        0x0bd0_0bd0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x5346_414f => "AFS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_known_losses_are_refused() {
+        for (number, good) in
+            [(3_051_002, false), (3_051_003, true), (3_052_000, false), (3_052_001, true), (3_054_001, true)]
+        {
+            assert_eq!(check_version(number).is_ok(), good, "{number}");
+        }
+        let error = check_version(3_050_004).unwrap_err().to_string();
+        assert!(error.starts_with("SQLite 3.50.4 is linked"), "{error}");
+        check_version(rusqlite::version_number()).unwrap();
+    }
+
+    #[test]
+    fn shared_file_systems_are_known_by_their_number() {
+        assert_eq!(name_of_file_system(0x6969), Some("NFS"));
+        assert_eq!(name_of_file_system(0xef53), None, "ext4");
+        assert_eq!(name_of_file_system(0x0102_1994), None, "tmpfs");
+    }
+}

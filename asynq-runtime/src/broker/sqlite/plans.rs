@@ -1,0 +1,65 @@
+//! Tests that the hot statements find their rows by the index that was made for them.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, types::Null};
+
+use super::{
+    migrate,
+    sql::{self, Names, Sql},
+};
+
+/// The steps of the plan, joined.
+fn plan(connection: &Connection, sql: &Sql, names: Names) -> String {
+    let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text(names))).unwrap();
+    let parameters = vec![Null; explain.parameter_count()];
+    let steps = explain.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3)).unwrap();
+    steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn hot_statements_use_their_index_and_sort_nothing() {
+    for shared in [false, true] {
+        let mut connection = Connection::open_in_memory().unwrap();
+        if shared {
+            connection.execute_batch("CREATE TABLE theirs(x)").unwrap();
+        }
+        let names = migrate::settle_in(&mut connection, shared, "here", |_| Ok(())).unwrap();
+        let p = if shared { "asynq_" } else { "" };
+        let at = format!("INDEX {p}task_at (q=? AND state=?");
+        let row = "INTEGER PRIMARY KEY (rowid=?)".to_owned();
+        let expected: BTreeMap<&str, (&Sql, String)> = [
+            ("ready", (&sql::CONSUME_READY, at.clone())),
+            ("next", (&sql::CONSUME_NEXT, at.clone())),
+            ("take", (&sql::CONSUME_TAKE, row.clone())),
+            ("again", (&sql::CONSUME_AGAIN, format!("INDEX {p}task_lease"))),
+            ("head", (&sql::LINE_HEAD, at.clone())),
+            ("tail", (&sql::LINE_TAIL, at.clone())),
+            ("taken by", (&sql::PRODUCE_TAKEN_BY, format!("INDEX {p}task_id (q=? AND id=?)"))),
+            ("fence", (&sql::SETTLE_FENCE, row.clone())),
+            ("receipt", (&sql::SETTLE_RECEIPT, format!("INDEX {p}task_id (q=? AND id=?)"))),
+            ("delete", (&sql::TASK_DELETE, row.clone())),
+            ("retry", (&sql::SETTLE_RETRY, row.clone())),
+            ("extend", (&sql::MAINTAIN_EXTEND, row)),
+            ("due scheduled", (&sql::MAINTAIN_DUE_SCHEDULED, format!("{at} AND at<?"))),
+            ("due retry", (&sql::MAINTAIN_DUE_RETRY, format!("{at} AND at<?"))),
+            ("next due", (&sql::MAINTAIN_NEXT_DUE, at.clone())),
+            ("lapsed", (&sql::MAINTAIN_LAPSED, format!("{at} AND at<?"))),
+            ("left by", (&sql::MAINTAIN_LEFT_BY, at.clone())),
+            ("expired", (&sql::MAINTAIN_EXPIRED, format!("{at} AND at<?"))),
+            ("oldest archived", (&sql::MAINTAIN_OLDEST_ARCHIVED, at.clone())),
+            ("page", (&sql::INSPECT_PAGE, at.clone())),
+            ("oldest pending", (&sql::INSPECT_OLDEST_PENDING, at)),
+            ("runs something", (&sql::PRESENCE_RUNS_SOMETHING, format!("INDEX {p}task_lease"))),
+        ]
+        .into();
+        for (name, (sql, index)) in expected {
+            let plan = plan(&connection, sql, names);
+            assert!(plan.contains(&index), "{name}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE") || name == "again", "{name} sorts: {plan}");
+            // Of the whole partial index at most: it holds only what is running.
+            let scans = plan.replace(&format!("SCAN t USING INDEX {p}task_lease"), "");
+            assert!(!scans.contains("SCAN t") && !scans.contains("SCAN asynq_t"), "{name} scans: {plan}");
+        }
+    }
+}

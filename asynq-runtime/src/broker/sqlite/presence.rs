@@ -1,0 +1,258 @@
+//! Who works on the file, and the cancel requests in it (contract: `broker/presence.rs`).
+
+use std::{collections::VecDeque, sync::Arc};
+
+use prost::Message as _;
+use rusqlite::params;
+
+use crate::{
+    broker::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState},
+    task::{ServerInfo, TaskId, WorkerInfo},
+};
+
+use super::{
+    SqliteBroker,
+    error::translate_io,
+    job::{Order, Stage},
+    news::Listener,
+    sql,
+    store::Store,
+    tx::View,
+};
+
+/// For how long a server counts as alive without a beat.
+const SILENCE_MS: i64 = 10_000;
+
+/// For how long a cancel request is kept; listeners read it within a tenth of a second.
+const SIGNALS_KEPT_MS: i64 = 600_000;
+
+/// Most cancel requests read at once.
+const SIGNALS: i64 = 256;
+
+#[async_trait::async_trait]
+impl Presence for SqliteBroker {
+    async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
+        let common = &self.store.common;
+        common.check()?;
+        if let (Some(liveness), Some(file)) = (&common.liveness, &common.file) {
+            // First the file, then the row: a server without its file could be taken for dead.
+            liveness.show().map_err(|error| translate_io(error, file))?;
+        }
+        let card = self.card(name, info);
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            tx.view.execute(&sql::PRESENCE_FORGET_NAME, [&card.name])?;
+            tx.view.execute(
+                &sql::PRESENCE_JOIN,
+                params![card.name, card.file, card.pid, card.boot, card.version, tx.view.now, card.info],
+            )?;
+            Ok(tx.view.last_row())
+        });
+        Ok(Member { name: name.clone(), number: self.store.write(order).await? })
+    }
+
+    async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
+        self.store.common.look_for_file();
+        let card = self.card(&member.name, info);
+        let number = member.number;
+        let workers = pack(workers);
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, card.info, workers])?;
+            if beaten == 0 {
+                // Somebody took us for dead, for instance after a long stop.
+                tx.view.execute(
+                    &sql::PRESENCE_REJOIN,
+                    params![
+                        number,
+                        card.name,
+                        card.file,
+                        card.pid,
+                        card.boot,
+                        card.version,
+                        tx.view.now,
+                        card.info,
+                        workers
+                    ],
+                )?;
+            }
+            Ok(())
+        });
+        self.store.write(order).await
+    }
+
+    async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
+        let number = member.number;
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            tx.view.execute(&sql::PRESENCE_LEAVE, [number])?;
+            Ok(())
+        });
+        self.store.write(order).await
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
+        let mut servers = self
+            .store
+            .read(|view| {
+                view.list(&sql::PRESENCE_ALIVE, [view.now.saturating_sub(SILENCE_MS)], |row| {
+                    Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
+                })
+            })
+            .await?
+            .into_iter()
+            .map(|(info, workers)| ServerState {
+                info: ServerInfo::decode(info.unwrap_or_default().as_slice()).unwrap_or_default(),
+                workers: unpack(&workers.unwrap_or_default()),
+            })
+            .collect::<Vec<_>>();
+        servers.sort_by(|a, b| {
+            (&a.info.host, a.info.pid, &a.info.server_id).cmp(&(&b.info.host, b.info.pid, &b.info.server_id))
+        });
+        Ok(servers)
+    }
+
+    async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
+        let id = id.clone();
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_KEPT_MS)])?;
+            tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id.as_str(), tx.view.now])?;
+            tx.effects.signal = true;
+            Ok(())
+        });
+        self.store.write(order).await
+    }
+
+    async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
+        let news = self.store.common.news.signals();
+        let seen = self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |row| row.get(0))).await?;
+        Ok(Box::new(Signals { store: Arc::clone(&self.store), news, seen: seen.unwrap_or(0), read: VecDeque::new() }))
+    }
+}
+
+/// Cancel requests after the last one that was seen.
+#[derive(Debug)]
+struct Signals {
+    store: Arc<Store>,
+    news: Listener,
+    seen: i64,
+    read: VecDeque<TaskId>,
+}
+
+#[async_trait::async_trait]
+impl Cancellations for Signals {
+    async fn next(&mut self) -> Result<TaskId, BrokerError> {
+        loop {
+            if let Some(id) = self.read.pop_front() {
+                return Ok(id);
+            }
+            let seen = self.seen;
+            let found = self
+                .store
+                .read(move |view| {
+                    view.list(&sql::PRESENCE_NEW_CANCELS, [seen, SIGNALS], |row| {
+                        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+                    })
+                })
+                .await?;
+            if found.is_empty() {
+                self.news.heard().await;
+            }
+            for (n, id) in found {
+                self.seen = n;
+                self.read.push_back(TaskId::from_wire(&id));
+            }
+        }
+    }
+}
+
+/// What a server's row says about it.
+#[derive(Debug)]
+struct Card {
+    name: String,
+    file: String,
+    pid: i64,
+    boot: String,
+    version: &'static str,
+    info: Vec<u8>,
+}
+
+impl SqliteBroker {
+    fn card(&self, name: &ServerName, info: &ServerInfo) -> Card {
+        Card {
+            name: name.to_string(),
+            file: self.store.common.liveness.as_ref().map(|liveness| liveness.name().to_owned()).unwrap_or_default(),
+            pid: i64::from(name.pid),
+            boot: boot(),
+            version: env!("CARGO_PKG_VERSION"),
+            info: info.encode_to_vec(),
+        }
+    }
+}
+
+/// Which run of the machine this is, where the system says so; for people, and to tell equal process ids apart.
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// A server on the list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) number: i64,
+    pub(super) file: String,
+    /// When it was last heard of, in Unix milliseconds.
+    pub(super) beat_at: i64,
+}
+
+/// Every server on the list.
+pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
+    view.list(&sql::PRESENCE_EVERYONE, [], |row| {
+        Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
+    })
+}
+
+/// Whether a server holds a task.
+pub(super) fn runs_something(view: &View<'_>, server: i64) -> rusqlite::Result<bool> {
+    Ok(view.find(&sql::PRESENCE_RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
+}
+
+/// Takes the servers of `file` that hold no task off the list; returns whether that was all of them.
+pub(super) fn forget_idle(view: &View<'_>, file: &str) -> rusqlite::Result<bool> {
+    let mut all = true;
+    for server in everyone(view)?.into_iter().filter(|server| server.file == file) {
+        if runs_something(view, server.number)? {
+            all = false;
+        } else {
+            view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
+        }
+    }
+    Ok(all)
+}
+
+fn pack(workers: &[WorkerInfo]) -> Vec<u8> {
+    workers.iter().flat_map(WorkerInfo::encode_length_delimited_to_vec).collect()
+}
+
+fn unpack(mut bytes: &[u8]) -> Vec<WorkerInfo> {
+    let mut workers = Vec::new();
+    while !bytes.is_empty() {
+        match WorkerInfo::decode_length_delimited(&mut bytes) {
+            Ok(worker) => workers.push(worker),
+            Err(_) => break,
+        }
+    }
+    workers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_survive_their_trip_and_damage_ends_the_list() {
+        let workers: Vec<_> =
+            ["a", "b"].map(|id| WorkerInfo { task_id: id.into(), ..WorkerInfo::default() }).into_iter().collect();
+        let mut packed = pack(&workers);
+        assert_eq!(unpack(&packed), workers);
+        packed.extend([200, 1, 2]);
+        assert_eq!(unpack(&packed), workers);
+        assert_eq!(unpack(&[]), []);
+    }
+}

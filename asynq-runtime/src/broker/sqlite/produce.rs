@@ -1,0 +1,153 @@
+//! Puts tasks into the file (contract: `broker/produce.rs`).
+
+use rusqlite::params;
+
+use crate::{
+    broker::{NewTask, Placed, Produce, Refused, When},
+    task::{TaskId, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    job::{Order, Stage},
+    row::{after, due_ms, instant},
+    sql,
+    tx::{Tx, View},
+};
+
+/// Most tasks in one order; a larger batch is cut, so that it shares the writer with others.
+const SLICE: usize = 256;
+
+#[async_trait::async_trait]
+impl Produce for SqliteBroker {
+    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
+        let wanted = batch.len();
+        let mut answers = Vec::with_capacity(wanted);
+        let mut batch = batch.into_iter();
+        loop {
+            let slice: Vec<Item> = batch.by_ref().take(SLICE).map(Item::new).collect();
+            if slice.is_empty() {
+                return answers;
+            }
+            let size = slice.len();
+            let order = Order::new(Stage::Insert, size, move |tx| slice.iter().map(|item| item.insert(tx)).collect());
+            let outcome: Result<Vec<Result<Placed, Refused>>, _> = self.store.write(order).await;
+            match outcome {
+                Ok(placed) => answers.extend(placed),
+                Err(error) if error.is_unavailable() => {
+                    // One time-out is enough for a call; nothing of the rest was sent.
+                    answers.resize_with(wanted, || Err(Refused::Broker(error.clone())));
+                    return answers;
+                }
+                Err(error) => answers.extend((0..size).map(|_| Err(Refused::Broker(error.clone())))),
+            }
+        }
+    }
+}
+
+/// A task with its message encoded once, however often the transaction is repeated.
+#[derive(Debug)]
+struct Item {
+    task: NewTask,
+    bytes: Vec<u8>,
+    extra: Option<Vec<u8>>,
+}
+
+impl Item {
+    fn new(task: NewTask) -> Self {
+        Self { bytes: task.message.encode(), extra: task.extra.to_bytes(), task }
+    }
+
+    fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
+        let NewTask { message, queue, id, unique, when, .. } = &self.task;
+        let (state, due) = place(*when, tx.view.now);
+        let q = tx.queue_or_new(queue)?;
+        let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let inserted = tx.view.execute(
+            &sql::PRODUCE_INSERT,
+            params![
+                q,
+                state.number(),
+                at,
+                tx.view.now,
+                id.as_str(),
+                message.r#type,
+                message.retried,
+                message.retry,
+                message.timeout,
+                message.deadline,
+                message.retention,
+                unique.as_ref().map(|lock| lock.key.as_str()),
+                text(&message.error_msg),
+                (message.last_failed_at != 0).then(|| message.last_failed_at.saturating_mul(1_000)),
+                self.extra,
+            ],
+        )?;
+        if inserted == 0 {
+            return self.meets_itself(&tx.view, q);
+        }
+        let seq = tx.view.last_row();
+        if let Some(lock) = unique {
+            let until = after(due, lock.ttl);
+            let taken = tx.view.execute(&sql::LOCK_TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
+            if taken == 0 {
+                tx.view.execute(&sql::TASK_DELETE, [seq])?;
+                let holder = tx.view.find(&sql::LOCK_HOLDER, params![q, lock.key], |row| row.get::<_, String>(0))?;
+                return Ok(Err(Refused::Duplicate { holder: holder.as_deref().map(TaskId::from_wire) }));
+            }
+        }
+        tx.view.execute(&sql::BODY_INSERT, params![seq, self.bytes])?;
+        tx.came(q, state);
+        Ok(Ok(Placed { state, process_at: instant(due) }))
+    }
+
+    /// The id is taken: by our own first send, whose answer was lost, or by somebody else (F9).
+    fn meets_itself(&self, view: &View<'_>, q: i64) -> rusqlite::Result<Result<Placed, Refused>> {
+        let found = view.find(&sql::PRODUCE_TAKEN_BY, params![q, self.task.id.as_str()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
+        })?;
+        Ok(match found {
+            Some((state, at, Some(bytes))) if self.task.id_is_ours && bytes == self.bytes => {
+                Ok(if state == i64::from(TaskState::Scheduled.number()) {
+                    Placed { state: TaskState::Scheduled, process_at: instant(at) }
+                } else {
+                    Placed { state: TaskState::Pending, process_at: instant(view.now) }
+                })
+            }
+            _ => Err(Refused::IdConflict),
+        })
+    }
+}
+
+/// In which state a task starts, and when it is due.
+fn place(when: When, now: i64) -> (TaskState, i64) {
+    let due = match when {
+        When::Now => now,
+        When::In(delay) => after(now, delay),
+        When::At(at) => due_ms(at),
+    };
+    if due > now { (TaskState::Scheduled, due) } else { (TaskState::Pending, now) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_later_time_makes_a_task_scheduled() {
+        use TaskState::{Pending, Scheduled};
+        for (when, expected) in [
+            (When::Now, (Pending, 1_000)),
+            (When::In(Duration::ZERO), (Pending, 1_000)),
+            (When::In(Duration::from_nanos(1)), (Scheduled, 1_001)),
+            (When::At(instant(999)), (Pending, 1_000)),
+            (When::At(instant(1_000)), (Pending, 1_000)),
+            (When::At(instant(1_001)), (Scheduled, 1_001)),
+        ] {
+            assert_eq!(place(when, 1_000), expected, "{when:?}");
+        }
+    }
+}

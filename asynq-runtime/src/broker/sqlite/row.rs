@@ -1,0 +1,193 @@
+//! Makes tasks from rows: what a column says replaces what the stored message says, because only columns change.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use crate::task::{Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
+
+/// What may have changed about a task since its message was stored.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Facts {
+    pub(super) retried: i64,
+    pub(super) err: Option<String>,
+    /// Unix milliseconds.
+    pub(super) failed_at: Option<i64>,
+    /// Unix milliseconds.
+    pub(super) completed_at: Option<i64>,
+}
+
+/// The message of the task `id` in `queue` as it is now.
+///
+/// # Errors
+///
+/// The bytes are no message, or one of another task.
+pub(super) fn message(
+    raw: Bytes,
+    queue: &QueueName,
+    id: &TaskId,
+    facts: &Facts,
+) -> Result<TaskMessage, UndecodableMessage> {
+    let mut message = TaskMessage::decode(raw.clone())?;
+    for (what, says, is) in [("id", &message.id, id.as_str()), ("queue", &message.queue, queue.as_str())] {
+        if says != is {
+            return Err(UndecodableMessage { raw, reason: format!("its {what} is {says:?}, but it lay under {is:?}") });
+        }
+    }
+    message.retried = i32::try_from(facts.retried).unwrap_or(i32::MAX);
+    if let Some(err) = &facts.err {
+        message.error_msg.clone_from(err);
+    }
+    if let Some(failed_at) = facts.failed_at {
+        message.last_failed_at = failed_at.div_euclid(1_000);
+    }
+    if let Some(completed_at) = facts.completed_at {
+        message.completed_at = completed_at.div_euclid(1_000);
+    }
+    Ok(message)
+}
+
+/// A row of `inspect/task`.
+#[derive(Debug, Clone)]
+pub(super) struct TaskRow {
+    pub(super) state: i64,
+    pub(super) at: i64,
+    pub(super) id: String,
+    pub(super) crashes: i64,
+    pub(super) retried: i64,
+    pub(super) err: Option<String>,
+    pub(super) failed_at: Option<i64>,
+    pub(super) retention: i64,
+    pub(super) progress: Option<f64>,
+    pub(super) progress_note: Option<String>,
+    pub(super) msg: Vec<u8>,
+    pub(super) result: Option<Vec<u8>>,
+}
+
+impl TaskRow {
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            state: row.get(0)?,
+            at: row.get(1)?,
+            id: row.get(2)?,
+            crashes: row.get(3)?,
+            retried: row.get(4)?,
+            err: row.get(5)?,
+            failed_at: row.get(6)?,
+            retention: row.get(7)?,
+            progress: row.get(8)?,
+            progress_note: row.get(9)?,
+            msg: row.get(10)?,
+            result: row.get(11)?,
+        })
+    }
+
+    /// What the row shows, or `None` if its message cannot be read.
+    pub(super) fn into_info(self, queue: &QueueName, now: i64) -> Option<TaskInfo> {
+        let state = TaskState::from_number(self.state)?;
+        let completed_at =
+            (state == TaskState::Completed).then(|| self.at.saturating_sub(self.retention.saturating_mul(1_000)));
+        let facts = Facts { retried: self.retried, err: self.err, failed_at: self.failed_at, completed_at };
+        let message = message(self.msg.into(), queue, &TaskId::from_wire(&self.id), &facts).ok()?;
+        let mut info = TaskInfo::from_message(&message, state);
+        info.crashes = u32::try_from(self.crashes).unwrap_or(0);
+        info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
+        info.completed_at = completed_at.map(instant);
+        info.next_process_at = match state {
+            TaskState::Scheduled | TaskState::Retry => Some(instant(self.at)),
+            TaskState::Pending => Some(instant(now)),
+            _ => None,
+        };
+        info.lease_until = (state == TaskState::Active).then(|| instant(self.at));
+        info.result = self.result.map(Bytes::from);
+        info.progress = self.progress.map(|fraction| Progress::new(fraction, self.progress_note.unwrap_or_default()));
+        Some(info)
+    }
+}
+
+/// The instant of Unix milliseconds; those outside chrono's range become its ends.
+pub(super) fn instant(ms: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(ms).unwrap_or(if ms < 0 {
+        DateTime::<Utc>::MIN_UTC
+    } else {
+        DateTime::<Utc>::MAX_UTC
+    })
+}
+
+/// Unix milliseconds of an instant, rounded up: nothing may run early.
+pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
+    let ms = at.timestamp_millis();
+    if at.timestamp_subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) }
+}
+
+/// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant (F37).
+pub(super) fn after(now: i64, delay: Duration) -> i64 {
+    let ms = i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+    now.saturating_add(ms).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(change: impl FnOnce(&mut TaskMessage)) -> Bytes {
+        let mut message = TaskMessage {
+            r#type: "mail".into(),
+            id: "a".into(),
+            queue: "q".into(),
+            retried: 1,
+            error_msg: "old".into(),
+            last_failed_at: 5,
+            ..TaskMessage::default()
+        };
+        change(&mut message);
+        message.encode().into()
+    }
+
+    fn read(raw: Bytes, facts: &Facts) -> Result<TaskMessage, UndecodableMessage> {
+        message(raw, &QueueName::from_wire("q"), &TaskId::from_wire("a"), facts)
+    }
+
+    #[test]
+    fn columns_replace_what_the_message_says() {
+        let same = read(stored(|_| {}), &Facts { retried: 1, ..Facts::default() }).unwrap();
+        assert_eq!((same.retried, same.error_msg.as_str(), same.last_failed_at), (1, "old", 5));
+        let facts = Facts { retried: 3, err: Some("new".into()), failed_at: Some(7_999), completed_at: Some(9_000) };
+        let newer = read(stored(|_| {}), &facts).unwrap();
+        assert_eq!(newer.retried, 3);
+        assert_eq!(newer.error_msg, "new");
+        assert_eq!(newer.last_failed_at, 7);
+        assert_eq!(newer.completed_at, 9);
+        assert_eq!(newer.r#type, "mail");
+        let many = read(stored(|_| {}), &Facts { retried: i64::MAX, ..Facts::default() }).unwrap();
+        assert_eq!(many.retried, i32::MAX);
+    }
+
+    #[test]
+    fn what_is_no_message_of_this_task_keeps_its_bytes() {
+        for (raw, reason) in [
+            (Bytes::from_static(b"\xff\xff\xff"), "invalid"),
+            (stored(|message| message.id = "b".into()), "its id is \"b\""),
+            (stored(|message| message.queue = "r".into()), "its queue is \"r\""),
+        ] {
+            let error = read(raw.clone(), &Facts::default()).unwrap_err();
+            assert_eq!(error.raw, raw);
+            assert!(error.reason.contains(reason), "{}", error.reason);
+        }
+    }
+
+    #[test]
+    fn due_times_are_rounded_up_to_the_millisecond_and_never_overflow() {
+        let at = |ns| DateTime::from_timestamp_nanos(ns);
+        for (ns, ms) in [(1_000_000, 1), (1_000_001, 2), (1_999_999, 2), (0, 0)] {
+            assert_eq!(due_ms(at(ns)), ms, "{ns}");
+        }
+        assert_eq!(after(10, Duration::from_micros(1)), 11);
+        assert_eq!(after(10, Duration::from_millis(5)), 15);
+        let end = after(10, Duration::MAX);
+        assert_eq!(instant(end).timestamp_millis(), end);
+        assert_eq!(after(i64::MAX, Duration::from_secs(1)), end);
+        assert_eq!(instant(i64::MAX), DateTime::<Utc>::MAX_UTC);
+    }
+}

@@ -1,0 +1,193 @@
+//! Ends runs (contract: `broker/settle.rs`); a run holds its task as long as row, server and token say so.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::params;
+
+use crate::{
+    broker::{Action, BrokerError, RunKey, Settle, Settled, Settlement},
+    task::{Progress, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    job::{Order, Stage},
+    row::after,
+    sql,
+    tx::{Doomed, Tx, View},
+};
+
+/// Most outcomes in one order.
+const SLICE: usize = 256;
+
+#[async_trait::async_trait]
+impl Settle for SqliteBroker {
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
+        let mut answers = Vec::with_capacity(batch.len());
+        for slice in batch.chunks(SLICE) {
+            let slice: Arc<[Settlement]> = slice.into();
+            let size = slice.len();
+            let order = Order::new(Stage::Settle, size, move |tx| slice.iter().map(|item| settle(tx, item)).collect());
+            let outcome: Result<Vec<Settled>, _> = self.store.write(order).await;
+            match outcome {
+                Ok(settled) => answers.extend(settled.into_iter().map(Ok)),
+                Err(error) if error.is_unavailable() => {
+                    // One time-out is enough for a call; nothing of the rest was sent.
+                    answers.resize_with(batch.len(), || Err(error.clone()));
+                    return answers;
+                }
+                Err(error) => answers.extend((0..size).map(|_| Err(error.clone()))),
+            }
+        }
+        answers
+    }
+
+    async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
+        let (run, result) = (run.clone(), result.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::BODY_SET_RESULT, params![held.seq, &result[..]])?;
+            Ok(Settled::Ok)
+        });
+        self.store.write(order).await
+    }
+
+    async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
+        let (run, progress) = (run.clone(), progress.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::SETTLE_PROGRESS, params![held.seq, progress.fraction, progress.note])?;
+            Ok(Settled::Ok)
+        });
+        self.store.write(order).await
+    }
+}
+
+/// A task that a run still holds.
+#[derive(Debug)]
+struct Held {
+    seq: i64,
+    q: i64,
+    lock: Option<String>,
+}
+
+impl Held {
+    /// The fence.
+    fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
+        view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
+            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)? })
+        })
+    }
+}
+
+fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
+    let Some(held) = Held::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
+    let Held { seq, q, ref lock } = held;
+    let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
+    match &item.action {
+        Action::Done => {
+            tx.delete(&Doomed { seq, q, state: TaskState::Active, id, lock })?;
+            tx.ended(q, false);
+            return Ok(Settled::Ok);
+        }
+        Action::Complete { result } => {
+            let retention = item.message.retention.max(0);
+            let expiry = now.saturating_add(retention.saturating_mul(1_000));
+            tx.view.execute(&sql::SETTLE_COMPLETE, [seq, expiry, retention])?;
+            if let Some(result) = result {
+                tx.view.execute(&sql::BODY_SET_RESULT, params![seq, &result[..]])?;
+            }
+            tx.free_lock(q, lock, id)?;
+            tx.ended(q, false);
+            tx.came(q, TaskState::Completed);
+        }
+        Action::Retry { delay, error, counted, extra } => {
+            tx.view.execute(
+                &sql::SETTLE_RETRY,
+                params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
+            )?;
+            if *counted {
+                tx.ended(q, true);
+            }
+            tx.came(q, TaskState::Retry);
+        }
+        Action::Archive { error, extra } => {
+            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
+            // What could not be read gets a message made in its place, so that people can look at it (F14).
+            tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
+            tx.free_lock(q, lock, id)?;
+            tx.ended(q, true);
+            tx.came(q, TaskState::Archived);
+        }
+        Action::Requeue => {
+            let place = tx.head(q)?;
+            tx.view.execute(&sql::SETTLE_REQUEUE, [seq, place, now])?;
+            tx.came(q, TaskState::Pending);
+        }
+    }
+    tx.left(q, TaskState::Active);
+    Ok(Settled::Ok)
+}
+
+/// What became of a task whose settlement was refused.
+fn explain(view: &View<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
+    Ok(judge(receipt(view, &item.run)?, &item.run, item.resend && item.action == Action::Done))
+}
+
+/// What became of a task that a run does not hold any more.
+pub(super) fn lost(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Settled> {
+    Ok(if receipt(view, run)?.is_some() { Settled::Fenced } else { Settled::Gone })
+}
+
+/// The task of that id, if there is one: its row, and the run that settled it last.
+fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>> {
+    view.find(&sql::SETTLE_RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// FENCE.md §3, the slow path: our own earlier send left a receipt, or, if it deleted the task, another row or none.
+fn judge(found: Option<(i64, i64)>, run: &RunKey, done_again: bool) -> Settled {
+    match found {
+        None if done_again => Settled::Ok,
+        None => Settled::Gone,
+        // 0 is what a task has that nobody has settled yet.
+        Some((_, last)) if last == run.token.0 && last != 0 => Settled::Ok,
+        Some((row, _)) if done_again && row != run.row => Settled::Ok,
+        Some(_) => Settled::Fenced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        broker::RunToken,
+        task::{QueueName, TaskId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_refused_settlement_is_explained_by_what_is_found() {
+        let run = RunKey {
+            queue: QueueName::from_wire("q"),
+            id: TaskId::from_wire("a"),
+            token: RunToken(5_000),
+            server: 1,
+            row: 3,
+        };
+        for (found, done_again, expected) in [
+            (None, false, Settled::Gone),
+            (None, true, Settled::Ok),
+            (Some((3, 0)), false, Settled::Fenced),
+            (Some((3, 0)), true, Settled::Fenced),
+            (Some((3, 5_000)), false, Settled::Ok),
+            (Some((3, 5_000)), true, Settled::Ok),
+            (Some((4, 0)), false, Settled::Fenced),
+            (Some((4, 0)), true, Settled::Ok),
+        ] {
+            assert_eq!(judge(found, &run, done_again), expected, "{found:?} {done_again}");
+        }
+        let guessed = RunKey { token: RunToken(0), ..run };
+        assert_eq!(judge(Some((3, 0)), &guessed, false), Settled::Fenced, "no receipt is not a receipt of 0");
+    }
+}

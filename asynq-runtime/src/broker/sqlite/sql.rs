@@ -1,0 +1,152 @@
+//! Every statement, one file each below `sql/`; here they get their Rust names and the table prefix of a shared file.
+//!
+//! Tables are always written `main.<table>`, which is what lets the same text serve a file of our own and one that belongs
+//! to another program, where our tables are called `asynq_<table>`.
+
+use std::sync::OnceLock;
+
+/// How our tables are called in this file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// The file is ours: `task`.
+    Plain,
+    /// The file is another program's (`?shared=1`): `asynq_task`.
+    Prefixed,
+}
+
+/// One statement.
+#[derive(Debug)]
+pub(super) struct Sql {
+    plain: &'static str,
+    prefixed: OnceLock<String>,
+}
+
+impl Sql {
+    const fn new(file: &'static str) -> Self {
+        Self { plain: without_header(file), prefixed: OnceLock::new() }
+    }
+
+    /// The text to prepare.
+    pub(super) fn text(&self, names: Names) -> &str {
+        match names {
+            Names::Plain => self.plain,
+            Names::Prefixed => self.prefixed.get_or_init(|| prefix(self.plain)),
+        }
+    }
+}
+
+/// `sql` with every table and index of ours called `asynq_…`.
+pub(super) fn prefix(sql: &str) -> String {
+    sql.replace("main.", "main.asynq_")
+        .replace("INDEXED BY ", "INDEXED BY asynq_")
+        .replace(" ON task(", " ON asynq_task(")
+}
+
+/// Drops the comment lines at the top: the statement cache hashes the whole text at every use.
+const fn without_header(file: &'static str) -> &'static str {
+    let bytes = file.as_bytes();
+    let mut start = 0;
+    while start + 1 < bytes.len() && bytes[start] == b'-' && bytes[start + 1] == b'-' {
+        while start < bytes.len() && bytes[start] != b'\n' {
+            start += 1;
+        }
+        if start < bytes.len() {
+            start += 1;
+        }
+    }
+    file.split_at(start).1
+}
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) static $name: Sql = Sql::new(include_str!(concat!("sql/", $file, ".sql")));)*
+
+        #[cfg(test)]
+        pub(super) static ALL: &[(&str, &Sql)] = &[$(($file, &$name)),*];
+    };
+}
+
+statements! {
+    QUEUE_FIND = "queue/find";
+    QUEUE_ADD = "queue/add";
+    TASK_DELETE = "task/delete";
+    BODY_DELETE = "body/delete";
+    BODY_INSERT = "body/insert";
+    BODY_SET_MESSAGE = "body/set_message";
+    BODY_SET_RESULT = "body/set_result";
+    LOCK_TAKE = "lock/take";
+    LOCK_HOLDER = "lock/holder";
+    LOCK_FREE = "lock/free";
+    COUNT_TALLY = "count/tally";
+    COUNT_STAT = "count/stat";
+    COUNT_FORGET_DAYS = "count/forget_days";
+    LINE_HEAD = "line/head";
+    LINE_TAIL = "line/tail";
+    PRODUCE_INSERT = "produce/insert";
+    PRODUCE_TAKEN_BY = "produce/taken_by";
+    CONSUME_READY = "consume/ready";
+    CONSUME_NEXT = "consume/next";
+    CONSUME_TAKE = "consume/take";
+    CONSUME_AGAIN = "consume/again";
+    CONSUME_SET_ASIDE = "consume/set_aside";
+    SETTLE_FENCE = "settle/fence";
+    SETTLE_RECEIPT = "settle/receipt";
+    SETTLE_COMPLETE = "settle/complete";
+    SETTLE_RETRY = "settle/retry";
+    SETTLE_ARCHIVE = "settle/archive";
+    SETTLE_REQUEUE = "settle/requeue";
+    SETTLE_PROGRESS = "settle/progress";
+    MAINTAIN_DUE_SCHEDULED = "maintain/due_scheduled";
+    MAINTAIN_DUE_RETRY = "maintain/due_retry";
+    MAINTAIN_NEXT_DUE = "maintain/next_due";
+    MAINTAIN_FORWARD = "maintain/forward";
+    MAINTAIN_EXTEND = "maintain/extend";
+    MAINTAIN_LAPSED = "maintain/lapsed";
+    MAINTAIN_LEFT_BY = "maintain/left_by";
+    MAINTAIN_PUT_BACK = "maintain/put_back";
+    MAINTAIN_ENDLESS = "maintain/endless";
+    MAINTAIN_END_LEASE = "maintain/end_lease";
+    MAINTAIN_GHOSTS = "maintain/ghosts";
+    MAINTAIN_EXPIRED = "maintain/expired";
+    MAINTAIN_OLDEST_ARCHIVED = "maintain/oldest_archived";
+    PRESENCE_JOIN = "presence/join";
+    PRESENCE_REJOIN = "presence/rejoin";
+    PRESENCE_FORGET_NAME = "presence/forget_name";
+    PRESENCE_BEAT = "presence/beat";
+    PRESENCE_LEAVE = "presence/leave";
+    PRESENCE_ALIVE = "presence/alive";
+    PRESENCE_EVERYONE = "presence/everyone";
+    PRESENCE_RUNS_SOMETHING = "presence/runs_something";
+    PRESENCE_ASK_CANCEL = "presence/ask_cancel";
+    PRESENCE_FORGET_SIGNALS = "presence/forget_signals";
+    PRESENCE_LAST_SIGNAL = "presence/last_signal";
+    PRESENCE_NEW_CANCELS = "presence/new_cancels";
+    INSPECT_QUEUES = "inspect/queues";
+    INSPECT_QUEUE = "inspect/queue";
+    INSPECT_COUNTS = "inspect/counts";
+    INSPECT_STAT = "inspect/stat";
+    INSPECT_OLDEST_PENDING = "inspect/oldest_pending";
+    INSPECT_PAGE = "inspect/page";
+    INSPECT_PAGE_ACTIVE = "inspect/page_active";
+    INSPECT_TASK = "inspect/task";
+    INSPECT_PAUSE = "inspect/pause";
+    INSPECT_RESUME = "inspect/resume";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_loses_its_header_and_gains_the_prefix_of_a_shared_file() {
+        assert_eq!(without_header("-- a\n-- b\nSELECT 1 -- c\n"), "SELECT 1 -- c\n");
+        assert_eq!(
+            prefix("SELECT seq FROM main.task AS t INDEXED BY task_lease"),
+            "SELECT seq FROM main.asynq_task AS t INDEXED BY asynq_task_lease"
+        );
+        assert_eq!(
+            prefix("CREATE INDEX main.task_at ON task(q, state, at);"),
+            "CREATE INDEX main.asynq_task_at ON asynq_task(q, state, at);"
+        );
+    }
+}

@@ -1,0 +1,2 @@
+-- Active tasks of a server. ?1 q, ?2 server, ?3 how many. Rows: seq, id.
+SELECT seq, id FROM main.task WHERE q = ?1 AND state = 1 AND server = ?2 ORDER BY at, seq LIMIT ?3

@@ -1,0 +1,297 @@
+//! The way from an async call to the threads that own the connections, and back within the call's deadline.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use tokio::{
+    sync::{Semaphore, oneshot, watch},
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind},
+    clock::Clock,
+};
+
+use super::{
+    error::translate,
+    job::{Job, Order, Query, Question, Ticket, Work},
+    liveness::Liveness,
+    news::News,
+    tx::View,
+    watch::{Identity, check_identity},
+};
+
+/// Calls that may wait for a thread; more wait for room, within their deadline.
+const ROOM: usize = 1_024;
+
+/// What every thread and every call of one broker shares.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// The database as people know it.
+    pub(super) place: String,
+    /// The file, unless the database is in memory.
+    pub(super) file: Option<PathBuf>,
+    /// Which file that was when it was opened.
+    pub(super) identity: Option<Identity>,
+    /// Whether a power cut may take the last commits.
+    pub(super) normal: bool,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) news: News,
+    pub(super) liveness: Option<Liveness>,
+    closed: AtomicBool,
+    broken: OnceLock<BrokerError>,
+}
+
+impl Common {
+    /// Of a database in memory.
+    pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            place: ":memory:".to_owned(),
+            file: None,
+            identity: None,
+            normal: false,
+            clock,
+            news: News::new(),
+            liveness: None,
+            closed: AtomicBool::new(false),
+            broken: OnceLock::new(),
+        }
+    }
+
+    /// Of the database in `file`, which must be there.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub(super) fn in_file(file: PathBuf, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Ok(Self {
+            place: file.display().to_string(),
+            identity: Identity::of(&file)?,
+            normal,
+            liveness: Some(Liveness::new(file.clone())),
+            file: Some(file),
+            ..Self::in_memory(clock)
+        })
+    }
+
+    /// The broker's time in Unix milliseconds.
+    pub(super) fn now(&self) -> i64 {
+        self.clock.now().timestamp_millis()
+    }
+
+    /// Whether calls make sense.
+    ///
+    /// # Errors
+    ///
+    /// The broker was closed, or its file is not there any more.
+    pub(super) fn check(&self) -> Result<(), BrokerError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.closed_error());
+        }
+        self.broken.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
+    pub(super) fn look_for_file(&self) {
+        let Some(file) = &self.file else { return };
+        if let Err(error) = check_identity(file, self.identity, &self.place) {
+            self.break_down(error);
+        }
+    }
+
+    /// What a failure means to its caller.
+    pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
+        self.look_for_file();
+        self.broken.get().cloned().unwrap_or_else(|| translate(error, &self.place))
+    }
+
+    fn break_down(&self, error: BrokerError) {
+        let message = error.to_string();
+        if self.broken.set(error).is_ok() {
+            tracing::error!(error = message, "the SQLite broker stops");
+            self.news.publish_all();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// From now on calls fail and threads end.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.news.publish_all();
+    }
+
+    fn closed_error(&self) -> BrokerError {
+        BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.place))
+    }
+
+    fn timeout(&self, limit: Duration, unknown: bool) -> BrokerError {
+        let effect = if unknown { "whether the call took effect is unknown" } else { "nothing was changed" };
+        BrokerError::new(
+            BrokerErrorKind::Timeout,
+            format!(
+                "{}: no answer within {limit:?} (a slow disk, or another program holds the lock); {effect}",
+                self.place
+            ),
+        )
+    }
+}
+
+/// What the writer is told.
+pub(super) enum Message {
+    /// Do this.
+    Work(Box<dyn Work>),
+    /// End.
+    Stop,
+}
+
+/// The async side of the broker's threads, which end by [`stop`](Self::stop).
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) common: Arc<Common>,
+    /// Longest time a call may take.
+    pub(super) call_timeout: Duration,
+    writer: mpsc::Sender<Message>,
+    writer_room: Arc<Semaphore>,
+    readers: Option<mpsc::Sender<Box<dyn Query>>>,
+    reader_room: Arc<Semaphore>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Store {
+    /// `readers` is absent for a database in memory, which has one connection; `ended` shows the writer's end.
+    pub(super) fn new(
+        common: Arc<Common>,
+        call_timeout: Duration,
+        writer: mpsc::Sender<Message>,
+        readers: Option<mpsc::Sender<Box<dyn Query>>>,
+        ended: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            common,
+            call_timeout,
+            writer,
+            writer_room: Arc::new(Semaphore::new(ROOM)),
+            readers,
+            reader_room: Arc::new(Semaphore::new(ROOM)),
+            ended,
+        }
+    }
+
+    /// Has the writer do something and returns its answer once it is committed.
+    ///
+    /// # Errors
+    ///
+    /// The transaction failed, or there was no answer in time.
+    pub(super) async fn write<T: Send + 'static>(&self, order: Order<T>) -> Result<T, BrokerError> {
+        self.write_with(order, Arc::default()).await
+    }
+
+    /// The same with a ticket that the caller can ask afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub(super) async fn write_with<T: Send + 'static>(
+        &self,
+        order: Order<T>,
+        ticket: Arc<Ticket>,
+    ) -> Result<T, BrokerError> {
+        self.common.check()?;
+        let deadline = Instant::now() + self.call_timeout;
+        let room = self.room(&self.writer_room, deadline).await?;
+        let (reply, answer) = oneshot::channel();
+        let job = Job::new(order, Arc::clone(&ticket), reply, room);
+        self.writer.send(Message::Work(Box::new(job))).map_err(|_| self.common.closed_error())?;
+        self.answer(answer, &ticket, deadline).await
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    ///
+    /// The query failed, or there was no answer in time.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        read: impl Fn(&View<'_>) -> rusqlite::Result<T> + Send + Sync + 'static,
+    ) -> Result<T, BrokerError> {
+        let Some(readers) = &self.readers else {
+            let read = Arc::new(read);
+            let look = Arc::clone(&read);
+            let order = Order::new(super::job::Stage::Settle, 1, move |tx| read(&tx.view));
+            return self.write(order.unless(move |view| look(view).map(Some))).await;
+        };
+        self.common.check()?;
+        let deadline = Instant::now() + self.call_timeout;
+        let room = self.room(&self.reader_room, deadline).await?;
+        let (reply, answer) = oneshot::channel();
+        let ticket = Arc::<Ticket>::default();
+        let question = Question { read, ticket: Arc::clone(&ticket), reply, _room: room };
+        readers.send(Box::new(question)).map_err(|_| self.common.closed_error())?;
+        self.answer(answer, &ticket, deadline).await
+    }
+
+    /// Ends the threads without waiting for it.
+    pub(super) fn stop(&self) {
+        self.common.close();
+        let _ = self.writer.send(Message::Stop);
+    }
+
+    /// Ends the threads and waits for it, at most one call's time.
+    pub(super) async fn close(&self) {
+        self.stop();
+        let mut ended = self.ended.clone();
+        let _ = timeout_at(Instant::now() + self.call_timeout, ended.wait_for(|ended| *ended)).await;
+    }
+
+    /// The broker's time.
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        self.common.clock.now()
+    }
+
+    async fn room(
+        &self,
+        room: &Arc<Semaphore>,
+        deadline: Instant,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, BrokerError> {
+        match timeout_at(deadline, Arc::clone(room).acquire_owned()).await {
+            Ok(permit) => permit.map_err(|_| self.common.closed_error()),
+            Err(_) => Err(self.common.timeout(self.call_timeout, false)),
+        }
+    }
+
+    async fn answer<T>(
+        &self,
+        answer: oneshot::Receiver<Result<T, BrokerError>>,
+        ticket: &Ticket,
+        deadline: Instant,
+    ) -> Result<T, BrokerError> {
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                self.common.check()?;
+                Err(BrokerError::new(
+                    BrokerErrorKind::Unavailable,
+                    format!("{}: the call was dropped without an answer", self.common.place),
+                ))
+            }
+            Err(_) => Err(self.common.timeout(self.call_timeout, !ticket.give_up())),
+        }
+    }
+}

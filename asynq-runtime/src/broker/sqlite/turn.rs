@@ -1,0 +1,235 @@
+//! Whose turn it is to write: two file locks that make programs queue up, because SQLite's own waiting starves some of
+//! them (SQLITE.md §3).
+//!
+//! A program takes `next`, then `turn`, then gives `next` back: at most one waits at the door, everybody else behind it,
+//! and whoever has just written goes to the end. The turn is for fairness only; what is correct is SQLite's own lock's
+//! business. So a holder that was stopped costs the others one second, once, and never a transaction.
+
+use std::{
+    fs::File,
+    io,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a writer waits for its turn before it goes on without.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a writer with more work keeps its turn; every hand-over costs the other program's page cache.
+const KEEP: Duration = Duration::from_millis(3);
+
+/// A program's place in the queue of writers.
+#[derive(Debug)]
+pub(super) struct Turn {
+    door: Arc<Door>,
+    held_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Door {
+    next: File,
+    turn: File,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What the helper thread, which alone blocks in a file lock, is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits to be asked.
+    Idle,
+    /// Waits for the locks while the writer waits for it.
+    Asked,
+    /// Has the locks; they are the writer's.
+    Granted,
+    /// Still waits for the locks, but the writer went on without them.
+    Abandoned,
+    /// Ends as soon as it can.
+    Closed,
+}
+
+impl Turn {
+    /// Opens `<db>-next` and `<db>-turn`, making them if they are missing.
+    ///
+    /// # Errors
+    ///
+    /// The folder does not let this program create or open them.
+    pub(super) fn open(database: &Path) -> io::Result<Self> {
+        let open = |suffix: &str| {
+            File::options().read(true).write(true).create(true).truncate(false).open(beside(database, suffix))
+        };
+        let door = Arc::new(Door {
+            next: open("-next")?,
+            turn: open("-turn")?,
+            state: Mutex::new(State::Idle),
+            changed: Condvar::new(),
+        });
+        let helper = Arc::clone(&door);
+        thread::Builder::new().name("asynq-sqlite-turn".into()).spawn(move || helper.wait_for_others())?;
+        Ok(Self { door, held_since: None })
+    }
+
+    /// Waits for the turn, at most a second. Returns whether it is ours; the work may be done either way.
+    pub(super) fn take(&mut self) -> bool {
+        if self.held_since.is_some() {
+            return true;
+        }
+        if self.door.take() {
+            self.held_since = Some(Instant::now());
+        }
+        self.held_since.is_some()
+    }
+
+    /// Gives the turn back unless there is more work and it is still fresh.
+    pub(super) fn release(&mut self, more_work: bool) {
+        let Some(since) = self.held_since else { return };
+        if more_work && since.elapsed() < KEEP {
+            return;
+        }
+        self.held_since = None;
+        // A lock that cannot be given back is given back by the kernel when the program ends; others go on without it.
+        let _ = self.door.turn.unlock();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.release(false);
+        *self.door.state() = State::Closed;
+        self.door.changed.notify_all();
+    }
+}
+
+impl Door {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> bool {
+        let mut state = self.state();
+        if *state == State::Idle {
+            if self.next.try_lock().is_ok() && self.turn.try_lock().is_ok() {
+                let _ = self.next.unlock();
+                return true;
+            }
+            // If `next` was free it stays locked: the helper, which shares the open file, waits at the door from here on.
+            *state = State::Asked;
+            self.changed.notify_all();
+        }
+        // A helper that was abandoned may come through any moment, but it is not worth another second of waiting.
+        let give_up = Instant::now() + PATIENCE;
+        while *state == State::Asked {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                *state = State::Abandoned;
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if *state == State::Granted {
+            *state = State::Idle;
+            return true;
+        }
+        false
+    }
+
+    /// The helper's life: block in the file locks whenever the writer asks for it.
+    fn wait_for_others(&self) {
+        let mut state = self.state();
+        loop {
+            match *state {
+                State::Closed => return,
+                State::Asked => {}
+                State::Idle | State::Granted | State::Abandoned => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+            }
+            drop(state);
+            let locked = self.next.lock().is_ok() && self.turn.lock().is_ok();
+            let _ = self.next.unlock();
+            state = self.state();
+            match *state {
+                State::Asked if locked => *state = State::Granted,
+                State::Asked | State::Abandoned => {
+                    let _ = self.turn.unlock();
+                    *state = State::Idle;
+                }
+                State::Closed | State::Idle | State::Granted => {
+                    let _ = self.turn.unlock();
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// The path of a file that lies beside the database and is named after it.
+pub(super) fn beside(database: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_turn_passes_on_when_it_is_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let (mut a, mut b) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
+        assert!(a.take());
+        let waiting = thread::spawn(move || {
+            let got = b.take();
+            (got, b)
+        });
+        while a.door.next.try_lock().is_ok() {
+            a.door.next.unlock().unwrap();
+            thread::yield_now();
+        }
+        a.release(false);
+        let (got, mut b) = waiting.join().unwrap();
+        assert!(got);
+        b.release(false);
+        assert!(a.take());
+    }
+
+    #[test]
+    fn a_holder_that_never_lets_go_costs_one_second_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let (mut stuck, mut other) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
+        assert!(stuck.take());
+        let begun = Instant::now();
+        assert!(!other.take());
+        assert!(begun.elapsed() >= PATIENCE);
+        let begun = Instant::now();
+        assert!(!other.take());
+        assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+        // When the holder goes on, the turn is not lost for ever.
+        stuck.release(false);
+        let mut state = other.door.state();
+        while *state != State::Idle {
+            state = other.door.changed.wait(state).unwrap();
+        }
+        drop(state);
+        assert!(other.take());
+    }
+
+    #[test]
+    fn a_fresh_turn_is_kept_only_while_there_is_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let (mut a, mut b) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
+        assert!(a.take());
+        a.release(true);
+        assert!(a.held_since.is_some());
+        a.release(false);
+        assert!(a.held_since.is_none());
+        assert!(b.take());
+    }
+}

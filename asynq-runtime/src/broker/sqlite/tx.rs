@@ -1,0 +1,227 @@
+//! What runs inside a transaction: a view to read by, and the counters and news that a commit carries.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
+
+use crate::task::{QueueName, TaskState};
+
+use super::sql::{self, Names, Sql};
+
+/// A connection with what statements need to know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    connection: &'a Connection,
+    names: Names,
+    /// The broker's time, in Unix milliseconds.
+    pub(super) now: i64,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(connection: &'a Connection, names: Names, now: i64) -> Self {
+        Self { connection, names, now }
+    }
+
+    /// A statement, prepared at its first use.
+    pub(super) fn statement(&self, sql: &Sql) -> rusqlite::Result<CachedStatement<'a>> {
+        self.connection.prepare_cached(sql.text(self.names))
+    }
+
+    /// Runs a statement and returns how many rows it changed.
+    pub(super) fn execute(&self, sql: &Sql, params: impl Params) -> rusqlite::Result<usize> {
+        self.statement(sql)?.execute(params)
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn find<T>(
+        &self,
+        sql: &Sql,
+        params: impl Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        self.statement(sql)?.query_row(params, read).optional()
+    }
+
+    /// Every row.
+    pub(super) fn list<T>(
+        &self,
+        sql: &Sql,
+        params: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        self.statement(sql)?.query_map(params, read)?.collect()
+    }
+
+    /// The number of a queue that is known.
+    pub(super) fn queue(&self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
+        self.find(&sql::QUEUE_FIND, [name.as_str()], |row| row.get(0))
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self, sql: &str) -> rusqlite::Result<i64> {
+        self.connection.query_row(sql, [], |row| row.get(0))
+    }
+
+    /// The number of the row inserted last.
+    pub(super) fn last_row(&self) -> i64 {
+        self.connection.last_insert_rowid()
+    }
+}
+
+/// What a commit means to those who wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Effects {
+    /// Something may be taken that could not be taken before.
+    pub(super) work: bool,
+    /// Something is due at a time that was not known before.
+    pub(super) due: bool,
+    /// Somebody asks for something.
+    pub(super) signal: bool,
+}
+
+impl Effects {
+    /// Whether anybody has to be told.
+    pub(super) fn any(self) -> bool {
+        self.work || self.due || self.signal
+    }
+}
+
+/// A write transaction. Counters are kept as one delta per queue and state, written once before the commit.
+#[derive(Debug)]
+pub(super) struct Tx<'a> {
+    /// The transaction to run statements in.
+    pub(super) view: View<'a>,
+    /// Whom the commit concerns.
+    pub(super) effects: Effects,
+    tally: BTreeMap<(i64, u8), i64>,
+    stat: BTreeMap<i64, (i64, i64)>,
+    queues: HashMap<QueueName, i64>,
+    heads: HashMap<i64, i64>,
+    tails: HashMap<i64, Option<i64>>,
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(view: View<'a>) -> Self {
+        Self {
+            view,
+            effects: Effects::default(),
+            tally: BTreeMap::new(),
+            stat: BTreeMap::new(),
+            queues: HashMap::new(),
+            heads: HashMap::new(),
+            tails: HashMap::new(),
+        }
+    }
+
+    /// The number of a queue, which becomes known if it was not.
+    pub(super) fn queue_or_new(&mut self, name: &QueueName) -> rusqlite::Result<i64> {
+        if let Some(&q) = self.queues.get(name) {
+            return Ok(q);
+        }
+        let q = match self.view.queue(name)? {
+            Some(q) => q,
+            None => {
+                self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
+                self.view.last_row()
+            }
+        };
+        self.queues.insert(name.clone(), q);
+        Ok(q)
+    }
+
+    /// Counts a task that came into `state`.
+    pub(super) fn came(&mut self, q: i64, state: TaskState) {
+        *self.tally.entry((q, state.number())).or_default() += 1;
+        match state {
+            TaskState::Pending => self.effects.work = true,
+            TaskState::Scheduled | TaskState::Retry => self.effects.due = true,
+            _ => {}
+        }
+    }
+
+    /// Counts a task that left `state`.
+    pub(super) fn left(&mut self, q: i64, state: TaskState) {
+        *self.tally.entry((q, state.number())).or_default() -= 1;
+    }
+
+    /// Counts a run that ended, and whether it failed.
+    pub(super) fn ended(&mut self, q: i64, failed: bool) {
+        let (processed, failures) = self.stat.entry(q).or_default();
+        *processed += 1;
+        *failures += i64::from(failed);
+    }
+
+    /// A place before everyone who waits in `q`; all who get one in this transaction keep their order.
+    pub(super) fn head(&mut self, q: i64) -> rusqlite::Result<i64> {
+        if let Some(&head) = self.heads.get(&q) {
+            return Ok(head);
+        }
+        let first: Option<i64> = self.view.find(&sql::LINE_HEAD, [q], |row| row.get(0))?.flatten();
+        let head = first.map_or(self.view.now, |first| first.min(self.view.now)).saturating_sub(1);
+        self.heads.insert(q, head);
+        Ok(head)
+    }
+
+    /// A place behind everyone who waits in `q`. With `alone`, nobody shares it: rows that are older than others in line
+    /// would come first among equals.
+    pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
+        let last = match self.tails.get(&q) {
+            Some(&last) => last,
+            None => self.view.find(&sql::LINE_TAIL, [q], |row| row.get(0))?.flatten(),
+        };
+        let last = last.map(|last: i64| if alone { last.saturating_add(1) } else { last });
+        let place = last.map_or(self.view.now, |last| last.max(self.view.now));
+        self.tails.insert(q, Some(place));
+        Ok(place)
+    }
+
+    /// Frees the unique lock of a task, if it has one.
+    pub(super) fn free_lock(&self, q: i64, key: Option<&str>, id: &str) -> rusqlite::Result<()> {
+        if let Some(key) = key {
+            self.view.execute(&sql::LOCK_FREE, params![q, key, id])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a task with all that belongs to it.
+    pub(super) fn delete(&mut self, task: &Doomed<'_>) -> rusqlite::Result<()> {
+        self.view.execute(&sql::TASK_DELETE, [task.seq])?;
+        self.view.execute(&sql::BODY_DELETE, [task.seq])?;
+        self.free_lock(task.q, task.lock, task.id)?;
+        self.left(task.q, task.state);
+        Ok(())
+    }
+
+    /// Writes the counters; the last thing before the commit.
+    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
+        // A state with a delta of 0 is written as well: it shows that the queue has been used.
+        for (&(q, state), &delta) in &self.tally {
+            self.view.execute(&sql::COUNT_TALLY, params![q, state, delta])?;
+        }
+        let today = day(self.view.now);
+        for (&q, &(processed, failed)) in &self.stat {
+            for day in [today, ALL_TIME] {
+                self.view.execute(&sql::COUNT_STAT, params![q, day, processed, failed])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A task that is to be deleted.
+#[derive(Debug)]
+pub(super) struct Doomed<'a> {
+    pub(super) seq: i64,
+    pub(super) q: i64,
+    pub(super) state: TaskState,
+    pub(super) id: &'a str,
+    pub(super) lock: Option<&'a str>,
+}
+
+/// The "day" of the counters since the beginning.
+pub(super) const ALL_TIME: i64 = -1;
+
+/// The UTC day of an instant, counted from 1970.
+pub(super) fn day(ms: i64) -> i64 {
+    ms.div_euclid(86_400_000).max(0)
+}

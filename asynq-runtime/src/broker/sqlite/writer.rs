@@ -1,0 +1,310 @@
+//! The one thread that writes: whatever has queued up goes into one transaction (group commit).
+
+use std::{
+    mem,
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+use super::{
+    bell::Ringer,
+    connection,
+    error::{concerns_everyone, is_full, needs_new_connection},
+    job::{Stage, Work},
+    presence,
+    sql::Names,
+    store::{Common, Message},
+    turn::Turn,
+    tx::{Effects, Tx, View},
+};
+
+/// Most tasks in one transaction.
+const MOST_ITEMS: usize = 256;
+
+/// Most time spent in one transaction before what is left waits for the next.
+const MOST_TIME: Duration = Duration::from_millis(5);
+
+/// How long nothing must have happened before the file is tidied up.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A WAL larger than this is emptied when there is time.
+const LARGE_WAL: u64 = 4 << 20;
+
+/// The writer and all it owns.
+pub(super) struct Writer {
+    pub(super) common: Arc<Common>,
+    pub(super) connection: Connection,
+    pub(super) names: Names,
+    /// Absent for a database in memory.
+    pub(super) turn: Option<Turn>,
+    pub(super) inbox: mpsc::Receiver<Message>,
+    /// Shows the end of the thread.
+    pub(super) ended: watch::Sender<bool>,
+}
+
+impl Writer {
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self) {
+        let ringer = Ringer::ready();
+        let mut waiting: Vec<Box<dyn Work>> = Vec::new();
+        let mut stop = false;
+        while !stop {
+            let mut batch = mem::take(&mut waiting);
+            if batch.is_empty() {
+                match self.inbox.recv_timeout(IDLE) {
+                    Ok(Message::Work(work)) => batch.push(work),
+                    Ok(Message::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        self.tidy();
+                        continue;
+                    }
+                }
+            }
+            // What was left over by the last transaction stays in front, or a flood of inserts would starve it.
+            let first_new = batch.len() - 1;
+            stop = self.gather(&mut batch);
+            batch[first_new..].sort_by_key(|work| work.stage());
+            waiting = self.process(batch, &ringer);
+            if waiting.is_empty() {
+                match self.inbox.try_recv() {
+                    Ok(Message::Work(work)) => waiting.push(work),
+                    Ok(Message::Stop) => stop = true,
+                    Err(_) => {}
+                }
+            }
+            if let Some(turn) = &mut self.turn {
+                turn.release(!waiting.is_empty() && !stop);
+            }
+        }
+        // If nobody told us to stop, the broker was lost before anybody had it.
+        self.common.close();
+        let closed =
+            BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
+        let left = self.inbox.try_iter().filter_map(|message| match message {
+            Message::Work(work) => Some(work),
+            Message::Stop => None,
+        });
+        for work in waiting.into_iter().chain(left) {
+            work.finish(Some(closed.clone()));
+        }
+        self.say_goodbye();
+        let ended = self.ended.clone();
+        drop(self);
+        ended.send_replace(true);
+    }
+
+    /// Adds what has queued up; returns whether it is time to stop.
+    fn gather(&self, batch: &mut Vec<Box<dyn Work>>) -> bool {
+        let mut items: usize = batch.iter().map(|work| work.items()).sum();
+        while items < MOST_ITEMS {
+            match self.inbox.try_recv() {
+                Ok(Message::Work(work)) => {
+                    items += work.items();
+                    batch.push(work);
+                }
+                Ok(Message::Stop) => return true,
+                Err(_) => break,
+            }
+        }
+        false
+    }
+
+    /// Does what a batch asks for, and returns what there was no time for.
+    fn process(&mut self, mut batch: Vec<Box<dyn Work>>, ringer: &Ringer) -> Vec<Box<dyn Work>> {
+        batch.retain(|work| work.begin());
+        if self.common.is_broken()
+            && let Err(error) = self.common.check()
+        {
+            finish(batch, Some(&error));
+            return Vec::new();
+        }
+        let mut batch = self.look(batch);
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        match self.attempt(&mut batch) {
+            Ok((done, effects)) => {
+                let waiting = batch.split_off(done);
+                finish(batch, None);
+                self.tell(effects, ringer);
+                waiting
+            }
+            Err(failure) => {
+                self.recover(batch, failure, ringer);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Answers what needs no transaction, if nothing in the batch could change the answer.
+    fn look(&self, batch: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+        let view = self.view();
+        let mut rest = Vec::with_capacity(batch.len());
+        let mut only_looks = true;
+        for mut work in batch {
+            if only_looks && work.look(&view) {
+                work.finish(None);
+            } else {
+                only_looks = false;
+                rest.push(work);
+            }
+        }
+        rest
+    }
+
+    /// One transaction over as many of `batch` as there is time for. Returns how many, and whom it concerns.
+    fn attempt(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(usize, Effects), Failure> {
+        if let Some(turn) = &mut self.turn {
+            turn.take();
+        }
+        let everyone = |error| Failure { error, culprit: None };
+        self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
+        let begun = Instant::now();
+        let mut tx = Tx::new(self.view());
+        let mut done = 0;
+        let mut outcome = Ok(());
+        for work in batch.iter_mut() {
+            if done > 0 && begun.elapsed() >= MOST_TIME {
+                break;
+            }
+            if let Err(error) = work.run(&mut tx) {
+                outcome = Err(Failure { error, culprit: Some(done) });
+                break;
+            }
+            done += 1;
+        }
+        let outcome = outcome.and_then(|()| tx.write_counts().map_err(everyone)).and_then(|()| {
+            self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(everyone)
+        });
+        match outcome {
+            Ok(_) => Ok((done, tx.effects)),
+            Err(failure) => {
+                // SQLite rolls back by itself after some errors, a full disk among them.
+                if !self.connection.is_autocommit() {
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Deals with a transaction that was rolled back as a whole.
+    fn recover(&mut self, batch: Vec<Box<dyn Work>>, failure: Failure, ringer: &Ringer) {
+        let Failure { error, culprit } = failure;
+        if needs_new_connection(&error) {
+            self.reconnect();
+        }
+        if is_full(&error) {
+            // Settling frees room and must not fail because somebody enqueues.
+            let error = self.common.explain(error);
+            let (inserts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
+            let alone = inserts.is_empty();
+            finish(inserts, Some(&error));
+            if alone {
+                finish(others, Some(&error));
+            } else {
+                self.each_alone(others, ringer);
+            }
+        } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
+            finish(batch, Some(&self.common.explain(error)));
+        } else {
+            self.each_alone(batch, ringer);
+        }
+    }
+
+    /// One transaction per call, so that one that fails takes no other with it.
+    fn each_alone(&mut self, batch: Vec<Box<dyn Work>>, ringer: &Ringer) {
+        for mut work in batch {
+            match self.attempt(std::slice::from_mut(&mut work)) {
+                Ok((_, effects)) => {
+                    work.finish(None);
+                    self.tell(effects, ringer);
+                }
+                Err(Failure { error, .. }) => {
+                    if needs_new_connection(&error) {
+                        self.reconnect();
+                    }
+                    work.finish(Some(self.common.explain(error)));
+                }
+            }
+        }
+    }
+
+    fn reconnect(&mut self) {
+        let Some(file) = &self.common.file else { return };
+        self.common.look_for_file();
+        if self.common.is_broken() {
+            return;
+        }
+        match connection::reopen_writer(file, self.common.normal) {
+            Ok(connection) => self.connection = connection,
+            Err(error) => tracing::warn!(%error, "the SQLite file could not be opened again; the old connection stays"),
+        }
+    }
+
+    /// Wakes whom a commit concerns, here and in other programs.
+    fn tell(&self, effects: Effects, ringer: &Ringer) {
+        if !effects.any() {
+            return;
+        }
+        self.common.news.publish(effects);
+        let Some(liveness) = &self.common.liveness else { return };
+        let Ok(servers) = presence::everyone(&self.view()) else { return };
+        for server in servers {
+            if server.file != liveness.name() {
+                ringer.ring(&liveness.bell_path(&server.file));
+            }
+        }
+    }
+
+    /// Keeps the file small while nothing else is to be done.
+    fn tidy(&mut self) {
+        let Some(file) = &self.common.file else { return };
+        if self.common.is_broken() {
+            return;
+        }
+        let wal = super::turn::beside(file, "-wal");
+        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > LARGE_WAL) {
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+        let number = |sql: &str| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
+        let (free, pages) = (number("PRAGMA freelist_count"), number("PRAGMA page_count"));
+        if free > (64 << 20) / 4_096 && free > pages / 4 {
+            let _ = self.connection.execute_batch("PRAGMA incremental_vacuum(64)");
+        }
+    }
+
+    /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
+    fn say_goodbye(&mut self) {
+        let Some(liveness) = &self.common.liveness else { return };
+        let gone = !self.common.is_broken()
+            && presence::forget_idle(&View::new(&self.connection, self.names, self.common.now()), liveness.name())
+                .unwrap_or(false);
+        liveness.hide(!gone);
+    }
+
+    fn view(&self) -> View<'_> {
+        View::new(&self.connection, self.names, self.common.now())
+    }
+}
+
+#[derive(Debug)]
+struct Failure {
+    error: rusqlite::Error,
+    /// Which of the batch met it; `None` for the transaction itself.
+    culprit: Option<usize>,
+}
+
+fn finish(batch: Vec<Box<dyn Work>>, error: Option<&BrokerError>) {
+    for work in batch {
+        work.finish(error.cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

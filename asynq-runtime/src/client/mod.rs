@@ -1,0 +1,178 @@
+//! Enqueues tasks.
+
+mod prepare;
+
+use std::{future::Future, sync::Arc};
+
+use crate::{
+    broker::{Broker, BrokerError},
+    connect,
+    job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
+    task::{TaskInfo, TaskState},
+};
+
+/// Enqueues tasks on one broker. Cheap to clone; clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    broker: Arc<dyn Broker>,
+    payload_limit: usize,
+}
+
+impl Client {
+    /// Largest payload unless [`payload_limit`](Self::payload_limit) says otherwise: 1 MiB.
+    pub const DEFAULT_PAYLOAD_LIMIT: usize = 1024 * 1024;
+    /// What no limit can exceed: 64 MiB.
+    pub const MAX_PAYLOAD_LIMIT: usize = 64 * 1024 * 1024;
+
+    /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
+    ///
+    /// # Errors
+    ///
+    /// A URL that cannot be used, a broker that is not there or refuses the password. The text never shows a password.
+    pub async fn connect(url: &str) -> Result<Self, BrokerError> {
+        Ok(Self::new(connect::connect(url).await?))
+    }
+
+    /// Connects to the broker that `ASYNQ_URL` names, as the worker does; `sqlite://asynq.db` if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn from_env() -> Result<Self, BrokerError> {
+        Self::connect(&connect::url_from_env()).await
+    }
+
+    /// A client of a broker that is connected already.
+    pub fn new(broker: Arc<dyn Broker>) -> Self {
+        Self { broker, payload_limit: Self::DEFAULT_PAYLOAD_LIMIT }
+    }
+
+    /// Sets the largest payload in bytes, at most [`MAX_PAYLOAD_LIMIT`](Self::MAX_PAYLOAD_LIMIT).
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = bytes.min(Self::MAX_PAYLOAD_LIMIT);
+        self
+    }
+
+    /// Asks the broker for a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from answering.
+    pub async fn ping(&self) -> Result<(), BrokerError> {
+        self.broker.ping().await
+    }
+
+    /// Enqueues one task: a job, a builder or a raw task.
+    ///
+    /// # Errors
+    ///
+    /// The task was refused, or the broker failed.
+    pub async fn enqueue(&self, task: impl Into<PreparedTask>) -> Result<TaskInfo, EnqueueError> {
+        match self.enqueue_all(vec![task.into()]).await.pop() {
+            Some(outcome) => outcome,
+            None => Err(EnqueueError::Broker(BrokerError::new(
+                crate::broker::BrokerErrorKind::Unexpected,
+                "the broker gave no answer for the task",
+            ))),
+        }
+    }
+
+    /// Enqueues a task that is known by name and bytes alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    pub async fn enqueue_raw(&self, task: RawTask) -> Result<TaskInfo, EnqueueError> {
+        self.enqueue(task).await
+    }
+
+    /// Enqueues many tasks in few round trips; one outcome per item, in order. Jobs of several types go together with
+    /// `.into()` on each.
+    ///
+    /// # Errors
+    ///
+    /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
+    pub async fn enqueue_many<T: Into<PreparedTask>>(
+        &self,
+        tasks: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
+        let tasks: Vec<PreparedTask> = tasks.into_iter().map(Into::into).collect();
+        self.broker.ping().await?;
+        Ok(self.enqueue_all(tasks).await)
+    }
+
+    /// The broker, for what this client does not offer.
+    pub fn broker(&self) -> &Arc<dyn Broker> {
+        &self.broker
+    }
+
+    async fn enqueue_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
+        let now = self.broker.now();
+        let mut batch = Vec::with_capacity(tasks.len());
+        let mut outcomes = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match prepare::new_task(task, now, self.payload_limit) {
+                Ok(new) => {
+                    outcomes.push(Ok(TaskInfo::from_message(&new.message, TaskState::Pending)));
+                    batch.push(new);
+                }
+                Err(error) => outcomes.push(Err(error)),
+            }
+        }
+        if batch.is_empty() {
+            return outcomes;
+        }
+        let mut answers = self.broker.enqueue(batch).await.into_iter();
+        for outcome in &mut outcomes {
+            let Ok(info) = outcome else { continue };
+            match answers.next() {
+                Some(Ok(placed)) => {
+                    info.state = placed.state;
+                    info.next_process_at = Some(placed.process_at);
+                }
+                Some(Err(refused)) => {
+                    *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));
+                }
+                None => {
+                    *outcome = Err(EnqueueError::Broker(BrokerError::new(
+                        crate::broker::BrokerErrorKind::Unexpected,
+                        "the broker gave too few answers",
+                    )));
+                }
+            }
+        }
+        outcomes
+    }
+}
+
+impl<J: Job> JobBuilder<J> {
+    /// Enqueues the job with the options set so far.
+    ///
+    /// # Errors
+    ///
+    /// An option is wrong, the task was refused, or the broker failed.
+    pub async fn enqueue(self, client: &Client) -> Result<TaskInfo, EnqueueError> {
+        client.enqueue(self).await
+    }
+}
+
+/// `.enqueue(&client)` on a job's value; in the prelude.
+pub trait Enqueue: Job {
+    /// Enqueues the job with its declared options.
+    ///
+    /// # Errors
+    ///
+    /// The task was refused, or the broker failed.
+    fn enqueue(self, client: &Client) -> impl Future<Output = Result<TaskInfo, EnqueueError>> + Send {
+        let task = PreparedTask::from(self);
+        async move { client.enqueue(task).await }
+    }
+
+    /// The job, ready for per-call options.
+    fn into_job(self) -> JobBuilder<Self> {
+        JobBuilder::new(self)
+    }
+}
+
+impl<J: Job> Enqueue for J {}

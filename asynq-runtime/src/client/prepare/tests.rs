@@ -1,0 +1,190 @@
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::{
+    Job, JobContext, JobResult, RawTask,
+    broker::When,
+    job::{CodecError, JobBuilder, encode_key},
+};
+
+const NOW: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 678_912_345) {
+    Some(now) => now,
+    None => panic!("in range"),
+};
+const LIMIT: usize = 1024;
+
+fn new(task: impl Into<PreparedTask>) -> NewTask {
+    new_task(task.into(), NOW, LIMIT).unwrap()
+}
+
+fn refused(task: impl Into<PreparedTask>) -> String {
+    new_task(task.into(), NOW, LIMIT).unwrap_err().to_string()
+}
+
+fn raw() -> RawTask {
+    RawTask::new("report", "abc")
+}
+
+#[derive(Serialize, Deserialize)]
+struct Welcome {
+    to: String,
+    note: String,
+}
+
+impl Job for Welcome {
+    const NAME: &'static str = "mail:welcome";
+    const OPTIONS: JobOptions = JobOptions::new()
+        .queue("critical")
+        .retry(5)
+        .timeout(Duration::from_millis(1500))
+        .deadline(Duration::from_secs(3600))
+        .unique(Duration::from_secs(60))
+        .retention(Duration::from_secs(7200))
+        .max_crashes(1);
+    type Output = JobResult;
+
+    fn unique_by(&self) -> Option<Result<bytes::Bytes, CodecError>> {
+        Some(encode_key::<Self>(&(&self.to,)))
+    }
+
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
+fn welcome(to: &str, note: &str) -> Welcome {
+    Welcome { to: to.into(), note: note.into() }
+}
+
+#[test]
+fn a_task_that_says_nothing_has_asynqs_defaults() {
+    let NewTask { message, queue, id, id_is_ours, when, unique, extra } = new(raw());
+    assert_eq!((queue.as_str(), when, unique, extra), ("default", When::Now, None, Extra::default()));
+    assert!(id_is_ours && id.as_str().len() == 36, "{id}");
+    let expected = TaskMessage {
+        r#type: "report".into(),
+        payload: "abc".into(),
+        id: id.to_string(),
+        queue: "default".into(),
+        retry: 25,
+        timeout: 1800,
+        ..TaskMessage::default()
+    };
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn the_options_of_a_job_hold_until_the_builder_says_otherwise() {
+    let task = new(welcome("ann", "x"));
+    assert_eq!((task.queue.as_str(), task.extra.max_crashes), ("critical", Some(1)));
+    let message = task.message;
+    assert_eq!((message.retry, message.timeout, message.retention), (5, 2, 7200));
+    assert_eq!(message.deadline, 1_893_553_445 + 3600 + 1, "from the enqueue on, rounded up");
+
+    let builder = JobBuilder::new(welcome("ann", "x"));
+    let task = new(builder.queue("low").retry(0).timeout("90s").retention("1h").max_crashes(9).task_id("w-1"));
+    assert_eq!((task.queue.as_str(), task.extra.max_crashes, task.id_is_ours), ("low", Some(9), false));
+    assert_eq!((task.message.id.as_str(), task.message.queue.as_str()), ("w-1", "low"));
+    assert_eq!((task.message.retry, task.message.timeout, task.message.retention), (0, 90, 3600));
+}
+
+#[test]
+fn timeout_and_deadline_default_as_in_asynq() {
+    let at = |seconds| DateTime::<Utc>::from_timestamp(seconds, 0).unwrap();
+    for (task, timeout, deadline) in [
+        (raw(), 1800, 0),
+        (raw().timeout("5s"), 5, 0),
+        (raw().timeout(Duration::from_millis(500)), 1, 0), // Go stores 0, which is illegal (F38)
+        (raw().deadline(at(2_000_000_000)), 0, 2_000_000_000),
+        (raw().deadline(at(2_000_000_000) + chrono::TimeDelta::milliseconds(1)), 0, 2_000_000_001),
+        (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
+        (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1), // 0 would mean none
+        (raw().deadline(at(-5)), 0, 1),
+    ] {
+        let message = new(task).message;
+        assert_eq!((message.timeout, message.deadline), (timeout, deadline));
+    }
+}
+
+#[test]
+fn unique_keys_are_those_of_the_vectors() {
+    let key = |task: RawTask| new(task.unique("60s")).unique.map(|lock| lock.key).unwrap();
+    for (task, expected) in [
+        (raw(), "asynq:{default}:unique:report:900150983cd24fb0d6963f7d28e17f72"), // c03
+        (raw().queue("other"), "asynq:{other}:unique:report:900150983cd24fb0d6963f7d28e17f72"), // c03
+        (RawTask::without_payload("cleanup"), "asynq:{default}:unique:cleanup:"),  // c04
+        (RawTask::new("cleanup", ""), "asynq:{default}:unique:cleanup:d41d8cd98f00b204e9800998ecf8427e"), // c05
+        (
+            RawTask::new("img:resize", &b"\x00\x01\xff\xfe"[..]).queue("critical"),
+            "asynq:{critical}:unique:img:resize:50d2419ec6481e50c7dc209833437157", // c02
+        ),
+    ] {
+        assert_eq!(key(task), expected);
+    }
+}
+
+#[test]
+fn a_lock_is_in_the_message_and_lasts_whole_seconds() {
+    let task = new(raw().unique(Duration::from_millis(1500)));
+    let lock = task.unique.unwrap();
+    assert_eq!((task.message.unique_key, lock.ttl), (lock.key, Duration::from_secs(2)));
+    assert_eq!(new(raw()).message.unique_key, "");
+}
+
+#[test]
+fn unique_by_leaves_the_other_arguments_out() {
+    let key = |to: &str, note: &str| new(welcome(to, note)).message.unique_key;
+    assert_eq!(key("ann", "x"), key("ann", "y"));
+    assert_ne!(key("ann", "x"), key("bob", "x"));
+}
+
+#[test]
+fn the_last_of_process_in_and_process_at_counts() {
+    let at = NOW + chrono::TimeDelta::milliseconds(1);
+    assert_eq!(new(raw().process_in("10m")).when, When::In(Duration::from_secs(600)));
+    assert_eq!(new(raw().process_in("10m").process_at(at)).when, When::At(at));
+    assert_eq!(new(raw().process_at(at).process_in("500ms")).when, When::In(Duration::from_millis(500)));
+}
+
+#[test]
+fn a_header_given_twice_has_the_later_value() {
+    let message = new(raw().header("k1", "v1").header("k2", "").header("k1", "v2")).message;
+    assert_eq!(message.headers, [Header::new("k1", "v2"), Header::new("k2", "")]);
+}
+
+#[test]
+fn what_cannot_be_is_told_with_what_to_write() {
+    let long = "x".repeat(201);
+    for (task, expected) in [
+        (raw().queue(""), "\"\" cannot be used: queue name must not be empty"),
+        (raw().queue("a{b}"), "\"a{b}\" cannot be used: queue name must not contain `{`; leave the braces out"),
+        (raw().queue(&long), "queue name is 201 bytes long; write at most 200"),
+        (raw().task_id(" "), "task id must not be empty"),
+        (raw().task_id("a\nb"), "task id must not contain the control character `\\n`"),
+        (RawTask::new("\t", "abc"), "job name must not be empty"),
+        (
+            raw().timeout("3 parsecs"),
+            "invalid option `timeout`: invalid duration \"3 parsecs\": unknown unit `parsecs`",
+        ),
+        (raw().timeout("0s"), "invalid option `timeout`: it must be longer than zero"),
+        (raw().process_in("soon"), "invalid option `process_in`: invalid duration \"soon\""),
+        (raw().process_in(Duration::MAX), "invalid option `process_in`: it must be at most 292 years"),
+        (raw().unique("999ms"), "invalid option `unique`: it must be at least 1s"),
+        (raw().unique(Duration::MAX), "invalid option `unique`: it must be at most 292 years"),
+        (raw().retry(u32::MAX), "invalid option `retry`: it must be at most 2147483647"),
+        (raw().max_crashes(0), "invalid option `max_crashes`: it must be at least 1"),
+        (raw().queue("").retry(u32::MAX), "\"\" cannot be used: queue name"), // the first mistake
+    ] {
+        let error = refused(task);
+        assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+    }
+}
+
+#[test]
+fn a_payload_over_the_limit_is_refused_with_both_sizes() {
+    assert_eq!(new(RawTask::new("report", vec![0; LIMIT])).message.payload.len(), LIMIT);
+    let error = refused(RawTask::new("report", vec![0; LIMIT + 1]));
+    assert!(error.starts_with("the payload has 1025 bytes, more than the limit of 1024;"), "{error}");
+}

@@ -1,0 +1,37 @@
+//! Chooses the broker from a URL.
+
+use std::sync::Arc;
+
+use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+
+/// The variable that names the broker.
+pub const URL_VARIABLE: &str = "ASYNQ_URL";
+/// The broker of a program that was told nothing.
+pub const DEFAULT_URL: &str = "sqlite://asynq.db";
+
+/// The URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
+pub(crate) fn url_from_env() -> String {
+    std::env::var(URL_VARIABLE).ok().filter(|url| !url.trim().is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned())
+}
+
+/// Connects to the broker at `url`.
+///
+/// # Errors
+///
+/// A scheme that is unknown or not compiled in, or whatever the broker says.
+pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
+    let scheme = url.split(':').next().unwrap_or_default();
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(crate::broker::sqlite::SqliteBroker::open(url, Default::default()).await?)),
+        #[cfg(feature = "redis")]
+        "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "redis-sentinel" => {
+            Ok(Arc::new(crate::broker::redis::RedisBroker::connect(url, Default::default()).await?))
+        }
+        _ => Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            "the broker's URL starts with none of sqlite://, redis://, redis+unix://: \
+             write for example sqlite://asynq.db or redis://127.0.0.1:6379",
+        )),
+    }
+}

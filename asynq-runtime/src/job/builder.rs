@@ -1,0 +1,372 @@
+//! One enqueue: a job with its arguments and what this call says differently.
+
+use std::{fmt, marker::PhantomData, time::Duration};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::{CodecError, IntoInstant, IntoSpan, Job, JobOptions, codec::encode_arguments};
+use crate::{
+    broker::{BrokerError, Refused, When},
+    task::{InvalidName, QueueName, TaskId},
+};
+
+/// A job with its arguments, ready for per-call options. Later wins: attribute, then builder.
+#[must_use = "nothing is enqueued until `.enqueue(&client)`"]
+pub struct JobBuilder<J> {
+    task: PreparedTask,
+    job: PhantomData<fn() -> J>,
+}
+
+impl<J: Job> JobBuilder<J> {
+    /// The job with its declared options.
+    pub fn new(job: J) -> Self {
+        Self { task: PreparedTask::of(&job), job: PhantomData }
+    }
+}
+
+/// A task that is known by its type's name and its bytes alone: one that another language runs, or that this program
+/// passes on.
+#[must_use = "nothing is enqueued until it is given to a client"]
+#[derive(Debug, Clone)]
+pub struct RawTask {
+    task: PreparedTask,
+}
+
+impl RawTask {
+    /// A task of type `name` with this payload and asynq's default options.
+    pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        Self { task: PreparedTask::raw(name.into(), Some(payload.into())) }
+    }
+
+    /// A task without a payload: Go's nil, whose unique key has no checksum (PROTOCOL §2.2).
+    pub fn without_payload(name: impl Into<String>) -> Self {
+        Self { task: PreparedTask::raw(name.into(), None) }
+    }
+}
+
+macro_rules! option_methods {
+    () => {
+        /// Puts the task into another queue.
+        pub fn queue(mut self, queue: impl AsRef<str>) -> Self {
+            self.task.set(|p| QueueName::new(queue.as_ref()).map(|queue| p.queue = Some(queue)).map_err(Into::into));
+            self
+        }
+
+        /// How often a failed task is tried again; 0 = never.
+        pub fn retry(mut self, retry: u32) -> Self {
+            self.task.set(|p| {
+                p.retry = i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?;
+                Ok(())
+            });
+            self
+        }
+
+        /// Longest time of one attempt; at least 1 s, rounded up to whole seconds.
+        pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
+            self.task.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
+            self
+        }
+
+        /// No attempt may run after this moment; rounded up to a whole second.
+        pub fn deadline(mut self, deadline: impl IntoInstant) -> Self {
+            self.task.set(|p| instant("deadline", deadline).map(|at| p.deadline = Some(Deadline::At(at))));
+            self
+        }
+
+        /// How long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
+        pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
+            self.task.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
+            self
+        }
+
+        /// How long the task is kept after success; rounded up to whole seconds.
+        pub fn retention(mut self, retention: impl IntoSpan) -> Self {
+            self.task.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
+            self
+        }
+
+        /// How often a worker may die while it runs the task before it is archived; at least 1.
+        pub fn max_crashes(mut self, max_crashes: u32) -> Self {
+            self.task.set(|p| match max_crashes {
+                0 => Err(option("max_crashes", "it must be at least 1")),
+                n => {
+                    p.max_crashes = Some(n);
+                    Ok(())
+                }
+            });
+            self
+        }
+
+        /// Runs the task after this time; the last of this and `process_at` counts.
+        #[doc(alias = "delay")]
+        pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
+            self.task.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
+                delay if delay > asynq_grammar::duration::MAX => {
+                    Err(option("process_in", "it must be at most 292 years"))
+                }
+                delay => {
+                    p.when = When::In(delay);
+                    Ok(())
+                }
+            });
+            self
+        }
+
+        /// Runs the task at this moment; one that has passed means now.
+        pub fn process_at(mut self, when: impl IntoInstant) -> Self {
+            self.task.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
+            self
+        }
+
+        /// Gives the task an id instead of a random one; it must be free in its queue.
+        pub fn task_id(mut self, id: impl AsRef<str>) -> Self {
+            self.task.set(|p| TaskId::new(id.as_ref()).map(|id| p.id = Some(id)).map_err(Into::into));
+            self
+        }
+
+        /// Adds a header; one of the same name is replaced.
+        pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+            self.task.set(|p| {
+                let (key, value) = (key.into(), value.into());
+                match p.headers.iter_mut().find(|(k, _)| *k == key) {
+                    Some(entry) => entry.1 = value,
+                    None => p.headers.push((key, value)),
+                }
+                Ok(())
+            });
+            self
+        }
+    };
+}
+
+impl<J> JobBuilder<J> {
+    option_methods!();
+}
+
+impl RawTask {
+    option_methods!();
+}
+
+/// A task that is ready to be enqueued, whatever it was made of; what
+/// [`Client::enqueue_many`](crate::Client::enqueue_many) takes. An option that was wrong is told when it is enqueued.
+#[derive(Debug, Clone)]
+pub struct PreparedTask(Result<Prepared, EnqueueError>);
+
+/// The facts of a [`PreparedTask`], not yet bound to a moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    pub(crate) name: String,
+    pub(crate) payload: Option<Bytes>,
+    pub(crate) unique_bytes: Option<Bytes>,
+    pub(crate) queue: Option<QueueName>,
+    pub(crate) retry: i32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) unique: Option<Duration>,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) max_crashes: Option<u32>,
+    pub(crate) when: When,
+    pub(crate) id: Option<TaskId>,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// When no attempt may run any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Deadline {
+    In(Duration),
+    At(DateTime<Utc>),
+}
+
+impl PreparedTask {
+    pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
+        self.0
+    }
+
+    fn of<J: Job>(job: &J) -> Self {
+        let made = || {
+            let payload = encode_arguments(job)?;
+            let unique_bytes = job.unique_by().transpose()?;
+            let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes } = J::OPTIONS;
+            Ok(Prepared {
+                name: J::NAME.to_owned(),
+                payload: Some(payload),
+                unique_bytes,
+                queue: Some(QueueName::new(queue)?),
+                retry: i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?,
+                timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
+                deadline: deadline.map(Deadline::In),
+                unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
+                retention: retention.map(|retention| span("retention", retention)).transpose()?,
+                max_crashes,
+                when: When::Now,
+                id: None,
+                headers: Vec::new(),
+            })
+        };
+        Self(made())
+    }
+
+    fn raw(name: String, payload: Option<Bytes>) -> Self {
+        Self(Ok(Prepared {
+            name,
+            payload,
+            unique_bytes: None,
+            queue: None,
+            retry: JobOptions::DEFAULT_RETRY as i32,
+            timeout: None,
+            deadline: None,
+            unique: None,
+            retention: None,
+            max_crashes: None,
+            when: When::Now,
+            id: None,
+            headers: Vec::new(),
+        }))
+    }
+
+    /// Applies an option; the first mistake stays.
+    fn set(&mut self, apply: impl FnOnce(&mut Prepared) -> Result<(), EnqueueError>) {
+        if let Ok(prepared) = &mut self.0
+            && let Err(error) = apply(prepared)
+        {
+            self.0 = Err(error);
+        }
+    }
+}
+
+impl<J: Job> From<J> for PreparedTask {
+    fn from(job: J) -> Self {
+        Self::of(&job)
+    }
+}
+
+impl<J: Job> From<JobBuilder<J>> for PreparedTask {
+    fn from(builder: JobBuilder<J>) -> Self {
+        builder.task
+    }
+}
+
+impl RawTask {
+    /// Per-call options for a task that was prepared elsewhere.
+    pub(crate) fn from_prepared(task: PreparedTask) -> Self {
+        Self { task }
+    }
+}
+
+impl From<RawTask> for PreparedTask {
+    fn from(raw: RawTask) -> Self {
+        raw.task
+    }
+}
+
+impl<J: Job> fmt::Debug for JobBuilder<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobBuilder").field("job", &J::NAME).field("task", &self.task.0).finish()
+    }
+}
+
+/// A task that was not enqueued. Nothing of it is stored, except where
+/// [`is_ambiguous`](Self::is_ambiguous) says that this is not known.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// The arguments cannot be encoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// A queue, a task id or a type that cannot be.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// An option that cannot be.
+    #[error("invalid option `{option}`: {reason}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Why, and what to write.
+        reason: String,
+    },
+    /// The payload is larger than the client allows.
+    #[error(
+        "the payload has {size} bytes, more than the limit of {limit}; store it elsewhere and enqueue its place, or raise `payload_limit`"
+    )]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The client's limit.
+        limit: usize,
+    },
+    /// The task id is taken in its queue.
+    #[error("task id `{id}` is taken in queue `{queue}`")]
+    IdConflict {
+        /// The queue.
+        queue: QueueName,
+        /// The id.
+        id: TaskId,
+    },
+    /// An equal task holds the unique lock.
+    #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
+    Duplicate {
+        /// The task that holds it, where the broker could tell.
+        holder: Option<TaskId>,
+    },
+    /// The broker failed; its text says what to do.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl EnqueueError {
+    /// Whether the task, or one equal to it, is there already: a taken id or a held unique lock.
+    pub fn is_duplicate(&self) -> bool {
+        matches!(self, Self::IdConflict { .. } | Self::Duplicate { .. })
+    }
+
+    /// Whether the id is taken.
+    pub fn is_id_conflict(&self) -> bool {
+        matches!(self, Self::IdConflict { .. })
+    }
+
+    /// The task that is there already.
+    pub fn existing_id(&self) -> Option<&TaskId> {
+        match self {
+            Self::IdConflict { id, .. } => Some(id),
+            Self::Duplicate { holder } => holder.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the task may be stored although the call failed: the broker did not answer in time.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::Broker(error) if error.is_unavailable())
+    }
+
+    pub(crate) fn refused(refused: Refused, queue: QueueName, id: TaskId) -> Self {
+        match refused {
+            Refused::IdConflict => Self::IdConflict { queue, id },
+            Refused::Duplicate { holder } => Self::Duplicate { holder },
+            Refused::Broker(error) => Self::Broker(error),
+        }
+    }
+}
+
+fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
+    EnqueueError::Option { option, reason: reason.to_string() }
+}
+
+fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {
+    when.into_instant().map_err(|error| option(name, error))
+}
+
+/// A time that the wire keeps in whole seconds: rounded up, and never zero, which would mean none (RELIABILITY F38).
+fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    let span = span.into_span().map_err(|error| option(name, error))?;
+    if name == "unique" && span < Duration::from_secs(1) {
+        return Err(option(name, "it must be at least 1s"));
+    }
+    if span.is_zero() {
+        return Err(option(name, "it must be longer than zero"));
+    }
+    if span > asynq_grammar::duration::MAX {
+        return Err(option(name, "it must be at most 292 years"));
+    }
+    Ok(Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0)))
+}

@@ -1,0 +1,143 @@
+use serde::Deserialize;
+
+use super::*;
+use crate::job::{JobContext, JobResult};
+
+macro_rules! jobs {
+    ($($(#[$meta:meta])* $job:ident $name:literal $body:tt [$($item:item)*];)*) => {$(
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        $(#[$meta])*
+        struct $job $body
+
+        impl Job for $job {
+            const NAME: &'static str = $name;
+            $($item)*
+            type Output = JobResult;
+            async fn run(self, _: &JobContext) -> JobResult {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+jobs! {
+    Mail "mail" { to: String, copies: u32 } [];
+    /// The same wire name with the fields swapped, as another version of the program would have it.
+    Swapped "mail" { copies: u32, to: String } [];
+    Nested "nested" { mail: Mail } [];
+    NestedSwapped "nested" { mail: Swapped } [];
+    Long "nested" { mail: MailInWords } [];
+    MailInWords "mail" { to: std::string::String, copies: u32 } [];
+    JsonMail "mail" { to: String, copies: u32 } [const CODEC: Codec = Codec::Json;];
+    Nothing "nothing" {} [];
+    JsonNothing "nothing" {} [const CODEC: Codec = Codec::Json;];
+    Loose "loose" { value: serde_json::Value } [];
+    JsonLoose "loose" { value: serde_json::Value } [const CODEC: Codec = Codec::Json;];
+    ByHand "mail" { to: String, copies: u32 } [const FINGERPRINT: Option<&'static str> = Some("v2");];
+    ByHandSwapped "mail" { copies: u32, to: String } [const FINGERPRINT: Option<&'static str> = Some("v2");];
+}
+
+fn mail() -> Mail {
+    Mail { to: "ann".into(), copies: 2 }
+}
+
+fn value<J: Job>() -> u32 {
+    Fingerprint::of::<J>().value
+}
+
+#[test]
+fn the_algorithm_of_the_fingerprint_never_changes() {
+    // Tasks that were enqueued by an earlier version carry these. A change here orphans them.
+    assert_eq!(Fingerprint::of::<Mail>().shape, "{to: str, copies: u32}");
+    assert_eq!(value::<Mail>(), 0x286c_abb8);
+    assert_eq!(value::<Nested>(), 0xbc36_b97f);
+    assert_eq!(value::<Nothing>(), 0x934b_9199);
+    assert_eq!(value::<ByHand>(), 0xecd0_bcfb);
+    assert_eq!(value::<Loose>(), 0x095e_881b);
+}
+
+#[test]
+fn what_serde_sees_makes_the_fingerprint_and_nothing_else() {
+    assert_ne!(value::<Mail>(), value::<Swapped>());
+    assert_ne!(value::<Nested>(), value::<NestedSwapped>(), "two fields swapped in a nested struct");
+    assert_eq!(value::<Nested>(), value::<Long>(), "String and std::string::String are one");
+    assert_ne!(value::<ByHand>(), value::<Mail>());
+    assert_eq!(value::<ByHand>(), value::<ByHandSwapped>(), "by hand means by hand");
+    assert!(Fingerprint::of::<ByHand>().complete);
+}
+
+#[test]
+fn postcard_starts_with_the_format_byte_and_the_fingerprint() {
+    let bytes = encode_arguments(&mail()).unwrap();
+    assert_eq!(bytes[0], 1);
+    assert_eq!(bytes[1..5], value::<Mail>().to_le_bytes());
+    assert_eq!(bytes[5..], *b"\x03ann\x02");
+    assert_eq!(decode_arguments::<Mail>(&bytes).unwrap(), mail());
+}
+
+#[test]
+fn json_is_what_gos_unmarshal_reads() {
+    let bytes = encode_arguments(&JsonMail { to: "ann".into(), copies: 2 }).unwrap();
+    assert_eq!(bytes, r#"{"to":"ann","copies":2}"#);
+    let from_go = br#" {"copies": 2, "to": "ann", "more": null} "#;
+    assert_eq!(decode_arguments::<JsonMail>(from_go).unwrap(), JsonMail { to: "ann".into(), copies: 2 });
+}
+
+#[test]
+fn a_job_without_arguments_takes_any_payload() {
+    for payload in [&b""[..], b"null", b"{}", b"\x01abcdefg", b"\xff"] {
+        assert_eq!(decode_arguments::<Nothing>(payload).unwrap(), Nothing {});
+        assert_eq!(decode_arguments::<JsonNothing>(payload).unwrap(), JsonNothing {});
+    }
+}
+
+#[test]
+fn another_shape_is_told_with_both_shapes() {
+    let bytes = encode_arguments(&Swapped { copies: 2, to: "ann".into() }).unwrap();
+    let error = decode_arguments::<Mail>(&bytes).unwrap_err();
+    let PayloadError::UnknownFingerprint { expected, found, .. } = error else { panic!("{error}") };
+    assert_eq!((expected, found), (value::<Mail>(), value::<Swapped>()));
+    let text = error.to_string();
+    for part in [&*format!("{found:08x}"), &*format!("{expected:08x}"), "`mail`", "{to: str, copies: u32}"] {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_arguments_are_told_with_what_they_look_like() {
+    let good = encode_arguments(&mail()).unwrap();
+    let too_long = [&good[..], b"xy"].concat();
+    for (payload, expected) in [
+        (&b""[..], "it is empty (0 bytes)"),
+        (br#"{"to":"ann"}"#, "it looks like JSON; write `codec = \"json\"`"),
+        (b"\x02\x00\x00\x00\x00\x00", "its first byte is not the format byte 0x01"),
+        (&good[..3], "it is cut off (3 bytes)"),
+        (&too_long, "2 bytes too many"),
+        (&good[..good.len() - 2], "the arguments of `mail` cannot be read"),
+    ] {
+        let error = decode_arguments::<Mail>(payload).unwrap_err();
+        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let error = decode_arguments::<JsonMail>(br#"{"to":"ann"}"#).unwrap_err();
+    assert!(error.to_string().contains("missing field `copies`"), "{error}");
+    assert!(decode_arguments::<JsonMail>(br#"{"to":"ann","copies":2}x"#).is_err());
+}
+
+#[test]
+fn arguments_that_postcard_could_never_read_back_are_refused_at_the_enqueue() {
+    let error = encode_arguments(&Loose { value: serde_json::Value::Null }).unwrap_err().to_string();
+    assert!(error.contains("`Value`") && error.contains("codec = \"json\""), "{error}");
+    assert!(!Fingerprint::of::<Loose>().complete);
+    let bytes = encode_arguments(&JsonLoose { value: serde_json::json!([1]) }).unwrap();
+    assert_eq!(bytes, r#"{"value":[1]}"#);
+}
+
+#[test]
+fn a_result_comes_back_as_it_was() {
+    for codec in [Codec::Postcard, Codec::Json] {
+        let bytes = encode_result("sum", codec, &(7u64, "x")).unwrap();
+        assert_eq!(decode_result(codec, &bytes), Some((7u64, "x".to_owned())));
+    }
+    assert_eq!(encode_result("sum", Codec::Json, &7u64).unwrap(), "7");
+}

@@ -1,0 +1,180 @@
+//! What a running job knows about its task, and what it can say about itself.
+
+use std::{fmt, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    blocking::BlockingPool,
+    state::{State, StateMap},
+};
+use crate::{
+    broker::{Broker, BrokerError, BrokerErrorKind, RunKey, RunToken, Settled},
+    task::{Progress, QueueName, TaskId, TaskMessage},
+};
+
+/// One attempt at one task, as its job sees it. Clones are the same attempt.
+#[derive(Clone)]
+pub struct JobContext(Arc<ContextParts>);
+
+/// What a [`JobContext`] is made of.
+pub struct ContextParts {
+    /// The run.
+    pub run: RunKey,
+    /// The task as it was dequeued.
+    pub message: Arc<TaskMessage>,
+    /// How often a worker died while it ran this task.
+    pub crashes: u32,
+    /// When this attempt must end.
+    pub deadline: Option<DateTime<Utc>>,
+    /// Cancelled when the attempt should stop.
+    pub cancel: CancellationToken,
+    /// The server's shared states.
+    pub states: Arc<StateMap>,
+    /// Where blocking jobs run.
+    pub blocking: BlockingPool,
+    /// Where progress goes; `None` in a detached context.
+    pub broker: Option<Arc<dyn Broker>>,
+}
+
+impl JobContext {
+    /// A context from its parts; the server makes one per attempt.
+    pub fn new(parts: ContextParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// A context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
+    /// cancelled, and swallows progress.
+    pub fn detached() -> Self {
+        Self::detached_with(StateMap::default())
+    }
+
+    /// The same with states.
+    pub fn detached_with(states: StateMap) -> Self {
+        Self::new(ContextParts {
+            run: RunKey {
+                queue: QueueName::from_wire("default"),
+                id: TaskId::from_wire("detached"),
+                token: RunToken(0),
+                server: 0,
+                row: 0,
+            },
+            message: Arc::default(),
+            crashes: 0,
+            deadline: None,
+            cancel: CancellationToken::new(),
+            states: Arc::new(states),
+            blocking: BlockingPool::default(),
+            broker: None,
+        })
+    }
+
+    /// Id of the task.
+    pub fn id(&self) -> &TaskId {
+        &self.0.run.id
+    }
+
+    /// Queue of the task.
+    pub fn queue(&self) -> &QueueName {
+        &self.0.run.queue
+    }
+
+    /// How often the task has failed before this attempt.
+    pub fn retried(&self) -> u32 {
+        u32::try_from(self.0.message.retried).unwrap_or(0)
+    }
+
+    /// How often the task may be retried.
+    pub fn max_retry(&self) -> u32 {
+        u32::try_from(self.0.message.retry).unwrap_or(0)
+    }
+
+    /// How often a worker died while it ran this task, since an attempt last ended by itself.
+    pub fn crashes(&self) -> u32 {
+        self.0.crashes
+    }
+
+    /// When this attempt must end.
+    pub fn deadline(&self) -> Option<DateTime<Utc>> {
+        self.0.deadline
+    }
+
+    /// The value of a header given at the enqueue.
+    pub fn header(&self, key: &str) -> Option<&str> {
+        self.0.message.header(key)
+    }
+
+    /// A number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a store
+    /// that can refuse an older one, and a worker that was thought dead cannot overwrite what its successor wrote.
+    pub fn fence(&self) -> i64 {
+        self.0.run.token.0
+    }
+
+    /// Names this run of this task among all runs of all tasks; an idempotency key for one attempt.
+    pub fn run_id(&self) -> String {
+        format!("{}:{}:{}", self.0.run.queue, self.0.run.id, self.0.run.token)
+    }
+
+    /// Whether the attempt should stop: it was cancelled, its time is over, the worker lost it or is shutting down.
+    /// An `async` job is dropped at its next await anyway; a blocking one must look.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until the attempt should stop.
+    pub async fn cancelled(&self) {
+        self.0.cancel.cancelled().await;
+    }
+
+    /// The state of type `T` that the server was given.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.0.states.get::<T>()
+    }
+
+    /// Shows how far the job is: `fraction` from 0.0 to 1.0, with a short text for people.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or the task was taken over meanwhile ([`BrokerErrorKind::Closed`]): then stop.
+    pub async fn progress(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
+        let Some(broker) = &self.0.broker else { return Ok(()) };
+        match broker.write_progress(&self.0.run, &Progress::new(fraction, note)).await? {
+            Settled::Ok => Ok(()),
+            Settled::Fenced | Settled::Gone => {
+                Err(BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted"))
+            }
+        }
+    }
+
+    /// [`progress`](Self::progress) for a blocking job.
+    ///
+    /// # Errors
+    ///
+    /// As there; also when called outside a tokio runtime.
+    pub fn progress_blocking(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
+        if self.0.broker.is_none() {
+            return Ok(());
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
+            BrokerError::with_source(BrokerErrorKind::Config, "progress needs the worker's runtime", error)
+        })?;
+        runtime.block_on(self.progress(fraction, note))
+    }
+
+    pub(crate) fn blocking_pool(&self) -> &BlockingPool {
+        &self.0.blocking
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext").field("run", &self.0.run).field("type", &self.0.message.r#type).finish()
+    }
+}
+
+impl fmt::Debug for ContextParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextParts").field("run", &self.run).field("states", &self.states).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! A job with its type erased: what the inventory holds and the server runs.
+
+use std::{any::TypeId, fmt, future::Future, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+
+pub use super::codec::PayloadError;
+use super::{
+    Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask, StateKey,
+    codec::{decode_arguments, encode_result},
+};
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What an attempt gives: the encoded result (`None` for `()`), or the error with its policy.
+pub type RunResult = JobResult<Option<Bytes>>;
+
+/// Everything a program knows about a job, without its type.
+#[derive(Clone, Copy)]
+pub struct JobDescriptor {
+    /// Name on the wire.
+    pub name: &'static str,
+    /// Declared options.
+    pub options: JobOptions,
+    /// States that it needs.
+    pub requires: &'static [StateKey],
+    /// How its arguments are encoded.
+    pub codec: Codec,
+    /// Where it is written.
+    pub file: &'static str,
+    /// The line there.
+    pub line: u32,
+    type_id: fn() -> TypeId,
+    start: fn(&[u8], JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError>,
+    prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
+    show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
+    fingerprint: fn() -> Arc<Fingerprint>,
+}
+
+inventory::collect!(JobDescriptor);
+
+impl JobDescriptor {
+    /// The descriptor of `J`, written at `file`:`line`. `const`, because the inventory is made of statics.
+    pub const fn of<J: Job>(file: &'static str, line: u32) -> Self {
+        Self {
+            name: J::NAME,
+            options: J::OPTIONS,
+            requires: J::REQUIRES,
+            codec: J::CODEC,
+            file,
+            line,
+            type_id: TypeId::of::<J>,
+            start: start::<J>,
+            prepare: prepare::<J>,
+            show: show::<J>,
+            fingerprint: Fingerprint::of::<J>,
+        }
+    }
+
+    /// Reads the arguments and returns the attempt, not yet polled.
+    ///
+    /// # Errors
+    ///
+    /// The payload is none of this job's.
+    pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
+        (self.start)(payload, ctx)
+    }
+
+    /// A task from arguments written as JSON, checked against the argument types: what `enqueue` on the command line
+    /// takes.
+    ///
+    /// # Errors
+    ///
+    /// The arguments do not fit; the text says which and why.
+    pub fn prepare(&self, arguments: &serde_json::Value) -> Result<PreparedTask, serde_json::Error> {
+        (self.prepare)(arguments)
+    }
+
+    /// The arguments in a payload, for people.
+    ///
+    /// # Errors
+    ///
+    /// The payload is none of this job's.
+    pub fn show(&self, payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
+        (self.show)(payload)
+    }
+
+    /// Whether both describe one and the same Rust type.
+    pub fn is_same_job(&self, other: &Self) -> bool {
+        (self.type_id)() == (other.type_id)()
+    }
+
+    /// The shape of its arguments.
+    pub fn fingerprint(&self) -> Arc<Fingerprint> {
+        (self.fingerprint)()
+    }
+}
+
+impl fmt::Debug for JobDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobDescriptor")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .field("requires", &self.requires)
+            .field("codec", &self.codec)
+            .field("place", &format_args!("{}:{}", self.file, self.line))
+            .finish_non_exhaustive()
+    }
+}
+
+fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
+    let job = decode_arguments::<J>(payload)?;
+    Ok(Box::pin(async move {
+        let value = job.run(&ctx).await.into_job_result()?;
+        result_bytes::<J, _>(&value)
+    }))
+}
+
+fn result_bytes<J: Job, T: serde::Serialize + 'static>(value: &T) -> RunResult {
+    if TypeId::of::<T>() == TypeId::of::<()>() {
+        return Ok(None);
+    }
+    encode_result(J::NAME, J::CODEC, value).map(Some).map_err(JobError::skip_retry)
+}
+
+fn prepare<J: Job>(arguments: &serde_json::Value) -> Result<PreparedTask, serde_json::Error> {
+    let job = if Fingerprint::of::<J>().no_arguments && is_nothing(arguments) {
+        decode_arguments::<J>(&[]).map_err(serde::de::Error::custom)?
+    } else {
+        serde_json::from_value::<J>(arguments.clone())?
+    };
+    Ok(job.into())
+}
+
+/// What people write for no arguments.
+fn is_nothing(arguments: &serde_json::Value) -> bool {
+    match arguments {
+        serde_json::Value::Null => true,
+        serde_json::Value::Array(items) => items.is_empty(),
+        serde_json::Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
+    let job = decode_arguments::<J>(payload)?;
+    serde_json::to_value(&job).map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
+}

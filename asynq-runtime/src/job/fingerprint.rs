@@ -1,0 +1,77 @@
+//! The shape of a job's arguments in four bytes, traced from what serde asks for.
+
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+};
+
+use md5::{Digest, Md5};
+
+use super::{
+    Codec, Job,
+    trace::{self, short_name},
+};
+
+/// The shape that serde sees, nested types included.
+///
+/// Made of field names, order and kinds and of every variant of every enum; not of the names of types, so that
+/// `String` and `std::string::String` are one, and so are a struct and the same struct elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fingerprint {
+    /// What a payload carries.
+    pub value: u32,
+    /// The shape for people, such as `{to: str, lines: [u32]}`.
+    pub shape: String,
+    /// Whether the whole shape could be traced; `false` means *partly checked*: a custom `Deserialize` stopped the trace,
+    /// and changes behind it are not noticed.
+    pub complete: bool,
+    /// The names of the arguments, where they are a struct.
+    pub fields: Option<Vec<&'static str>>,
+    /// Whether the job takes no arguments at all; then a payload is ignored.
+    pub no_arguments: bool,
+    /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
+    /// cannot read it back.
+    pub self_describing: Option<String>,
+}
+
+impl Fingerprint {
+    /// The fingerprint of `J`'s arguments, traced once per job.
+    pub fn of<J: Job>() -> Arc<Self> {
+        static TRACED: OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>> = OnceLock::new();
+        let traced = TRACED.get_or_init(RwLock::default);
+        if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<J>()) {
+            return Arc::clone(known);
+        }
+        let fresh = Arc::new(trace::<J>());
+        let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(traced.entry(TypeId::of::<J>()).or_insert(fresh))
+    }
+}
+
+fn trace<J: Job>() -> Fingerprint {
+    let traced = trace::trace::<J>(J::CODEC == Codec::Json);
+    let (shape, basis) = match J::FINGERPRINT {
+        Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
+        None if traced.complete => (traced.shape.clone(), traced.shape),
+        None => {
+            let shape = format!("{} of {}", traced.shape, short_name::<J>());
+            (shape.clone(), format!("partly {shape}"))
+        }
+    };
+    Fingerprint {
+        value: hash(&basis),
+        shape,
+        complete: traced.complete || J::FINGERPRINT.is_some(),
+        fields: traced.fields,
+        no_arguments: traced.empty,
+        self_describing: traced.self_describing,
+    }
+}
+
+/// The first four bytes of the MD5: tasks carry it, so it must never change.
+fn hash(basis: &str) -> u32 {
+    let [a, b, c, d, ..] = <[u8; 16]>::from(Md5::digest(basis.as_bytes()));
+    u32::from_le_bytes([a, b, c, d])
+}

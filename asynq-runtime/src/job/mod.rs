@@ -1,0 +1,96 @@
+//! The typed side: what user code and the macro speak.
+//!
+//! A job is a Rust type that holds its arguments and knows how to run. `#[job]` writes that type from a function; by
+//! hand it is a struct and one `impl`:
+//!
+//! ```
+//! use asynq_runtime::prelude::*;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Welcome { to: String }
+//!
+//! impl Job for Welcome {
+//!     const NAME: &'static str = "welcome";
+//!     type Output = JobResult;
+//!     async fn run(self, ctx: &JobContext) -> JobResult {
+//!         tracing::info!(id = %ctx.id(), "welcome {}", self.to);
+//!         Ok(())
+//!     }
+//! }
+//! ```
+
+mod blocking;
+mod builder;
+mod codec;
+mod context;
+mod descriptor;
+mod error;
+mod fingerprint;
+mod options;
+mod output;
+pub(crate) mod panics;
+mod registry;
+mod span;
+mod state;
+mod trace;
+
+use std::future::Future;
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub use self::{
+    blocking::{BlockingPool, run_blocking},
+    builder::{EnqueueError, JobBuilder, PreparedTask, RawTask},
+    codec::{Codec, CodecError, encode_key},
+    context::{ContextParts, JobContext},
+    descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
+    error::{BoxError, JobError, JobResult, Policy, with_policy},
+    fingerprint::Fingerprint,
+    options::JobOptions,
+    output::IntoJobResult,
+    registry::{JobSet, Registry, RegistryError},
+    span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},
+    state::{State, StateKey, StateMap, state},
+};
+pub(crate) use self::{
+    builder::{Deadline, Prepared},
+    codec::{decode_arguments, encode_arguments},
+};
+
+/// A typed job: its arguments, its options, and what it does.
+///
+/// Everything `#[job]` generates can be written by hand against this trait; see the [module](self) for one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "expected a job",
+    note = "put `#[job]` on a function and name it here, or write `impl Job for {Self}`"
+)]
+pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
+    /// Name on the wire, which routes a task to its job. Renaming it orphans the tasks that are queued.
+    const NAME: &'static str;
+
+    /// What applies unless an enqueue says otherwise.
+    const OPTIONS: JobOptions = JobOptions::new();
+
+    /// The shared states that [`run`](Self::run) needs; a server without one of them refuses to start.
+    const REQUIRES: &'static [StateKey] = &[];
+
+    /// How arguments and results are encoded.
+    const CODEC: Codec = Codec::Postcard;
+
+    /// Replaces the traced fingerprint of the arguments, for types whose `Deserialize` cannot be traced.
+    const FINGERPRINT: Option<&'static str> = None;
+
+    /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
+    type Output: IntoJobResult;
+
+    /// The bytes that make a task of this job unique, where not all its arguments do (`unique_by`).
+    fn unique_by(&self) -> Option<Result<Bytes, CodecError>> {
+        None
+    }
+
+    /// Does the work. Dropped at an await point when the attempt is cancelled or times out.
+    fn run(self, ctx: &JobContext) -> impl Future<Output = Self::Output> + Send;
+}

@@ -1,0 +1,98 @@
+//! What applies to every task of a job unless an enqueue says otherwise.
+
+use std::time::Duration;
+
+/// The declared options of a job, as `#[job(…)]` writes them.
+///
+/// Every method is `const`, so that the options of a job are a constant. Whatever is not set has the default of asynq:
+/// queue `default`, 25 retries, 30 minutes per attempt (unless a deadline is set), not unique, deleted on success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobOptions {
+    /// Queue; default `default`.
+    pub queue: &'static str,
+    /// How often a failed task is tried again; default 25.
+    pub retry: u32,
+    /// Longest time one attempt may take, whole seconds; default 30 minutes where there is no deadline either.
+    pub timeout: Option<Duration>,
+    /// From the enqueue on; after it no attempt may run. Default none.
+    pub deadline: Option<Duration>,
+    /// How long at most a waiting or running task keeps an equal one out; at least 1 s. Default none.
+    pub unique: Option<Duration>,
+    /// How long a task is kept after success, with its result; default not at all.
+    pub retention: Option<Duration>,
+    /// How often a worker may die while it runs this task before it is archived; default 3.
+    pub max_crashes: Option<u32>,
+}
+
+impl JobOptions {
+    /// The queue of tasks that name none.
+    pub const DEFAULT_QUEUE: &'static str = "default";
+    /// asynq's number of retries.
+    pub const DEFAULT_RETRY: u32 = 25;
+    /// asynq's limit of an attempt that has neither a timeout nor a deadline.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+    /// How often a worker may die while it runs a task.
+    pub const DEFAULT_MAX_CRASHES: u32 = 3;
+
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self {
+            queue: Self::DEFAULT_QUEUE,
+            retry: Self::DEFAULT_RETRY,
+            timeout: None,
+            deadline: None,
+            unique: None,
+            retention: None,
+            max_crashes: None,
+        }
+    }
+
+    /// Sets the queue.
+    pub const fn queue(mut self, queue: &'static str) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Sets how often a failed task is tried again; 0 = never.
+    pub const fn retry(mut self, retry: u32) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets the longest time of one attempt.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the time after the enqueue when no attempt may run any more.
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets how long a task keeps an equal one out.
+    pub const fn unique(mut self, ttl: Duration) -> Self {
+        self.unique = Some(ttl);
+        self
+    }
+
+    /// Sets how long a task is kept after success.
+    pub const fn retention(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    /// Sets how often a worker may die while it runs a task.
+    pub const fn max_crashes(mut self, max_crashes: u32) -> Self {
+        self.max_crashes = Some(max_crashes);
+        self
+    }
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,41 @@
+//! What a job may return.
+
+use serde::Serialize;
+
+use super::error::{JobError, JobResult};
+
+/// A return type that a job may have: `()`, or `Result<T, E>` with any error.
+///
+/// A `T` other than `()` is stored as the task's result, for as long as its retention says.
+#[diagnostic::on_unimplemented(
+    message = "a job cannot return `{Self}`",
+    label = "not a job's return type",
+    note = "a job returns `()`, `JobResult`, or `Result<T, E>` where `T: Serialize` and `E` is any error (`E: Into<Box<dyn Error + Send + Sync>>`)"
+)]
+pub trait IntoJobResult {
+    /// What is stored.
+    type Value: Serialize + Send + 'static;
+
+    /// The result in the one form that the server works with.
+    ///
+    /// # Errors
+    ///
+    /// The job's own, with its policy.
+    fn into_job_result(self) -> JobResult<Self::Value>;
+}
+
+impl IntoJobResult for () {
+    type Value = ();
+
+    fn into_job_result(self) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+impl<T: Serialize + Send + 'static, E: Into<JobError>> IntoJobResult for Result<T, E> {
+    type Value = T;
+
+    fn into_job_result(self) -> JobResult<T> {
+        self.map_err(Into::into)
+    }
+}

@@ -1,0 +1,252 @@
+//! Which job runs a task: name → descriptor, checked once at start.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+};
+
+use super::{Job, JobDescriptor, StateKey, StateMap};
+
+/// The jobs of a server.
+#[derive(Debug, Clone, Default)]
+pub struct Registry(Arc<BTreeMap<&'static str, JobDescriptor>>);
+
+/// A set of jobs that cannot be served, with the reason.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two jobs answer to one name.
+    #[error(
+        "two jobs are named `{name}`: {} and {}; rename one of the functions or give it `name = \"…\"`",
+        Place(first),
+        Place(second)
+    )]
+    DuplicateName {
+        /// The name.
+        name: &'static str,
+        /// One of them.
+        first: Box<JobDescriptor>,
+        /// The other.
+        second: Box<JobDescriptor>,
+    },
+    /// A job asks for a state that the server was not given.
+    #[error("job `{}` ({}) needs State<{}>; give it with `.state(..)` in the set-up", job.name, Place(job), state.name())]
+    MissingState {
+        /// The job.
+        job: Box<JobDescriptor>,
+        /// The state.
+        state: StateKey,
+    },
+    /// There is nothing to serve.
+    #[error(
+        "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
+         `asynq_runtime::main!(jobs: [that_crate])` or `use that_crate as _;`"
+    )]
+    NoJobs,
+}
+
+struct Place<'a>(&'a JobDescriptor);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A job that was registered by hand has the path of its type in place of a file and line.
+        match self.0.line {
+            0 => f.write_str(self.0.file),
+            line => write!(f, "{}:{line}", self.0.file),
+        }
+    }
+}
+
+impl Registry {
+    /// Every job that is linked into this program. The order of linking means nothing.
+    ///
+    /// # Errors
+    ///
+    /// Two jobs of one name.
+    pub fn linked() -> Result<Self, RegistryError> {
+        Self::from_descriptors(inventory::iter::<JobDescriptor>().copied())
+    }
+
+    /// Just the jobs of the tuple `S`, such as `Registry::only::<(send_email, resize)>()`.
+    ///
+    /// # Errors
+    ///
+    /// Two jobs of one name.
+    pub fn only<S: JobSet>() -> Result<Self, RegistryError> {
+        Self::from_descriptors(S::descriptors())
+    }
+
+    /// The jobs of these descriptors; one job twice counts once.
+    ///
+    /// # Errors
+    ///
+    /// Two jobs of one name.
+    pub fn from_descriptors(jobs: impl IntoIterator<Item = JobDescriptor>) -> Result<Self, RegistryError> {
+        let mut map = BTreeMap::<&'static str, JobDescriptor>::new();
+        for job in jobs {
+            match map.entry(job.name) {
+                Entry::Vacant(free) => {
+                    free.insert(job);
+                }
+                // The first stays: what is linked knows its file and line.
+                Entry::Occupied(known) if known.get().is_same_job(&job) => {}
+                Entry::Occupied(known) => {
+                    // The order of linking means nothing, so that of the places makes the text the same every time.
+                    let mut places = [Box::new(*known.get()), Box::new(job)];
+                    places.sort_by_key(|job| (job.file, job.line));
+                    let [first, second] = places;
+                    return Err(RegistryError::DuplicateName { name: job.name, first, second });
+                }
+            }
+        }
+        Ok(Self(Arc::new(map)))
+    }
+
+    /// The job of this name.
+    pub fn get(&self, name: &str) -> Option<&JobDescriptor> {
+        self.0.get(name)
+    }
+
+    /// Every job, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &JobDescriptor> {
+        self.0.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Checks that every state that a job requires is there.
+    ///
+    /// # Errors
+    ///
+    /// The first job, by name, that lacks one.
+    pub fn check_states(&self, states: &StateMap) -> Result<(), RegistryError> {
+        for job in self.iter() {
+            if let Some(&state) = job.requires.iter().find(|&&state| !states.contains(state)) {
+                return Err(RegistryError::MissingState { job: Box::new(*job), state });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tuple of jobs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tuple of jobs",
+    label = "expected a tuple of jobs",
+    note = "write `(send_email, resize)`; a single job is `(send_email,)`"
+)]
+pub trait JobSet {
+    /// Their descriptors.
+    fn descriptors() -> Vec<JobDescriptor>;
+}
+
+macro_rules! job_set {
+    ($($job:ident)*) => {
+        impl<$($job: Job),*> JobSet for ($($job,)*) {
+            fn descriptors() -> Vec<JobDescriptor> {
+                vec![$(JobDescriptor::of::<$job>(std::any::type_name::<$job>(), 0)),*]
+            }
+        }
+    };
+}
+
+job_set!();
+job_set!(A);
+job_set!(A B);
+job_set!(A B C);
+job_set!(A B C D);
+job_set!(A B C D E);
+job_set!(A B C D E F);
+job_set!(A B C D E F G);
+job_set!(A B C D E F G H);
+job_set!(A B C D E F G H I);
+job_set!(A B C D E F G H I K);
+job_set!(A B C D E F G H I K L);
+job_set!(A B C D E F G H I K L M);
+job_set!(A B C D E F G H I K L M N);
+job_set!(A B C D E F G H I K L M N O);
+job_set!(A B C D E F G H I K L M N O P);
+job_set!(A B C D E F G H I K L M N O P Q);
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{JobContext, JobResult, State};
+
+    macro_rules! job {
+        ($type:ident $name:literal) => {
+            #[derive(Serialize, Deserialize)]
+            struct $type {}
+
+            impl Job for $type {
+                const NAME: &'static str = $name;
+                const REQUIRES: &'static [StateKey] = &[StateKey::of::<Mailer>()];
+                type Output = JobResult;
+                async fn run(self, _: &JobContext) -> JobResult {
+                    Ok(())
+                }
+            }
+        };
+    }
+
+    struct Mailer;
+    job!(Welcome "mail:welcome");
+    job!(AlsoWelcome "mail:welcome");
+    job!(Bye "mail:bye");
+
+    #[test]
+    fn two_jobs_of_one_name_are_told_with_both_places_whatever_the_order() {
+        let (first, second) =
+            (JobDescriptor::of::<Welcome>("src/a.rs", 3), JobDescriptor::of::<AlsoWelcome>("src/b.rs", 7));
+        for jobs in [[first, second], [second, first]] {
+            let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "two jobs are named `mail:welcome`: src/a.rs:3 and src/b.rs:7; \
+                 rename one of the functions or give it `name = \"…\"`"
+            );
+        }
+        let error = Registry::only::<(Welcome, AlsoWelcome)>().unwrap_err().to_string();
+        assert!(error.contains("tests::AlsoWelcome and ") && !error.contains(":0"), "{error}");
+    }
+
+    #[test]
+    fn one_job_twice_counts_once_and_keeps_its_place() {
+        let linked = JobDescriptor::of::<Welcome>("src/a.rs", 3);
+        let by_hand = JobDescriptor::of::<Welcome>("a::Welcome", 0);
+        let registry = Registry::from_descriptors([linked, by_hand]).unwrap();
+        assert_eq!(registry.len(), 1);
+        assert_eq!(registry.get("mail:welcome").map(|job| job.line), Some(3));
+    }
+
+    #[test]
+    fn a_missing_state_is_told_with_the_job_its_place_and_the_type() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
+        let mut states = StateMap::default();
+        states.insert("of another type");
+        let error = registry.check_states(&states).unwrap_err().to_string();
+        assert!(error.starts_with("job `mail:bye` (src/mail.rs:12) needs State<"), "{error}");
+        assert!(error.contains("Mailer>"), "{error}");
+        states.insert(Mailer);
+        assert!(registry.check_states(&states).is_ok());
+        assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
+    }
+
+    #[test]
+    fn a_set_names_its_jobs() {
+        let registry = Registry::only::<(Welcome, Bye)>().unwrap();
+        assert_eq!(registry.iter().map(|job| job.name).collect::<Vec<_>>(), ["mail:bye", "mail:welcome"]);
+        assert!(Registry::only::<()>().unwrap().is_empty());
+    }
+}

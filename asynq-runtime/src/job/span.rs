@@ -1,0 +1,103 @@
+//! Times as people write them: `"90s"`, `Duration`, `DateTime`, `SystemTime`.
+
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, TimeZone, Utc};
+
+/// A length of time: a [`Duration`], or a text such as `"90s"`, `"3m"`, `"1h30m"`, `"7d"`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a length of time",
+    label = "expected a length of time",
+    note = "write a `Duration`, or text such as `\"90s\"`, `\"3m\"` or `\"1h30m\"`"
+)]
+pub trait IntoSpan {
+    /// The length.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no duration.
+    fn into_span(self) -> Result<Duration, InvalidSpan>;
+}
+
+/// A text that is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid duration {text:?}: {reason}")]
+pub struct InvalidSpan {
+    text: String,
+    reason: String,
+}
+
+impl IntoSpan for Duration {
+    fn into_span(self) -> Result<Duration, InvalidSpan> {
+        Ok(self)
+    }
+}
+
+impl IntoSpan for &str {
+    fn into_span(self) -> Result<Duration, InvalidSpan> {
+        asynq_grammar::duration::parse(self)
+            .map_err(|error| InvalidSpan { text: self.chars().take(80).collect(), reason: error.to_string() })
+    }
+}
+
+impl IntoSpan for String {
+    fn into_span(self) -> Result<Duration, InvalidSpan> {
+        self.as_str().into_span()
+    }
+}
+
+/// A moment: any [`DateTime`] or a [`SystemTime`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a moment",
+    label = "expected a moment",
+    note = "write a `DateTime` or a `SystemTime`; for a delay from now there are `process_in` and `enqueue_in`"
+)]
+pub trait IntoInstant {
+    /// The moment in UTC.
+    ///
+    /// # Errors
+    ///
+    /// A [`SystemTime`] outside the years that chrono knows.
+    fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant>;
+}
+
+/// A moment outside the years that can be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the time is outside the years that can be stored (-262143 to 262142)")]
+pub struct InvalidInstant;
+
+impl<Tz: TimeZone> IntoInstant for DateTime<Tz> {
+    fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant> {
+        Ok(self.with_timezone(&Utc))
+    }
+}
+
+impl IntoInstant for SystemTime {
+    fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant> {
+        let (seconds, nanos) = match self.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => (i64::try_from(after.as_secs()).ok(), after.subsec_nanos()),
+            Err(before) => {
+                let before = before.duration();
+                let seconds = i64::try_from(before.as_secs()).ok().map(|seconds| -seconds);
+                match before.subsec_nanos() {
+                    0 => (seconds, 0),
+                    nanos => (seconds.and_then(|seconds| seconds.checked_sub(1)), 1_000_000_000 - nanos),
+                }
+            }
+        };
+        seconds.and_then(|seconds| DateTime::from_timestamp(seconds, nanos)).ok_or(InvalidInstant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_times_before_the_epoch_keep_their_fraction() {
+        let at = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
+        assert_eq!(at.into_instant().map(|at| at.timestamp_millis()), Ok(-1500));
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+        assert_eq!(at.into_instant().map(|at| at.timestamp_millis()), Ok(1500));
+    }
+}

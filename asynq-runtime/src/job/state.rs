@@ -1,0 +1,107 @@
+//! Shared state: what a server is given once and every job may ask for.
+
+use std::{
+    any::{Any, TypeId, type_name},
+    collections::HashMap,
+    fmt,
+    ops::Deref,
+    sync::Arc,
+};
+
+use super::{context::JobContext, error::JobError};
+
+/// A value that all jobs of a server share, as a job's parameter.
+///
+/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`].
+pub struct State<T: ?Sized>(Arc<T>);
+
+impl<T> State<T> {
+    /// A state of one's own, for calling a job's function directly in a test.
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
+impl<T: ?Sized> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: ?Sized> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("State").field(&&*self.0).finish()
+    }
+}
+
+/// Names a state that a job requires, so that the requirement is known before the first task is taken.
+#[derive(Clone, Copy)]
+pub struct StateKey {
+    id: fn() -> TypeId,
+    name: fn() -> &'static str,
+}
+
+impl StateKey {
+    /// The key of `State<T>`. What a state must be besides is asked for where it is given and where it is taken.
+    pub const fn of<T: 'static>() -> Self {
+        Self { id: TypeId::of::<T>, name: type_name::<T> }
+    }
+
+    /// The type's name, for people.
+    pub fn name(self) -> &'static str {
+        (self.name)()
+    }
+}
+
+impl fmt::Debug for StateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StateKey").field(&self.name()).finish()
+    }
+}
+
+/// The states that a server was given, one per type.
+#[derive(Clone, Default)]
+pub struct StateMap(HashMap<TypeId, (Arc<dyn Any + Send + Sync>, &'static str)>);
+
+impl StateMap {
+    /// Adds a state; a second one of the same type replaces the first.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.insert(TypeId::of::<T>(), (Arc::new(value), type_name::<T>()));
+    }
+
+    /// The state of type `T`.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        let (value, _) = self.0.get(&TypeId::of::<T>())?;
+        Arc::clone(value).downcast().ok().map(State)
+    }
+
+    /// Whether the state that `key` names is there.
+    pub fn contains(&self, key: StateKey) -> bool {
+        self.0.contains_key(&(key.id)())
+    }
+}
+
+impl fmt::Debug for StateMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.values().map(|(_, name)| name)).finish()
+    }
+}
+
+/// The state that a job's parameter asks for.
+///
+/// # Errors
+///
+/// The program never gave a `T`; only a test can meet this, since a server checks it at start.
+pub fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
+    ctx.state::<T>().ok_or_else(|| {
+        JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
+    })
+}

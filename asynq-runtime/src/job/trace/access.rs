@@ -1,0 +1,137 @@
+//! What a visitor reads elements, entries and variants from.
+
+use serde::de::{
+    self, DeserializeSeed, IntoDeserializer as _, Visitor,
+    value::{StrDeserializer, U32Deserializer},
+};
+
+use super::{
+    arena::{Form, Named, Slot},
+    recorder::{At, Recorder, Stop},
+};
+
+/// The elements of a sequence, a tuple or a struct.
+pub(super) struct Fields<'r> {
+    recorder: &'r mut Recorder,
+    slots: std::vec::IntoIter<Slot>,
+}
+
+impl<'r> Fields<'r> {
+    pub(super) fn new(recorder: &'r mut Recorder, slots: Vec<Slot>) -> Self {
+        Self { recorder, slots: slots.into_iter() }
+    }
+}
+
+impl<'de> de::SeqAccess<'de> for Fields<'_> {
+    type Error = Stop;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Stop> {
+        let Some(slot) = self.slots.next() else { return Ok(None) };
+        seed.deserialize(At { recorder: self.recorder, slot }).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.slots.len())
+    }
+}
+
+/// The one entry of a map, or none.
+pub(super) struct Entry<'r> {
+    recorder: &'r mut Recorder,
+    key: Option<Slot>,
+    value: Option<Slot>,
+}
+
+impl<'r> Entry<'r> {
+    pub(super) fn new(recorder: &'r mut Recorder, entry: Option<(Slot, Slot)>) -> Self {
+        Self { recorder, key: entry.map(|(key, _)| key), value: entry.map(|(_, value)| value) }
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Entry<'_> {
+    type Error = Stop;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
+        let Some(slot) = self.key.take() else { return Ok(None) };
+        seed.deserialize(At { recorder: self.recorder, slot }).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
+        let Some(slot) = self.value.take() else { return Err(Stop) };
+        seed.deserialize(At { recorder: self.recorder, slot })
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(usize::from(self.key.is_some()))
+    }
+}
+
+/// The variant that this pass shows.
+pub(super) struct OneVariant<'r> {
+    pub(super) recorder: &'r mut Recorder,
+    pub(super) named: Named,
+    pub(super) index: usize,
+}
+
+impl OneVariant<'_> {
+    fn form(&mut self, form: impl FnOnce(&mut super::arena::Arena) -> Form) -> Result<Form, Stop> {
+        self.recorder.arena.variant_form(self.named, self.index, form).ok_or(Stop)
+    }
+
+    fn elements<'de, V: Visitor<'de>>(
+        mut self,
+        form: impl FnOnce(&mut super::arena::Arena) -> Form,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let slots = match self.form(form)? {
+            Form::Tuple(slots) => slots,
+            Form::Struct(fields) => fields.into_iter().map(|(_, slot)| slot).collect(),
+            _ => return Err(Stop),
+        };
+        visitor.visit_seq(Fields::new(self.recorder, slots))
+    }
+}
+
+impl<'de> de::EnumAccess<'de> for OneVariant<'_> {
+    type Error = Stop;
+    type Variant = Self;
+
+    /// Binary formats name a variant by its number, others by its name.
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Stop> {
+        let by_name = self.recorder.is_human_readable();
+        let variant = match self.recorder.arena.variants(self.named).get(self.index) {
+            Some(variant) if by_name => {
+                let name: StrDeserializer<'_, Stop> = variant.name().into_deserializer();
+                seed.deserialize(name)?
+            }
+            _ => {
+                let number: U32Deserializer<Stop> = u32::try_from(self.index).map_err(|_| Stop)?.into_deserializer();
+                seed.deserialize(number)?
+            }
+        };
+        Ok((variant, self))
+    }
+}
+
+impl<'de> de::VariantAccess<'de> for OneVariant<'_> {
+    type Error = Stop;
+
+    fn unit_variant(mut self) -> Result<(), Stop> {
+        self.form(|_| Form::Unit).map(drop)
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(mut self, seed: T) -> Result<T::Value, Stop> {
+        match self.form(|arena| Form::Newtype(arena.slot()))? {
+            Form::Newtype(slot) => seed.deserialize(At { recorder: self.recorder, slot }),
+            _ => Err(Stop),
+        }
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Stop> {
+        self.elements(|arena| Form::Tuple(arena.slots(len)), visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Stop> {
+        self.elements(|arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect()), visitor)
+    }
+}

@@ -1,0 +1,392 @@
+//! What the passes have found so far: slots for shapes, and the named types that shapes may come back to.
+
+use std::fmt::Write as _;
+
+/// A place for a shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Slot(usize);
+
+/// A named type: a struct, a newtype or an enum, told apart by its visitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Named(usize);
+
+/// A place where the recorder can answer in more than one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// An option, a sequence or a map: something inside, or nothing.
+    Inside(Slot),
+    /// This variant of an enum, or another.
+    Variant(Named, usize),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    Unseen,
+    Leaf(&'static str),
+    /// The trace stopped here, at a type of this name.
+    Opaque(String),
+    Option(Slot),
+    Seq(Slot),
+    Map(Slot, Slot),
+    Tuple(Vec<Slot>),
+    /// A tuple of this many equal elements.
+    Array(Slot, usize),
+    Named(Named),
+}
+
+/// What a named type or a variant holds.
+#[derive(Debug, Clone)]
+pub(super) enum Form {
+    Unit,
+    Newtype(Slot),
+    Tuple(Vec<Slot>),
+    Struct(Vec<(&'static str, Slot)>),
+    Enum(Vec<Variant>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Variant {
+    name: &'static str,
+    /// `None` until it is seen for the first time.
+    form: Option<Form>,
+    progress: Progress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Unseen,
+    Begun,
+    /// It came to an end, as the n-th: what ends first needs the fewest others to end.
+    Works(usize),
+    /// Its contents cannot be traced.
+    Avoided,
+}
+
+#[derive(Debug)]
+struct Node {
+    shape: Shape,
+    /// Which sample a leaf is given.
+    sample: usize,
+    /// Answer with nothing inside, because the inside cannot be traced.
+    avoid: bool,
+}
+
+#[derive(Debug)]
+struct Type {
+    key: &'static str,
+    form: Form,
+    /// How often it is on the way from the root to here.
+    depth: usize,
+}
+
+/// Slots and types.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    nodes: Vec<Node>,
+    types: Vec<Type>,
+}
+
+impl Arena {
+    pub(super) fn slot(&mut self) -> Slot {
+        self.nodes.push(Node { shape: Shape::Unseen, sample: 0, avoid: false });
+        Slot(self.nodes.len() - 1)
+    }
+
+    pub(super) fn slots(&mut self, n: usize) -> Vec<Slot> {
+        (0..n).map(|_| self.slot()).collect()
+    }
+
+    pub(super) fn shape(&self, slot: Slot) -> &Shape {
+        &self.nodes[slot.0].shape
+    }
+
+    /// Keeps the first shape that is seen at a slot.
+    pub(super) fn see(&mut self, slot: Slot, shape: Shape) {
+        let node = &mut self.nodes[slot.0];
+        if node.shape == Shape::Unseen {
+            node.shape = shape;
+        }
+    }
+
+    pub(super) fn sample(&mut self, slot: Slot) -> &mut usize {
+        &mut self.nodes[slot.0].sample
+    }
+
+    pub(super) fn is_avoided(&self, slot: Slot) -> bool {
+        self.nodes[slot.0].avoid
+    }
+
+    pub(super) fn avoid(&mut self, choice: Choice) {
+        match choice {
+            Choice::Inside(slot) => self.nodes[slot.0].avoid = true,
+            Choice::Variant(named, index) => self.set_progress(named, index, Progress::Avoided),
+        }
+    }
+
+    /// The type whose visitor is called `key`; made with `form` when it is new.
+    pub(super) fn named(&mut self, key: &'static str, form: impl FnOnce(&mut Self) -> Form) -> Named {
+        if let Some(known) = self.types.iter().position(|known| known.key == key) {
+            return Named(known);
+        }
+        let form = form(self);
+        self.types.push(Type { key, form, depth: 0 });
+        Named(self.types.len() - 1)
+    }
+
+    pub(super) fn form(&self, named: Named) -> &Form {
+        &self.types[named.0].form
+    }
+
+    /// How often the type is on the way from the root to here.
+    pub(super) fn depth(&mut self, named: Named) -> &mut usize {
+        &mut self.types[named.0].depth
+    }
+
+    pub(super) fn leave_all(&mut self) {
+        for known in &mut self.types {
+            known.depth = 0;
+        }
+    }
+
+    pub(super) fn variants(&self, named: Named) -> &[Variant] {
+        match self.form(named) {
+            Form::Enum(variants) => variants,
+            _ => &[],
+        }
+    }
+
+    /// The form of a variant, made with `form` when it is seen for the first time.
+    pub(super) fn variant_form(
+        &mut self,
+        named: Named,
+        index: usize,
+        form: impl FnOnce(&mut Self) -> Form,
+    ) -> Option<Form> {
+        if let Some(known) = self.variants(named).get(index).and_then(|variant| variant.form.clone()) {
+            return Some(known);
+        }
+        let form = form(self);
+        let Form::Enum(variants) = &mut self.types[named.0].form else { return None };
+        variants.get_mut(index)?.form = Some(form.clone());
+        Some(form)
+    }
+
+    pub(super) fn begin_variant(&mut self, named: Named, index: usize) {
+        if self.variants(named).get(index).is_some_and(|variant| variant.progress == Progress::Unseen) {
+            self.set_progress(named, index, Progress::Begun);
+        }
+    }
+
+    pub(super) fn variant_works(&mut self, named: Named, index: usize) {
+        let variants = self.variants(named);
+        let works = |variant: &&Variant| matches!(variant.progress, Progress::Works(_));
+        if !variants.get(index).as_ref().is_some_and(works) {
+            let order = variants.iter().filter(works).count();
+            self.set_progress(named, index, Progress::Works(order));
+        }
+    }
+
+    fn set_progress(&mut self, named: Named, index: usize, progress: Progress) {
+        if let Form::Enum(variants) = &mut self.types[named.0].form
+            && let Some(variant) = variants.get_mut(index)
+        {
+            variant.progress = progress;
+        }
+    }
+
+    /// Which variant to answer with: one that was never seen, one with unseen variants inside, one that is known to
+    /// come to an end. Inside itself (`again`) a type takes turns, so that a recursion finds its way out.
+    pub(super) fn choose_variant(&self, named: Named, again: bool) -> Option<usize> {
+        let variants = self.variants(named);
+        let unseen = variants.iter().position(|variant| variant.progress == Progress::Unseen);
+        let unfinished = || {
+            let candidate = |variant: &Variant| {
+                variant.progress != Progress::Avoided
+                    && variant.form.as_ref().is_some_and(|form| self.unfinished_form(form, &mut vec![named]))
+            };
+            if again { None } else { variants.iter().position(candidate) }
+        };
+        let in_turn = || {
+            let open: Vec<usize> = (0..variants.len()).filter(|&i| variants[i].progress != Progress::Avoided).collect();
+            open.get(self.types[named.0].depth % open.len().max(1)).copied()
+        };
+        let first_to_end = || {
+            let order = |variant: &Variant| match variant.progress {
+                Progress::Works(order) => Some(order),
+                _ => None,
+            };
+            (0..variants.len()).filter_map(|i| Some((order(&variants[i])?, i))).min().map(|(_, i)| i)
+        };
+        unseen.or_else(unfinished).or_else(first_to_end).or_else(in_turn)
+    }
+
+    pub(super) fn variants_seen(&self) -> usize {
+        let variants = self.types.iter().flat_map(|known| match &known.form {
+            Form::Enum(variants) => variants.as_slice(),
+            _ => &[],
+        });
+        variants.filter(|variant| variant.progress != Progress::Unseen).count()
+    }
+
+    pub(super) fn all_variants_seen(&self) -> bool {
+        let unseen = |variant: &Variant| variant.progress == Progress::Unseen;
+        !self.types.iter().any(|known| matches!(&known.form, Form::Enum(variants) if variants.iter().any(unseen)))
+    }
+
+    fn unfinished(&self, slot: Slot, on_the_way: &mut Vec<Named>) -> bool {
+        match self.shape(slot) {
+            Shape::Unseen | Shape::Leaf(_) | Shape::Opaque(_) => false,
+            Shape::Option(inner) | Shape::Seq(inner) | Shape::Array(inner, _) => self.unfinished(*inner, on_the_way),
+            Shape::Map(key, value) => self.unfinished(*key, on_the_way) || self.unfinished(*value, on_the_way),
+            Shape::Tuple(slots) => slots.iter().any(|&slot| self.unfinished(slot, on_the_way)),
+            Shape::Named(named) => {
+                if on_the_way.contains(named) {
+                    return false;
+                }
+                on_the_way.push(*named);
+                self.unfinished_form(self.form(*named), on_the_way)
+            }
+        }
+    }
+
+    fn unfinished_form(&self, form: &Form, on_the_way: &mut Vec<Named>) -> bool {
+        match form {
+            Form::Unit => false,
+            Form::Newtype(slot) => self.unfinished(*slot, on_the_way),
+            Form::Tuple(slots) => slots.iter().any(|&slot| self.unfinished(slot, on_the_way)),
+            Form::Struct(fields) => fields.iter().any(|&(_, slot)| self.unfinished(slot, on_the_way)),
+            Form::Enum(variants) => variants.iter().any(|variant| {
+                variant.progress == Progress::Unseen
+                    || variant.form.as_ref().is_some_and(|form| self.unfinished_form(form, on_the_way))
+            }),
+        }
+    }
+
+    /// The names of the fields, where this is a struct.
+    pub(super) fn fields(&self, slot: Slot) -> Option<Vec<&'static str>> {
+        let Shape::Named(named) = self.shape(slot) else { return None };
+        let Form::Struct(fields) = self.form(*named) else { return None };
+        Some(fields.iter().map(|&(name, _)| name).collect())
+    }
+
+    /// Whether a value of this shape holds nothing.
+    pub(super) fn is_empty(&self, mut slot: Slot) -> bool {
+        // As many steps as there are types: newtypes may wrap each other for ever.
+        for _ in 0..=self.types.len() {
+            match self.shape(slot) {
+                Shape::Tuple(slots) => return slots.is_empty(),
+                Shape::Named(named) => match self.form(*named) {
+                    Form::Unit => return true,
+                    Form::Newtype(inner) => slot = *inner,
+                    Form::Tuple(slots) => return slots.is_empty(),
+                    Form::Struct(fields) => return fields.is_empty(),
+                    Form::Enum(_) => return false,
+                },
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The shape as text. A type that comes back to itself is written `^n`: the n-th named type outwards.
+    pub(super) fn to_text(&self, root: Slot) -> String {
+        let mut text = String::new();
+        self.write_slot(root, &mut text, &mut Vec::new());
+        text
+    }
+
+    fn write_slot(&self, slot: Slot, out: &mut String, around: &mut Vec<Named>) {
+        match self.shape(slot) {
+            Shape::Unseen => out.push('_'),
+            Shape::Leaf(name) => out.push_str(name),
+            Shape::Opaque(name) => {
+                let _ = write!(out, "any<{name}>");
+            }
+            Shape::Option(inner) => {
+                self.write_slot(*inner, out, around);
+                out.push('?');
+            }
+            Shape::Seq(inner) => {
+                out.push('[');
+                self.write_slot(*inner, out, around);
+                out.push(']');
+            }
+            Shape::Map(key, value) => {
+                out.push('{');
+                self.write_slot(*key, out, around);
+                out.push_str(" => ");
+                self.write_slot(*value, out, around);
+                out.push('}');
+            }
+            Shape::Tuple(slots) => self.write_tuple(slots, out, around),
+            Shape::Array(inner, n) => {
+                out.push('[');
+                self.write_slot(*inner, out, around);
+                let _ = write!(out, "; {n}]");
+            }
+            Shape::Named(named) => match around.iter().rev().position(|outer| outer == named) {
+                Some(outwards) => {
+                    let _ = write!(out, "^{}", outwards + 1);
+                }
+                None => {
+                    around.push(*named);
+                    self.write_form(self.form(*named), out, around);
+                    around.pop();
+                }
+            },
+        }
+    }
+
+    fn write_form(&self, form: &Form, out: &mut String, around: &mut Vec<Named>) {
+        match form {
+            Form::Unit => out.push_str("()"),
+            Form::Newtype(slot) => self.write_slot(*slot, out, around),
+            Form::Tuple(slots) => self.write_tuple(slots, out, around),
+            Form::Struct(fields) => {
+                out.push('{');
+                for (i, (name, slot)) in fields.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    let _ = write!(out, "{name}: ");
+                    self.write_slot(*slot, out, around);
+                }
+                out.push('}');
+            }
+            Form::Enum(variants) => {
+                out.push_str("enum{");
+                for (i, variant) in variants.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    out.push_str(variant.name);
+                    match &variant.form {
+                        None if variant.progress == Progress::Unseen => out.push_str(" _"),
+                        None | Some(Form::Unit) => {}
+                        Some(Form::Newtype(slot)) => self.write_tuple(&[*slot], out, around),
+                        Some(form) => self.write_form(form, out, around),
+                    }
+                }
+                out.push('}');
+            }
+        }
+    }
+
+    fn write_tuple(&self, slots: &[Slot], out: &mut String, around: &mut Vec<Named>) {
+        out.push('(');
+        for (i, slot) in slots.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { ", " });
+            self.write_slot(*slot, out, around);
+        }
+        out.push(')');
+    }
+}
+
+impl Form {
+    pub(super) fn enumeration(names: &'static [&'static str]) -> Self {
+        let variant = |&name| Variant { name, form: None, progress: Progress::Unseen };
+        Self::Enum(names.iter().map(variant).collect())
+    }
+}
+
+impl Variant {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+}

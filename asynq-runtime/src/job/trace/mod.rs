@@ -1,0 +1,87 @@
+//! Finds out what a type asks of serde, by deserializing it from nothing.
+//!
+//! A recording deserializer writes down every request and answers with a sample value. One run of it is a *pass*; an
+//! enum shows one variant per pass, and a sample that a type rejects is replaced by the next one in the next pass, so
+//! passes follow each other until nothing new is to be seen.
+
+mod access;
+mod arena;
+mod recorder;
+mod sample;
+
+use std::{
+    any::type_name,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use serde::de::DeserializeOwned;
+
+use self::recorder::Recorder;
+
+/// What is known about a type after the last pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Traced {
+    /// The shape as text. Equal shapes have equal texts, whatever the types are called.
+    pub(super) shape: String,
+    /// Whether nothing was left out.
+    pub(super) complete: bool,
+    /// The names of the fields, where the type is a struct.
+    pub(super) fields: Option<Vec<&'static str>>,
+    /// Whether the type holds nothing at all.
+    pub(super) empty: bool,
+    /// A type inside that asks for a self-describing format, which postcard is not.
+    pub(super) self_describing: Option<String>,
+}
+
+/// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be traced.
+const MOST_PASSES: usize = 4096;
+
+/// Traces `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
+pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
+    let mut recorder = Recorder::new(human_readable);
+    let mut complete = true;
+    for pass in 1.. {
+        let seen = recorder.arena.variants_seen();
+        recorder.begin_pass();
+        // A Deserialize of the user's that panics on a sample must not stop an enqueue.
+        let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
+        if matches!(value, Ok(Ok(()))) {
+            if recorder.arena.all_variants_seen() {
+                break;
+            }
+            if recorder.arena.variants_seen() == seen {
+                complete = false;
+                break;
+            }
+        } else if !(recorder.rejected() && recorder.try_next_sample()) {
+            complete = false;
+            match recorder.failed_at() {
+                Some(choice) => recorder.arena.avoid(choice),
+                None => break,
+            }
+        }
+        if pass >= MOST_PASSES {
+            complete = false;
+            break;
+        }
+    }
+    Traced {
+        shape: recorder.arena.to_text(recorder.root()),
+        complete,
+        fields: recorder.arena.fields(recorder.root()),
+        empty: recorder.arena.is_empty(recorder.root()),
+        self_describing: recorder.self_describing,
+    }
+}
+
+/// The name of a type without the paths in it: moving a type to another module changes nothing on the wire.
+pub(super) fn short_name<T: ?Sized>() -> String {
+    let mut short = String::new();
+    for piece in type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+        short.push_str(piece.rsplit("::").next().unwrap_or(piece));
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+#![allow(dead_code)]
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+    time::Duration,
+};
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde::{Deserialize, Deserializer};
+
+use super::*;
+
+fn shape<T: DeserializeOwned>() -> String {
+    let traced = trace::<T>(false);
+    assert!(traced.complete, "{} should be traced: {}", type_name::<T>(), traced.shape);
+    traced.shape
+}
+
+macro_rules! shapes {
+    ($($type:ty => $shape:literal,)*) => {$(assert_eq!(shape::<$type>(), $shape, stringify!($type));)*};
+}
+
+#[derive(Deserialize)]
+struct Unit;
+#[derive(Deserialize)]
+struct Empty {}
+#[derive(Deserialize)]
+struct Meters(f64);
+#[derive(Deserialize)]
+struct Pair(u8, String);
+#[derive(Deserialize)]
+struct Mail {
+    to: String,
+    #[serde(rename = "Subject")]
+    subject: Option<String>,
+}
+#[derive(Deserialize)]
+struct Order {
+    mails: Vec<Mail>,
+    by_day: BTreeMap<String, (u8, bool)>,
+}
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Transparent {
+    inner: Mail,
+}
+
+#[test]
+fn every_kind_has_a_shape() {
+    shapes! {
+        bool => "bool", i8 => "i8", i16 => "i16", i32 => "i32", i64 => "i64", i128 => "i128",
+        u8 => "u8", u16 => "u16", u32 => "u32", u64 => "u64", u128 => "u128", f32 => "f32", f64 => "f64",
+        char => "char", String => "str", Box<str> => "str", () => "()", (u8, char) => "(u8, char)",
+        [u8; 3] => "(u8, u8, u8)", [u8; 32] => "[u8; 32]",
+        Option<u8> => "u8?", Option<Option<u8>> => "u8??", Vec<Vec<u8>> => "[[u8]]", HashSet<String> => "[str]",
+        BTreeMap<String, Vec<u8>> => "{str => [u8]}", Duration => "{secs: u64, nanos: u32}",
+        Unit => "()", Empty => "{}", Meters => "f64", Pair => "(u8, str)",
+        Mail => "{to: str, Subject: str?}", Transparent => "{to: str, Subject: str?}",
+        Order => "{mails: [{to: str, Subject: str?}], by_day: {str => (u8, bool)}}",
+    }
+}
+
+#[derive(Deserialize)]
+enum Event {
+    Start,
+    Moved(u8),
+    Sized(u8, u16),
+    Named { name: String, why: Why },
+}
+#[derive(Deserialize)]
+enum Why {
+    Known(Color),
+    Unknown,
+}
+#[derive(Deserialize)]
+enum Color {
+    Red,
+    Rgb(u8, u8, u8),
+}
+
+#[test]
+fn every_variant_is_seen_however_deep() {
+    let why = "enum{Known(enum{Red, Rgb(u8, u8, u8)}), Unknown}";
+    let event = format!("enum{{Start, Moved(u8), Sized(u8, u16), Named{{name: str, why: {why}}}}}");
+    assert_eq!(shape::<Event>(), event);
+    assert_eq!(shape::<Option<Vec<(u8, Event)>>>(), format!("[(u8, {event})]?"));
+    assert_eq!(shape::<BTreeMap<u8, Event>>(), format!("{{u8 => {event}}}"));
+    assert_eq!(shape::<Result<u8, Why>>(), format!("enum{{Ok(u8), Err({why})}}"));
+}
+
+#[derive(Deserialize)]
+struct Tree {
+    value: u8,
+    children: Vec<Tree>,
+    left: Option<Box<Tree>>,
+    last: bool,
+}
+#[derive(Deserialize)]
+enum Expr {
+    Add(Box<Expr>, Box<Expr>),
+    Not(Box<Expr>),
+    Literal(i64),
+}
+#[derive(Deserialize)]
+enum NoLeafFirst {
+    Deeper(Option<Box<NoLeafFirst>>),
+    Again(Box<NoLeafFirst>),
+}
+#[derive(Deserialize)]
+struct Nest(Vec<Nest>);
+#[derive(Deserialize)]
+struct Ping {
+    pong: Option<Box<Pong>>,
+}
+#[derive(Deserialize)]
+struct Pong {
+    ping: Ping,
+    n: u8,
+}
+#[derive(Deserialize)]
+struct Endless {
+    inner: Box<Endless>,
+}
+#[derive(Deserialize)]
+struct EndlessNewtype(Box<EndlessNewtype>);
+
+#[test]
+fn a_type_inside_itself_comes_to_an_end() {
+    shapes! {
+        Tree => "{value: u8, children: [^1], left: ^1?, last: bool}",
+        Expr => "enum{Add(^1, ^1), Not(^1), Literal(i64)}",
+        NoLeafFirst => "enum{Deeper(^1?), Again(^1)}",
+        Nest => "[^1]",
+        Ping => "{pong: {ping: ^2, n: u8}?}",
+    }
+    for endless in [trace::<Endless>(false), trace::<EndlessNewtype>(false)] {
+        assert!(!endless.complete && !endless.empty, "{endless:?}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Wide {
+    a: [(Event, Event); 8],
+    b: [[[Mail; 12]; 12]; 12],
+    c: Event,
+}
+
+#[test]
+fn wide_types_are_traced_to_their_end() {
+    let traced = trace::<Wide>(false);
+    assert!(traced.complete);
+    assert!(traced.shape.ends_with("}}") && !traced.shape.contains('_'), "{}", traced.shape);
+}
+
+struct Even(String);
+
+impl<'de> Deserialize<'de> for Even {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        let number: u32 = text.parse().map_err(serde::de::Error::custom)?;
+        if number.is_multiple_of(2) { Ok(Self(text)) } else { Err(serde::de::Error::custom("odd")) }
+    }
+}
+
+#[derive(Deserialize)]
+struct Parsed {
+    at: DateTime<Utc>,
+    day: NaiveDate,
+    id: NonZeroU32,
+    ip: IpAddr,
+    even: Even,
+    last: SocketAddr,
+}
+
+#[test]
+fn leaves_that_parse_are_given_something_to_parse() {
+    let address = "enum{V4((u8, u8, u8, u8)), V6((u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8))}";
+    let traced = shape::<Parsed>();
+    assert!(
+        traced.starts_with(&format!("{{at: str, day: str, id: u32, ip: {address}, even: str, last: enum")),
+        "{traced}"
+    );
+    let readable = trace::<Parsed>(true);
+    assert!(readable.complete);
+    assert_eq!(readable.shape, "{at: str, day: str, id: u32, ip: str, even: str, last: str}");
+}
+
+struct Picky;
+
+impl<'de> Deserialize<'de> for Picky {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        match String::deserialize(d)?.as_str() {
+            "the only word it takes" => Ok(Self),
+            _ => Err(serde::de::Error::custom("no")),
+        }
+    }
+}
+
+struct Bug;
+
+impl<'de> Deserialize<'de> for Bug {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        assert!(text.len() > 1000, "not a {text:?}");
+        Ok(Self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Stops {
+    first: u8,
+    picky: Picky,
+    after: u8,
+}
+#[derive(Deserialize)]
+struct GoesOn {
+    maybe: Option<Picky>,
+    many: Vec<Picky>,
+    either: Either,
+    after: u8,
+}
+#[derive(Deserialize)]
+enum Either {
+    Picky(Picky),
+    Plain(u8),
+}
+
+#[test]
+fn a_type_that_takes_no_sample_ends_the_trace_where_it_must_and_only_there() {
+    let traced = trace::<Stops>(false);
+    assert_eq!((traced.shape.as_str(), traced.complete), ("{first: u8, picky: str, after: _}", false));
+    let traced = trace::<GoesOn>(false);
+    let shape = "{maybe: str?, many: [str], either: enum{Picky(str), Plain(u8)}, after: u8}";
+    assert_eq!((traced.shape.as_str(), traced.complete), (shape, false));
+    assert!(!trace::<(u8, Bug)>(false).complete);
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind")]
+enum Tagged {
+    A { x: u8 },
+}
+#[derive(Deserialize)]
+struct Loose {
+    before: u8,
+    value: serde_json::Value,
+}
+#[derive(Deserialize)]
+struct MaybeLoose {
+    value: Option<serde_json::Value>,
+    after: u8,
+}
+
+#[test]
+fn a_type_that_needs_a_self_describing_format_is_named() {
+    for (traced, name, shape) in [
+        (trace::<Loose>(false), "Value", "{before: u8, value: any<Value>}"),
+        (trace::<MaybeLoose>(false), "Value", "{value: any<Value>?, after: u8}"),
+    ] {
+        assert_eq!((traced.self_describing.as_deref(), traced.complete), (Some(name), false));
+        assert_eq!(traced.shape, shape);
+    }
+    assert!(trace::<Tagged>(false).self_describing.is_some());
+    assert_eq!(trace::<Order>(false).self_describing, None);
+}
+
+#[test]
+fn only_types_that_hold_nothing_are_empty() {
+    assert!(trace::<()>(false).empty && trace::<Unit>(false).empty && trace::<Empty>(false).empty);
+    assert!(!trace::<Mail>(false).empty && !trace::<Vec<u8>>(false).empty && !trace::<Event>(false).empty);
+}
+
+#[test]
+fn short_names_have_no_paths() {
+    assert_eq!(short_name::<Vec<Option<std::string::String>>>(), "Vec<Option<String>>");
+    assert_eq!(short_name::<BTreeMap<Mail, [u8; 3]>>(), "BTreeMap<Mail, [u8; 3]>");
+}

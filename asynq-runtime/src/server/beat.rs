@@ -1,0 +1,102 @@
+//! Shows that the server lives and what it runs.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    config::{BEAT, Config},
+    hub::Hub,
+    trouble::Trouble,
+};
+use crate::{
+    broker::ServerName,
+    task::{QueueWeight, ServerInfo},
+};
+
+/// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let mut trouble = Trouble::of("heart", BEAT / 2);
+    loop {
+        let (info, workers) = (hub.shown(), hub.runs.shown(&hub.member.name));
+        let beat = hub.broker.beat(&hub.member, &info, &workers);
+        let pause = match hub.answer(beat).await {
+            Ok(()) => {
+                trouble.over();
+                hub.signals.beat.ring();
+                BEAT
+            }
+            Err(error) => trouble.met(&error),
+        };
+        wait(&hub, pause).await;
+    }
+}
+
+async fn wait(hub: &Hub, pause: Duration) {
+    let (was_quiet, was_closing) = (hub.quiet.is_cancelled(), hub.closing.is_cancelled());
+    tokio::select! {
+        () = tokio::time::sleep(pause) => {}
+        () = hub.quiet.cancelled(), if !was_quiet => {}
+        () = hub.closing.cancelled(), if !was_closing => {}
+    }
+}
+
+/// The server as it shows itself when it joins.
+pub(crate) fn introduction(
+    name: &ServerName,
+    config: &Config,
+    queues: Vec<QueueWeight>,
+    started: DateTime<Utc>,
+) -> ServerInfo {
+    ServerInfo {
+        host: name.host.clone(),
+        pid: i32::try_from(name.pid).unwrap_or(0),
+        server_id: name.server_id.clone(),
+        concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
+        queues,
+        strict_priority: config.strict,
+        status: "active".to_owned(),
+        start_time: Some(started.into()),
+        active_worker_count: 0,
+        rust_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The name of a new server: this host, this process, a fresh UUID.
+pub(crate) fn new_name() -> ServerName {
+    ServerName { host: host_name(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
+}
+
+/// What the system calls this machine, as far as it can be asked without unsafe code.
+fn host_name() -> String {
+    let file = |path: &str| std::fs::read_to_string(path).ok();
+    let variable = |name: &str| std::env::var(name).ok();
+    let command = || {
+        let output = std::process::Command::new("hostname").output().ok()?;
+        String::from_utf8(output.stdout).ok()
+    };
+    let candidates: [&dyn Fn() -> Option<String>; 5] = [
+        &|| file("/proc/sys/kernel/hostname"),
+        &|| file("/etc/hostname"),
+        &|| variable("HOSTNAME"),
+        &|| variable("COMPUTERNAME"),
+        &command,
+    ];
+    let named = candidates.into_iter().filter_map(|ask| ask()).map(|name| name.trim().to_owned());
+    // Colons separate the parts of a server's name.
+    named.map(|name| name.replace(':', "-")).find(|name| !name.is_empty()).unwrap_or_else(|| "unknown-host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_by_host_process_and_a_uuid_of_its_own() {
+        let (a, b) = (new_name(), new_name());
+        assert_eq!((a.host.as_str(), a.pid), (b.host.as_str(), std::process::id()));
+        assert_ne!(a.server_id, b.server_id);
+        assert!(!a.host.is_empty() && !a.host.contains(char::is_whitespace), "{a}");
+        assert_eq!(uuid::Uuid::parse_str(&a.server_id).map(|id| id.get_version_num()), Ok(4));
+    }
+}

@@ -1,0 +1,239 @@
+//! Collects what a server is told, checks it, and connects.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    Server,
+    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency, queues_of},
+    error::ServerError,
+    executor::{Executor, ExecutorParts},
+    heart::HeartThread,
+    service::Service,
+};
+use crate::{
+    broker::Broker,
+    connect,
+    job::{BlockingPool, IntoSpan, Job, JobDescriptor, Registry, StateMap},
+    task::QueueName,
+};
+
+/// Builds a [`Server`]. Mistakes are told by [`build`](Self::build), the first one first.
+#[must_use = "nothing happens until `.build().await`"]
+pub struct ServerBuilder {
+    place: Place,
+    queues: Vec<(String, u32)>,
+    strict: bool,
+    concurrency: Option<usize>,
+    blocking_limit: usize,
+    shutdown_timeout: Result<Duration, ServerError>,
+    states: StateMap,
+    registry: Option<Registry>,
+    registered: Vec<JobDescriptor>,
+    on_unknown: OnUnknown,
+    services: Vec<Box<dyn Service>>,
+    matches: Option<Arc<clap::ArgMatches>>,
+}
+
+enum Place {
+    Url(String),
+    Broker(Arc<dyn Broker>),
+}
+
+impl ServerBuilder {
+    pub(super) fn new(url: String) -> Self {
+        Self {
+            place: Place::Url(url),
+            queues: Vec::new(),
+            strict: false,
+            concurrency: None,
+            blocking_limit: BLOCKING_LIMIT,
+            shutdown_timeout: Ok(SHUTDOWN_TIMEOUT),
+            states: StateMap::default(),
+            registry: None,
+            registered: Vec::new(),
+            on_unknown: OnUnknown::default(),
+            services: Vec::new(),
+            matches: None,
+        }
+    }
+
+    /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any, the
+    /// server serves `default` and every queue that one of its jobs names, weight 1 each.
+    ///
+    /// With weights 6, 3 and 1 the next task comes from the first queue in 6 of 10 cases as long as all have some; with
+    /// [`strict_priority`](Self::strict_priority) a weight is a rank instead.
+    pub fn queue(mut self, name: impl Into<String>, weight: u32) -> Self {
+        let name = name.into();
+        match self.queues.iter_mut().find(|(known, _)| *known == name) {
+            Some(entry) => entry.1 = weight,
+            None => self.queues.push((name, weight)),
+        }
+        self
+    }
+
+    /// Serves these queues too; see [`queue`](Self::queue).
+    pub fn queues<N: Into<String>>(self, queues: impl IntoIterator<Item = (N, u32)>) -> Self {
+        queues.into_iter().fold(self, |builder, (name, weight)| builder.queue(name, weight))
+    }
+
+    /// Takes from a queue only when all queues of greater weight are empty.
+    pub fn strict_priority(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    /// Most tasks at a time; 0, as the default, is the number of processors.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency).filter(|&n| n > 0);
+        self
+    }
+
+    /// Most blocking jobs at a time, within the concurrency; default 512, at least 1.
+    pub fn blocking_limit(mut self, limit: usize) -> Self {
+        self.blocking_limit = limit;
+        self
+    }
+
+    /// How long a stopping server lets running jobs go on before it hands them back to their queues; default 8 s.
+    pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
+        self.shutdown_timeout = timeout.into_span().map_err(|error| ServerError::option("shutdown_timeout", error));
+        self
+    }
+
+    /// Gives the jobs a shared state; a second one of the same type replaces the first.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Gives the jobs these states and drops those given so far.
+    pub fn states(mut self, states: StateMap) -> Self {
+        self.states = states;
+        self
+    }
+
+    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Serves `J` too: a job written by hand, which is in no inventory.
+    pub fn register<J: Job>(mut self) -> Self {
+        self.registered.push(JobDescriptor::of::<J>(std::any::type_name::<J>(), 0));
+        self
+    }
+
+    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
+    pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
+        self.on_unknown = policy;
+        self
+    }
+
+    /// Runs a neighbour beside the jobs for as long as the server lives.
+    pub fn service(mut self, service: impl Service) -> Self {
+        self.services.push(Box::new(service));
+        self
+    }
+
+    /// The same for one that is boxed already, as [`ServiceEntry::make`](super::ServiceEntry) returns it.
+    pub fn boxed_service(mut self, service: Box<dyn Service>) -> Self {
+        self.services.push(service);
+        self
+    }
+
+    /// The flags that the program was started with, for its services.
+    pub fn matches(mut self, matches: clap::ArgMatches) -> Self {
+        self.matches = Some(Arc::new(matches));
+        self
+    }
+
+    /// Works on a broker that is connected already instead of the URL's: for tests and for embedding. Whoever made it
+    /// closes it.
+    pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
+        self.place = Place::Broker(broker);
+        self
+    }
+
+    /// Checks everything and connects, on the server's own I/O thread.
+    ///
+    /// # Errors
+    ///
+    /// No jobs, two of one name or a missing state; a queue's name, a weight or a time that cannot be; a broker that is
+    /// not there. Nothing runs yet and nobody has been told of this server.
+    pub async fn build(self) -> Result<Server, ServerError> {
+        let registry = registry(self.registry, self.registered)?;
+        registry.check_states(&self.states)?;
+        let config = Config {
+            queues: queues(self.queues, &registry)?,
+            strict: self.strict,
+            concurrency: self.concurrency.unwrap_or_else(default_concurrency),
+            shutdown_timeout: self.shutdown_timeout?,
+            on_unknown: self.on_unknown,
+        };
+        let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
+        let (broker, ours) = match self.place {
+            Place::Broker(broker) => (broker, false),
+            // Connected over there, because that is where its connections live.
+            Place::Url(url) => (heart.call(async move { connect::connect(&url).await }).await??, true),
+        };
+        let executor = Executor::new(ExecutorParts {
+            registry: registry.clone(),
+            states: Arc::new(self.states),
+            blocking: BlockingPool::new(self.blocking_limit),
+            broker: Arc::clone(&broker),
+            on_unknown: config.on_unknown,
+        });
+        Ok(Server {
+            config,
+            registry,
+            broker,
+            closes_broker: ours,
+            executor,
+            services: self.services,
+            matches: self.matches,
+            heart,
+        })
+    }
+}
+
+/// The jobs to serve; none at all cannot be meant.
+fn registry(given: Option<Registry>, registered: Vec<JobDescriptor>) -> Result<Registry, ServerError> {
+    let base = match given {
+        Some(registry) => registry,
+        None => Registry::linked()?,
+    };
+    let registry = Registry::from_descriptors(base.iter().copied().chain(registered))?;
+    if registry.is_empty() {
+        return Err(crate::job::RegistryError::NoJobs.into());
+    }
+    Ok(registry)
+}
+
+/// The queues to serve.
+fn queues(given: Vec<(String, u32)>, registry: &Registry) -> Result<Vec<(QueueName, u32)>, ServerError> {
+    if given.is_empty() {
+        return Ok(queues_of(registry));
+    }
+    given
+        .into_iter()
+        .map(|(name, weight)| {
+            let queue = QueueName::new(&name)?;
+            if weight == 0 {
+                let reason = format!("queue `{queue}` has weight 0: give it at least 1, or leave it out");
+                return Err(ServerError::option("queues", reason));
+            }
+            Ok((queue, weight))
+        })
+        .collect()
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URL: it may hold a password.
+        f.debug_struct("ServerBuilder")
+            .field("queues", &self.queues)
+            .field("concurrency", &self.concurrency)
+            .finish_non_exhaustive()
+    }
+}

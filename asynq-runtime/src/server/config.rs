@@ -1,0 +1,129 @@
+//! What a server was told, with every default and its reason.
+
+use std::{fmt, num::NonZero, str::FromStr, time::Duration};
+
+use crate::{
+    job::{JobOptions, Registry},
+    task::QueueName,
+};
+
+/// How long a stopping server lets running jobs go on before it hands them back: asynq's 8 s, which leaves 2 s of the
+/// 10 s that Docker and most supervisors grant.
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Blocking jobs at a time: tokio's own number of blocking threads.
+pub(crate) const BLOCKING_LIMIT: usize = 512;
+/// Fewest outcomes that may wait for the broker before fetching stops; above it, a whole concurrency's worth may wait.
+/// Measured as enough to keep fetch and settle overlapping (PERFORMANCE conclusion 6).
+pub(crate) const OUTBOX_ROOM: usize = 512;
+/// Between beats: asynq's 5 s, half of what makes a server disappear from the list.
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
+/// Between turns of the janitor, asynq's 8 s.
+pub(crate) const JANITOR: Duration = Duration::from_secs(8);
+/// Tasks that one call of housekeeping touches at most.
+pub(crate) const SLICE: usize = 100;
+/// Archived tasks are kept this long, as in asynq.
+pub(crate) const ARCHIVE_AGE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Archived tasks kept per queue, as in asynq.
+pub(crate) const ARCHIVE_SIZE: usize = 10_000;
+/// The net under every wait for news: a lost wake-up costs no more than this.
+pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
+/// Longest wait for one answer of the broker, above the brokers' own limits; the last net under "every call ends".
+pub(crate) const ANSWER: Duration = Duration::from_secs(15);
+/// How often a worker may die while it runs a task that says nothing itself.
+pub(crate) const MAX_CRASHES: u32 = JobOptions::DEFAULT_MAX_CRASHES;
+
+/// What a worker does with a task whose type, or whose arguments' shape, it does not know: a rolling deploy, usually.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnUnknown {
+    /// Puts it off for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
+    #[default]
+    HandBack,
+    /// Archives it at once.
+    Archive,
+    /// Counts it as a failure, as Go does: retried, then archived.
+    Retry,
+}
+
+impl fmt::Display for OnUnknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::HandBack => "hand back",
+            Self::Archive => "archive",
+            Self::Retry => "retry",
+        })
+    }
+}
+
+/// A text that names no [`OnUnknown`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} says not what to do with unknown tasks: write \"hand back\", \"archive\" or \"retry\"")]
+pub struct ParseOnUnknownError(String);
+
+impl FromStr for OnUnknown {
+    type Err = ParseOnUnknownError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "hand back" | "hand-back" | "hand_back" => Ok(Self::HandBack),
+            "archive" => Ok(Self::Archive),
+            "retry" => Ok(Self::Retry),
+            _ => Err(ParseOnUnknownError(text.chars().take(80).collect())),
+        }
+    }
+}
+
+/// What a server was told, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// Queues with weight or priority; never empty.
+    pub(crate) queues: Vec<(QueueName, u32)>,
+    pub(crate) strict: bool,
+    /// Most tasks at a time.
+    pub(crate) concurrency: usize,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) on_unknown: OnUnknown,
+}
+
+impl Config {
+    /// Outcomes that may wait for the broker before fetching stops.
+    pub(crate) fn outbox_room(&self) -> usize {
+        self.concurrency.max(OUTBOX_ROOM)
+    }
+}
+
+/// Tasks at a time unless told otherwise: the number of processors, as in asynq.
+pub(crate) fn default_concurrency() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// The queues of a server that was told none: `default`, and each that one of its jobs names, weight 1.
+pub(crate) fn queues_of(registry: &Registry) -> Vec<(QueueName, u32)> {
+    let mut names = vec![JobOptions::DEFAULT_QUEUE];
+    for job in registry.iter() {
+        if !names.contains(&job.options.queue) {
+            names.push(job.options.queue);
+        }
+    }
+    names.into_iter().filter_map(|name| Some((QueueName::new(name).ok()?, 1))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_for_unknown_tasks_reads_what_it_prints() {
+        for policy in [OnUnknown::HandBack, OnUnknown::Archive, OnUnknown::Retry] {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"hand back\""));
+    }
+
+    #[test]
+    fn a_server_that_was_told_no_queue_serves_default() {
+        let names: Vec<_> =
+            queues_of(&Registry::default()).into_iter().map(|(name, weight)| (name.to_string(), weight)).collect();
+        assert_eq!(names, [("default".to_owned(), 1)]);
+    }
+}

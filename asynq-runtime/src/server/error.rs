@@ -1,0 +1,53 @@
+//! Why a server cannot be built, started or kept running.
+
+use crate::{
+    broker::BrokerError,
+    job::{BoxError, RegistryError},
+    task::InvalidName,
+};
+
+/// A server that cannot be built or started, or that had to stop. No text carries a password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The jobs cannot be served: none, two of one name, or a state is missing.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The broker cannot be used or does not answer.
+    #[error("the broker cannot be used: {0}")]
+    Broker(#[from] BrokerError),
+    /// A queue's name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// An option has a value that cannot be.
+    #[error("invalid option `{option}`: {reason}")]
+    Option {
+        /// Which one.
+        option: &'static str,
+        /// What to write instead.
+        reason: String,
+    },
+    /// A service beside the jobs failed.
+    #[error("service `{name}` failed: {source}")]
+    Service {
+        /// Which one.
+        name: &'static str,
+        /// Its error.
+        source: BoxError,
+    },
+    /// The operating system refused the server's own thread.
+    #[error("the server's I/O thread cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+    /// `start` was called outside a tokio runtime, so there is nowhere to run jobs.
+    #[error("jobs need a tokio runtime: call `start` or `run` inside one, such as `#[tokio::main]`")]
+    NoRuntime,
+    /// The server's own thread ended, which only happens while the program ends.
+    #[error("the server's I/O thread has ended")]
+    Gone,
+}
+
+impl ServerError {
+    pub(super) fn option(option: &'static str, reason: impl ToString) -> Self {
+        Self::Option { option, reason: reason.to_string() }
+    }
+}

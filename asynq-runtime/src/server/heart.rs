@@ -1,0 +1,98 @@
+//! The server's own thread: fetching, outcomes, leases and beats live here, on a runtime that no job can block.
+//!
+//! A job that burns the processor or blocks every thread of its runtime cannot cost a lease (RELIABILITY F30): nothing
+//! that keeps tasks ours runs where jobs run.
+
+use std::{future::Future, io, thread};
+
+use tokio::{runtime, sync::oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::error::ServerError;
+
+/// Owns the thread; dropping it ends everything that runs there.
+#[derive(Debug)]
+pub(crate) struct HeartThread {
+    runtime: runtime::Handle,
+    end: CancellationToken,
+}
+
+impl HeartThread {
+    /// Starts the thread with a current-thread runtime of its own.
+    pub(crate) fn spawn() -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("asynq-blocking").build()?;
+        let handle = runtime.handle().clone();
+        let end = CancellationToken::new();
+        let ended = end.clone();
+        thread::Builder::new().name("asynq-heart".to_owned()).spawn(move || {
+            runtime.block_on(ended.cancelled());
+            // Not a plain drop: that would wait for a name look-up that hangs.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { runtime: handle, end })
+    }
+
+    /// Runs `future` over there until the thread ends.
+    pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(future);
+    }
+
+    /// Runs `future` over there and waits for what it returns. Dropping this drops it.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ServerError> {
+        let (mut sender, receiver) = oneshot::channel();
+        self.runtime.spawn(async move {
+            let outcome = tokio::select! {
+                outcome = future => outcome,
+                () = sender.closed() => return,
+            };
+            // Nobody waits any more: nothing to tell.
+            let _ = sender.send(outcome);
+        });
+        receiver.await.map_err(|_| ServerError::Gone)
+    }
+}
+
+impl Drop for HeartThread {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_over_there_goes_on_while_every_thread_here_is_blocked() {
+        let heart = HeartThread::spawn().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        heart.spawn_on(async move {
+            for tick in 0..3 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                sender.send(tick).unwrap();
+            }
+        });
+        // This blocks the only thread of the test's runtime.
+        assert_eq!(receiver.iter().count(), 3);
+        assert_eq!(heart.call(async { 7 }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn dropping_the_owner_ends_what_runs_there() {
+        let heart = HeartThread::spawn().unwrap();
+        let (sender, receiver) = oneshot::channel::<()>();
+        heart.spawn_on(async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        drop(heart);
+        assert!(receiver.await.is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! What the components of one server share.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use chrono::{DateTime, Utc};
+use tokio::{runtime, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    config::{ANSWER, Config},
+    executor::{Attempt, Executor},
+    outbox::Outbox,
+    queues::Queues,
+    runs::Runs,
+    signals::Signals,
+};
+use crate::{
+    broker::{Action, Broker, BrokerError, BrokerErrorKind, Member, Settlement},
+    task::ServerInfo,
+};
+
+/// What the components of one server share.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) member: Member,
+    pub(crate) config: Config,
+    pub(crate) queues: Queues,
+    pub(crate) executor: Executor,
+    /// Where jobs run.
+    pub(crate) jobs: runtime::Handle,
+    pub(crate) runs: Runs,
+    pub(crate) outbox: Outbox,
+    pub(crate) signals: Signals,
+    pub(crate) started: DateTime<Utc>,
+    /// Whether the last fetch found nothing.
+    pub(crate) found_nothing: AtomicBool,
+    /// Cancelled when nothing more may be fetched.
+    pub(crate) quiet: CancellationToken,
+    /// Cancelled when the server is leaving.
+    pub(crate) closing: CancellationToken,
+    /// Cancelled by the fetcher when it has ended.
+    pub(crate) fetched_last: CancellationToken,
+    /// Cancelled when all services have ended.
+    pub(crate) services_ended: CancellationToken,
+}
+
+impl Hub {
+    /// Runs a dequeued task on the jobs' runtime. Its slot is free as soon as its job has ended; its outcome goes on in
+    /// the outbox.
+    pub(crate) fn launch(self: &Arc<Self>, attempt: Attempt) {
+        let is_suspect = attempt.is_suspect();
+        let Some(stop) = self.runs.start(&attempt.key, is_suspect) else { return };
+        let slot = Slot { hub: Arc::clone(self), is_suspect, attempt, settlement: None };
+        self.jobs.spawn(async move {
+            let settlement = slot.hub.executor.attempt(&slot.attempt, &stop).await;
+            slot.end_with(settlement);
+        });
+    }
+
+    /// The settlement that puts a task back to the head of its queue.
+    pub(crate) fn hand_back(attempt: &Attempt) -> Settlement {
+        Settlement {
+            run: attempt.key.clone(),
+            message: Arc::clone(&attempt.message),
+            action: Action::Requeue,
+            resend: false,
+        }
+    }
+
+    /// Rings `idle` if the server is.
+    pub(crate) fn note_idle(&self) {
+        if self.found_nothing.load(Ordering::Acquire) && self.runs.is_empty() {
+            self.signals.idle.ring();
+        }
+    }
+
+    /// The server as others see it.
+    pub(crate) fn shown(&self) -> ServerInfo {
+        let status = match (self.closing.is_cancelled(), self.quiet.is_cancelled()) {
+            (true, _) => "closed",
+            (_, true) => "stopped",
+            _ => "active",
+        };
+        let active = i32::try_from(self.runs.running()).unwrap_or(i32::MAX);
+        ServerInfo {
+            status: status.to_owned(),
+            active_worker_count: active,
+            ..super::beat::introduction(&self.member.name, &self.config, self.queues.shown(), self.started)
+        }
+    }
+
+    /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this one holds
+    /// even where a broker forgot one.
+    pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
+        timeout(ANSWER, call).await.unwrap_or_else(|_| Err(no_answer()))
+    }
+}
+
+pub(crate) fn no_answer() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Timeout, "the broker gave no answer")
+}
+
+/// One running task's hold on its slot. However its future ends, the slot is given back and the task is settled.
+struct Slot {
+    hub: Arc<Hub>,
+    is_suspect: bool,
+    attempt: Attempt,
+    settlement: Option<Settlement>,
+}
+
+impl Slot {
+    fn end_with(mut self, settlement: Settlement) {
+        self.settlement = Some(settlement);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Without a settlement the jobs' runtime has dropped the attempt: it is ending.
+        let settlement = self.settlement.take().unwrap_or_else(|| Hub::hand_back(&self.attempt));
+        if self.hub.runs.settling(&self.attempt.key) {
+            self.hub.outbox.put(settlement);
+        }
+        self.hub.runs.release(self.is_suspect);
+    }
+}

@@ -1,0 +1,59 @@
+//! Deletes completed tasks past their retention, trims the archive, and mends what crashes left behind.
+//!
+//! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it
+//! (RELIABILITY F20).
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    config::{ARCHIVE_AGE, ARCHIVE_SIZE, JANITOR, SLICE},
+    hub::Hub,
+    trouble::Trouble,
+};
+use crate::{broker::BrokerError, task::QueueName};
+
+/// Between two slices of one turn.
+const BREATH: Duration = Duration::from_millis(5);
+/// Every so many turns the janitor sweeps: about once a minute.
+const SWEEP_EVERY: u64 = 8;
+
+/// Cleans until it is dropped.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let mut trouble = Trouble::of("janitor", JANITOR);
+    for turn in 0u64.. {
+        let pause = match clean(&hub, turn % SWEEP_EVERY == 0).await {
+            Ok(()) => {
+                trouble.over();
+                hub.signals.cleaned.ring();
+                JANITOR
+            }
+            Err(error) => trouble.met(&error),
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Cleans every queue once.
+async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
+    for queue in hub.queues.names() {
+        while hub.answer(hub.broker.delete_expired(queue, SLICE)).await? >= SLICE {
+            tokio::time::sleep(BREATH).await;
+        }
+        while hub.answer(hub.broker.trim_archive(queue, ARCHIVE_AGE, ARCHIVE_SIZE, SLICE)).await? >= SLICE {
+            tokio::time::sleep(BREATH).await;
+        }
+        if sweeps {
+            sweep(hub, queue).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn sweep(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
+    let swept = hub.answer(hub.broker.sweep(queue)).await?;
+    if swept.leases_restored + swept.ghosts_removed > 0 {
+        let (leases, ghosts) = (swept.leases_restored, swept.ghosts_removed);
+        tracing::warn!(%queue, leases, ghosts, "mended active tasks without a lease and ids without a task");
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Extends the leases of all that is in hand, running or waiting to be settled.
+//!
+//! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
+//! a lease that lapsed while nobody took the task is still ours (RELIABILITY F2).
+
+use std::sync::Arc;
+
+use super::{config::SLICE, hub::Hub, trouble::Trouble};
+use crate::broker::{BrokerError, Settled};
+
+/// Extends leases until it is dropped.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let lease = hub.broker.lease();
+    let mut trouble = Trouble::of("lease", lease / 10);
+    let mut pause = lease / 3;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = match turn(&hub).await {
+            Ok(()) => {
+                trouble.over();
+                lease / 3
+            }
+            Err(error) => trouble.met(&error),
+        };
+    }
+}
+
+/// Extends everything once.
+async fn turn(hub: &Hub) -> Result<(), BrokerError> {
+    for slice in hub.runs.keys().chunks(SLICE) {
+        let answers = hub.answer(hub.broker.extend(slice)).await?;
+        for (key, answer) in slice.iter().zip(answers) {
+            if answer != Settled::Ok && hub.runs.lose(key) {
+                tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
+                hub.signals.lost.ring();
+            }
+        }
+    }
+    hub.signals.extended.ring();
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! When an attempt must end, by the broker's clock (PROTOCOL §7.5).
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{job::JobOptions, task::TaskMessage};
+
+/// When an attempt must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    moment: DateTime<Utc>,
+    remaining: Duration,
+    is_final: bool,
+}
+
+impl Limit {
+    /// The sooner of now + timeout and the deadline; with neither, which no client should write, asynq's 30 minutes.
+    pub(crate) fn of(message: &TaskMessage, now: DateTime<Utc>) -> Self {
+        let timeout = u64::try_from(message.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
+        let deadline = (message.deadline != 0).then(|| instant(message.deadline));
+        let until = |at: DateTime<Utc>| (at - now).to_std().unwrap_or(Duration::ZERO);
+        match (timeout, deadline) {
+            (Some(timeout), Some(deadline)) if until(deadline) > timeout => Self::after(timeout, now),
+            (_, Some(deadline)) => Self { moment: deadline, remaining: until(deadline), is_final: true },
+            (Some(timeout), None) => Self::after(timeout, now),
+            (None, None) => {
+                tracing::error!("a task has neither timeout nor deadline; it gets 30 minutes");
+                Self::after(JobOptions::DEFAULT_TIMEOUT, now)
+            }
+        }
+    }
+
+    /// When the attempt must end.
+    pub(crate) fn moment(&self) -> DateTime<Utc> {
+        self.moment
+    }
+
+    /// How long the attempt may take.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.remaining
+    }
+
+    /// Whether it has passed already.
+    pub(crate) fn is_over(&self) -> bool {
+        self.remaining.is_zero()
+    }
+
+    /// Whether it is the task's deadline, after which no attempt may run at all.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    fn after(timeout: Duration, now: DateTime<Utc>) -> Self {
+        let span = TimeDelta::from_std(timeout).ok();
+        let moment = span.and_then(|span| now.checked_add_signed(span)).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        Self { moment, remaining: timeout, is_final: false }
+    }
+}
+
+fn instant(seconds: i64) -> DateTime<Utc> {
+    let out_of_range = if seconds < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };
+    DateTime::from_timestamp(seconds, 0).unwrap_or(out_of_range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    #[test]
+    fn the_sooner_of_timeout_and_deadline_ends_an_attempt() {
+        let table = [
+            // timeout, deadline - now   ends after, for good
+            (60, None, 60, false),
+            (60, Some(30), 30, true),
+            (60, Some(90), 60, false),
+            (60, Some(60), 60, true),
+            (0, Some(90), 90, true),
+            (0, None, 1800, false),
+            (60, Some(0), 0, true),
+            (60, Some(-5), 0, true),
+            (-1, Some(7), 7, true),
+            (i64::MAX, None, i64::MAX as u64, false),
+            (0, Some(i64::MAX - NOW), (DateTime::<Utc>::MAX_UTC.timestamp() - NOW) as u64, true),
+        ];
+        for (timeout, deadline, seconds, is_final) in table {
+            let message = TaskMessage { timeout, deadline: deadline.map_or(0, |d| NOW + d), ..TaskMessage::default() };
+            let limit = Limit::of(&message, instant(NOW));
+            let case = format!("{timeout} {deadline:?}");
+            assert_eq!((limit.remaining().as_secs(), limit.is_final()), (seconds, is_final), "{case}");
+            assert_eq!(limit.is_over(), seconds == 0, "{case}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The worker process: takes tasks, runs their jobs, and keeps queues healthy; one component per file, asynq's names.
+//!
+//! ```text
+//! heart's own thread                                                          the runtime that called `start`
+//!   fetcher ── takes tasks for free slots ─────────────────────────────────────► executor runs the job
+//!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
+//!   lease, beat ── everything in hand stays ours, and is shown
+//!   subscriber ── cancel requests        forwarder ── due → pending
+//!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, mends
+//! ```
+//!
+//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, services. Stop order: services
+//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the server leaves, and the rest
+//! ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
+
+mod backoff;
+mod beat;
+mod builder;
+mod config;
+mod dice;
+mod error;
+mod executor;
+mod fetcher;
+mod forwarder;
+mod heart;
+mod hub;
+mod janitor;
+mod lease;
+mod limit;
+mod outbox;
+mod outcome;
+mod queues;
+mod recoverer;
+mod runs;
+mod service;
+mod shutdown;
+mod signals;
+mod stop;
+mod subscriber;
+mod trouble;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use tokio::{runtime, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    builder::ServerBuilder,
+    config::{OnUnknown, ParseOnUnknownError},
+    error::ServerError,
+    executor::{Executor, ExecutorParts},
+    service::{Service, ServiceContext, ServiceEntry, ServiceRow},
+    signals::{Signal, Signals},
+};
+use self::{
+    config::Config, fetcher::Fetcher, heart::HeartThread, hub::Hub, outbox::Outbox, queues::Queues, runs::Runs,
+    service::Services, shutdown::Asked,
+};
+use crate::{
+    broker::Broker,
+    client::Client,
+    job::{Registry, panics},
+};
+
+/// What a process that was stopped twice says to its parent: as if the signal had killed it.
+const LEFT_AT_ONCE: i32 = 130;
+/// Before a component that panicked is started again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// A server that is connected and checked, and not started yet.
+#[must_use = "a server does nothing until `.start()` or `.run()`"]
+pub struct Server {
+    config: Config,
+    registry: Registry,
+    broker: Arc<dyn Broker>,
+    closes_broker: bool,
+    executor: Executor,
+    services: Vec<Box<dyn Service>>,
+    matches: Option<Arc<clap::ArgMatches>>,
+    heart: HeartThread,
+}
+
+impl Server {
+    /// A server of the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
+    pub fn builder(url: impl Into<String>) -> ServerBuilder {
+        ServerBuilder::new(url.into())
+    }
+
+    /// The broker, for what has to be looked at before the start.
+    pub fn broker(&self) -> &Arc<dyn Broker> {
+        &self.broker
+    }
+
+    /// The queues that it will serve, with their weights.
+    pub fn queues(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.config.queues.iter().map(|(name, weight)| (name.as_str(), *weight))
+    }
+
+    /// The jobs that it will run.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Most tasks at a time.
+    pub fn concurrency(&self) -> usize {
+        self.config.concurrency
+    }
+
+    /// Starts all components. Jobs run on the tokio runtime that calls this; everything else has its own thread.
+    ///
+    /// # Errors
+    ///
+    /// The broker does not let it join, or there is no tokio runtime with timers here.
+    pub async fn start(self) -> Result<Running, ServerError> {
+        let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
+        // A runtime without timers would fail every single attempt.
+        let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
+        timers.await.map_err(|_| ServerError::NoRuntime)?;
+        self.warn_of_unserved_jobs();
+
+        let queues = Queues::new(self.config.queues.clone(), self.config.strict);
+        let started = self.broker.now();
+        let (broker, config, shown) = (Arc::clone(&self.broker), self.config.clone(), queues.shown());
+        let join = async move {
+            let name = beat::new_name();
+            let info = beat::introduction(&name, &config, shown, started);
+            broker.join(&name, &info).await
+        };
+        let member = self.heart.call(join).await??;
+        tracing::info!(server = %member.name, broker = %self.broker.location(), "serving");
+
+        let hub = Arc::new(Hub {
+            broker: self.broker,
+            member,
+            runs: Runs::new(self.config.concurrency),
+            config: self.config,
+            queues,
+            executor: self.executor,
+            jobs: jobs.clone(),
+            outbox: Outbox::default(),
+            signals: Signals::default(),
+            started,
+            found_nothing: AtomicBool::new(false),
+            quiet: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            fetched_last: CancellationToken::new(),
+            services_ended: CancellationToken::new(),
+        });
+        let (heart, never, closing) = (&self.heart, CancellationToken::new(), hub.closing.clone());
+        tend(heart, "heart", &hub, &never, beat::run);
+        tend(heart, "lease", &hub, &never, lease::run);
+        tend(heart, "outbox", &hub, &never, Outbox::run);
+        tend(heart, "subscriber", &hub, &never, subscriber::run);
+        tend(heart, "recoverer", &hub, &closing, recoverer::run);
+        tend(heart, "forwarder", &hub, &closing, forwarder::run);
+        tend(heart, "fetcher", &hub, &never, Fetcher::run);
+        tend(heart, "janitor", &hub, &closing, janitor::run);
+
+        let context = ServiceContext {
+            client: Client::new(Arc::clone(&hub.broker)),
+            registry: self.registry,
+            stopping: closing,
+            matches: self.matches,
+        };
+        let services = Services::start(self.services, context, &jobs, hub.services_ended.clone());
+        Ok(Running { hub, services, closes_broker: self.closes_broker, heart: self.heart })
+    }
+
+    /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
+    /// shutdown timeout and hands the rest back, a second TERM or INT ends the process at once with exit code 130.
+    ///
+    /// # Errors
+    ///
+    /// It cannot start, or a service failed.
+    pub async fn run(self) -> Result<(), ServerError> {
+        let (sender, mut asked) = mpsc::channel(4);
+        self.heart.spawn_on(shutdown::listen(sender));
+        let running = self.start().await?;
+        let mut listens = true;
+        loop {
+            tokio::select! {
+                what = asked.recv(), if listens => match what {
+                    Some(Asked::Quiet) => running.quiet(),
+                    Some(Asked::Leave) => break,
+                    None => listens = false,
+                },
+                () = running.services.failed() => break,
+            }
+        }
+        let shutdown = running.shutdown();
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                outcome = &mut shutdown => return outcome,
+                what = asked.recv(), if listens => match what {
+                    Some(Asked::Leave) => std::process::exit(LEFT_AT_ONCE),
+                    Some(Asked::Quiet) => {}
+                    None => listens = false,
+                },
+            }
+        }
+    }
+
+    fn warn_of_unserved_jobs(&self) {
+        for job in self.registry.iter() {
+            let queue = job.options.queue;
+            if !self.queues().any(|(served, _)| served == queue) {
+                tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).field("broker", &self.broker).finish_non_exhaustive()
+    }
+}
+
+/// A server that runs. Dropping it ends everything at once: what was running runs again when its lease is over. To
+/// leave in order, [`shutdown`](Self::shutdown).
+#[derive(Debug)]
+#[must_use = "dropping it ends the server"]
+pub struct Running {
+    hub: Arc<Hub>,
+    services: Services,
+    closes_broker: bool,
+    heart: HeartThread,
+}
+
+impl Running {
+    /// A client of the server's broker.
+    pub fn client(&self) -> Client {
+        Client::new(Arc::clone(&self.hub.broker))
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &Arc<dyn Broker> {
+        &self.hub.broker
+    }
+
+    /// Stops fetching, as TSTP does; what runs goes on.
+    pub fn quiet(&self) {
+        self.hub.quiet.cancel();
+    }
+
+    /// How many tasks run at the moment.
+    pub fn running(&self) -> usize {
+        self.hub.runs.running()
+    }
+
+    /// Named moments, for tests.
+    pub fn signals(&self) -> &Signals {
+        &self.hub.signals
+    }
+
+    /// Waits until a service has failed, which is a reason to shut down; for ever if none does.
+    pub async fn failed(&self) {
+        self.services.failed().await;
+    }
+
+    /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, hands the rest back to
+    /// the heads of their queues without spending a retry, and takes the server off the list. It returns at most a
+    /// second after the timeout, even if the broker is dead.
+    ///
+    /// # Errors
+    ///
+    /// A service had failed.
+    pub async fn shutdown(self) -> Result<(), ServerError> {
+        self.heart.call(shutdown::drain(Arc::clone(&self.hub), self.closes_broker)).await?;
+        self.services.outcome()
+    }
+
+    /// Ends everything at once; the same as dropping it.
+    pub fn abort(self) {}
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.hub.quiet.cancel();
+        self.hub.closing.cancel();
+        self.hub.runs.abandon();
+    }
+}
+
+/// Runs a component on the heart's thread until `until`, or until the thread ends. One that panics is started again.
+fn tend<F, R>(heart: &HeartThread, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
+where
+    F: Fn(Arc<Hub>) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let (hub, until) = (Arc::clone(hub), until.clone());
+    heart.spawn_on(async move {
+        loop {
+            let ended = tokio::select! {
+                ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
+                () = until.cancelled() => return,
+            };
+            let Err(panic) = ended else { return };
+            tracing::error!(component = name, "a component panicked and is started again: {panic}");
+            tokio::time::sleep(AFTER_PANIC).await;
+        }
+    });
+}

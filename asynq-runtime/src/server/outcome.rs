@@ -1,0 +1,246 @@
+//! Decides what becomes of a task whose attempt has ended: a pure function, tested as a table (PROTOCOL §7.4).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{backoff::retry_delay, config::OnUnknown};
+use crate::{
+    broker::Action,
+    job::Policy,
+    task::{Extra, TaskMessage, Unknown},
+};
+
+/// A task that nobody knows is handed back after this time at first, and after twice as long each further time.
+const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
+/// … but never after more than this.
+const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
+/// A task that nobody has known for so long is archived.
+const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
+/// Longest error text that is stored (RELIABILITY F36).
+const LONGEST_ERROR: usize = 4096;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ended {
+    /// The job returned, with this result.
+    Succeeded(Option<Bytes>),
+    /// It returned an error, panicked, took too long, or was cancelled.
+    Failed { policy: Policy, error: String },
+    /// The server is leaving.
+    Interrupted,
+    /// It did not start: nothing here knows its type or the shape of its arguments.
+    Unknown(String),
+    /// It did not start, or must not start again, and no retry can change that.
+    Hopeless(String),
+}
+
+impl Ended {
+    pub(crate) fn failed(error: impl Into<String>) -> Self {
+        Self::Failed { policy: Policy::Fail, error: error.into() }
+    }
+}
+
+/// What the decision depends on beside how the attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) message: &'a TaskMessage,
+    pub(crate) extra: &'a Extra,
+    pub(crate) on_unknown: OnUnknown,
+    /// The broker's now, Unix milliseconds.
+    pub(crate) now_ms: i64,
+    /// Chance for the retry delay.
+    pub(crate) roll: u32,
+}
+
+/// What becomes of the task.
+pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
+    match ended {
+        Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
+        Ended::Succeeded(_) => Action::Done,
+        Ended::Interrupted => Action::Requeue,
+        Ended::Hopeless(error) => archive(error, facts),
+        Ended::Unknown(error) => unknown(error, facts),
+        Ended::Failed { policy, error } => failed(policy, error, facts),
+    }
+}
+
+fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
+    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let is_last = facts.message.retried >= facts.message.retry;
+    match policy {
+        Policy::Revoke => Action::Done,
+        // Before the last retry is looked at: it is no failure, and asynq has nothing like it to agree with.
+        Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
+        Policy::SkipRetry => archive(error, facts),
+        _ if is_last => archive(error, facts),
+        Policy::RetryIn(delay) => retry(delay, error, facts),
+        _ => retry(retry_delay(retried, facts.roll), error, facts),
+    }
+}
+
+/// Nobody here knows the task; during a deploy another worker may (RELIABILITY F39).
+fn unknown(error: String, facts: Facts<'_>) -> Action {
+    match facts.on_unknown {
+        OnUnknown::Archive => archive(error, facts),
+        OnUnknown::Retry => failed(Policy::Fail, error, facts),
+        OnUnknown::HandBack => {
+            let Unknown { since_ms, times } =
+                facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
+            if facts.now_ms.saturating_sub(since_ms) >= GIVE_UP_UNKNOWN_MS {
+                return archive(
+                    format!("{error} (no worker has known it for a day, handed back {times} times)"),
+                    facts,
+                );
+            }
+            let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
+            let unknown = Some(Unknown { since_ms, times: times.saturating_add(1) });
+            Action::Retry { delay, error: None, counted: false, extra: Extra { unknown, ..facts.extra.clone() } }
+        }
+    }
+}
+
+fn retry(delay: Duration, error: String, facts: Facts<'_>) -> Action {
+    Action::Retry { delay, error: Some(cut(error)), counted: true, extra: known(facts.extra) }
+}
+
+fn archive(error: String, facts: Facts<'_>) -> Action {
+    Action::Archive { error: cut(error), extra: known(facts.extra) }
+}
+
+/// The extra facts without the time of not being known.
+fn known(extra: &Extra) -> Extra {
+    Extra { unknown: None, ..extra.clone() }
+}
+
+/// At most [`LONGEST_ERROR`] bytes, whole characters.
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST_ERROR {
+        let end = (0..=LONGEST_ERROR).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000_000;
+    const DAY: i64 = 24 * 3600 * 1000;
+
+    fn decide_with(
+        ended: Ended,
+        (retried, retry): (i32, i32),
+        retention: i64,
+        on_unknown: OnUnknown,
+        extra: Extra,
+    ) -> Action {
+        let message = TaskMessage { retried, retry, retention, ..TaskMessage::default() };
+        decide(ended, Facts { message: &message, extra: &extra, on_unknown, now_ms: NOW, roll: 0 })
+    }
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn fails(policy: Policy) -> Ended {
+        Ended::Failed { policy, error: "why".into() }
+    }
+
+    fn archived() -> Action {
+        Action::Archive { error: "why".into(), extra: Extra::default() }
+    }
+
+    fn retried_in(delay: u64) -> Action {
+        Action::Retry { delay: secs(delay), error: Some("why".into()), counted: true, extra: Extra::default() }
+    }
+
+    #[test]
+    fn every_ending_has_its_action() {
+        let result = || Some(Bytes::from_static(b"r"));
+        let snoozed = || Action::Retry { delay: secs(9), error: None, counted: false, extra: Extra::default() };
+        let table = [
+            // how it ended                          retried, max   kept   what becomes of it
+            (Ended::Succeeded(None), (0, 25), 0, Action::Done),
+            (Ended::Succeeded(result()), (0, 25), 0, Action::Done),
+            (Ended::Succeeded(result()), (25, 25), 60, Action::Complete { result: result() }),
+            (Ended::Succeeded(None), (0, 25), 60, Action::Complete { result: None }),
+            (Ended::Interrupted, (25, 25), 60, Action::Requeue),
+            (fails(Policy::Fail), (0, 25), 0, retried_in(15)),
+            (fails(Policy::Fail), (3, 25), 60, retried_in(96)),
+            (fails(Policy::Fail), (24, 25), 0, retried_in(331_791)),
+            (fails(Policy::Fail), (25, 25), 0, archived()),
+            (fails(Policy::Fail), (26, 25), 0, archived()),
+            (fails(Policy::Fail), (0, 0), 0, archived()),
+            (fails(Policy::SkipRetry), (0, 25), 60, archived()),
+            (fails(Policy::SkipRetry), (25, 25), 0, archived()),
+            (fails(Policy::Revoke), (0, 25), 60, Action::Done),
+            (fails(Policy::Revoke), (0, 0), 0, Action::Done),
+            (fails(Policy::RetryIn(secs(9))), (0, 25), 0, retried_in(9)),
+            (fails(Policy::RetryIn(secs(9))), (25, 25), 0, archived()),
+            (fails(Policy::RetryIn(Duration::ZERO)), (0, 25), 0, retried_in(0)),
+            (fails(Policy::Snooze(secs(9))), (0, 25), 0, snoozed()),
+            (fails(Policy::Snooze(secs(9))), (25, 25), 0, snoozed()),
+            (fails(Policy::Snooze(secs(9))), (0, 0), 0, snoozed()),
+            (Ended::Hopeless("why".into()), (0, 25), 60, archived()),
+        ];
+        for (ended, counters, retention, expected) in table {
+            let case = format!("{ended:?} {counters:?} {retention}");
+            assert_eq!(
+                decide_with(ended, counters, retention, OnUnknown::HandBack, Extra::default()),
+                expected,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_task_is_handed_back_ever_later_and_archived_after_a_day() {
+        let extra = |since_ms, times| Extra { max_crashes: Some(7), unknown: Some(Unknown { since_ms, times }) };
+        let table = [
+            (Extra { max_crashes: Some(7), unknown: None }, 5, extra(NOW, 1)),
+            (extra(NOW - 5_000, 1), 10, extra(NOW - 5_000, 2)),
+            (extra(NOW - 9_000, 2), 20, extra(NOW - 9_000, 3)),
+            (extra(NOW - 9_000, 6), 320, extra(NOW - 9_000, 7)),
+            (extra(NOW - 9_000, 7), 600, extra(NOW - 9_000, 8)),
+            (extra(NOW - DAY + 1, u32::MAX), 600, extra(NOW - DAY + 1, u32::MAX)),
+        ];
+        for (before, delay, after) in table {
+            let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::HandBack, before);
+            assert_eq!(action, Action::Retry { delay: secs(delay), error: None, counted: false, extra: after });
+        }
+        let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::HandBack, extra(NOW - DAY, 150));
+        let Action::Archive { error, extra } = action else { panic!("{action:?}") };
+        assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
+        assert_eq!(extra, Extra { max_crashes: Some(7), unknown: None });
+    }
+
+    #[test]
+    fn other_policies_treat_an_unknown_task_as_a_failure() {
+        let act = |counters, policy| decide_with(Ended::Unknown("why".into()), counters, 0, policy, Extra::default());
+        assert_eq!(act((0, 25), OnUnknown::Archive), archived());
+        assert_eq!(act((0, 25), OnUnknown::Retry), retried_in(15));
+        assert_eq!(act((25, 25), OnUnknown::Retry), archived());
+    }
+
+    #[test]
+    fn a_task_that_is_known_again_forgets_that_it_was_not() {
+        let extra = Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 1, times: 3 }) };
+        let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::HandBack, extra)
+        else {
+            panic!("a first failure is retried")
+        };
+        assert_eq!(extra, Extra { max_crashes: Some(1), unknown: None });
+    }
+
+    #[test]
+    fn a_long_error_is_cut_between_characters() {
+        let ended = Ended::failed("ü".repeat(4_000));
+        let Action::Archive { error, .. } = decide_with(ended, (0, 0), 0, OnUnknown::HandBack, Extra::default()) else {
+            panic!("without retries a failure is archived")
+        };
+        assert_eq!(error, "ü".repeat(2_048));
+        assert_eq!(cut(format!("x{}", "ü".repeat(4_000))).len(), 4_095);
+    }
+}

@@ -1,0 +1,171 @@
+//! The slot for long-running neighbours of the jobs: cron, dashboard and metrics plug in here, unknown to this crate.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use chrono::{DateTime, Utc};
+use tokio::{
+    runtime,
+    task::{AbortHandle, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::error::ServerError;
+use crate::{
+    client::Client,
+    job::{BoxError, BoxFuture, Registry, panics::Caught},
+};
+
+/// A neighbour of the jobs that lives as long as the server. It runs on the runtime that runs the jobs.
+pub trait Service: Send + 'static {
+    /// Its name, for messages.
+    fn name(&self) -> &'static str;
+
+    /// Works until the context says that the server is stopping. An error stops the server; ending early without one
+    /// does not.
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>>;
+}
+
+/// What a service may use. Cheap to clone.
+#[derive(Clone)]
+pub struct ServiceContext {
+    pub(super) client: Client,
+    pub(super) registry: Registry,
+    pub(super) stopping: CancellationToken,
+    pub(super) matches: Option<Arc<clap::ArgMatches>>,
+}
+
+impl ServiceContext {
+    /// A client of the server's broker.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The jobs of the server.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The values of the flags that the service brought, where the program was started with flags.
+    pub fn matches(&self) -> Option<&clap::ArgMatches> {
+        self.matches.as_deref()
+    }
+
+    /// Whether the server is stopping.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Waits until the server is stopping.
+    pub async fn stopping(&self) {
+        self.stopping.cancelled().await;
+    }
+}
+
+impl fmt::Debug for ServiceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceContext").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A service that a linked crate offers to every program: `inventory::submit! { ServiceEntry { .. } }`.
+#[derive(Clone, Copy)]
+pub struct ServiceEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// Makes it from the values of its flags; `None` when they leave it off.
+    pub make: fn(&clap::ArgMatches) -> Option<Box<dyn Service>>,
+    /// Adds its flags to the program's command line.
+    pub args: fn(clap::Command) -> clap::Command,
+    /// What it adds to the listing of `jobs`.
+    pub rows: fn() -> Vec<ServiceRow>,
+}
+
+inventory::collect!(ServiceEntry);
+
+impl ServiceEntry {
+    /// Every service that is linked into this program, by name.
+    pub fn linked() -> Vec<&'static Self> {
+        let mut entries: Vec<_> = inventory::iter::<Self>().collect();
+        entries.sort_by_key(|entry| entry.name);
+        entries
+    }
+}
+
+impl fmt::Debug for ServiceEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceEntry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// One line that a service adds to the listing of `jobs`, such as a periodic entry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceRow {
+    /// What it is about: a job's name, an address.
+    pub what: String,
+    /// When or how, for people: a schedule, a port.
+    pub detail: String,
+    /// Its next moments, soonest first; empty where it has none.
+    pub next: Vec<DateTime<Utc>>,
+}
+
+/// The services of one running server; dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Services {
+    watcher: AbortHandle,
+    failure: Arc<Mutex<Option<ServerError>>>,
+    failed: CancellationToken,
+}
+
+impl Services {
+    /// Starts them on `jobs`; `ended` is cancelled when all have ended.
+    pub(super) fn start(
+        services: Vec<Box<dyn Service>>,
+        context: ServiceContext,
+        jobs: &runtime::Handle,
+        ended: CancellationToken,
+    ) -> Self {
+        let mut running = JoinSet::new();
+        for service in services {
+            let (name, context) = (service.name(), context.clone());
+            let run = async move { (name, Caught::new(service.run(context)).await) };
+            running.spawn_on(run, jobs);
+        }
+        let (failure, failed) = (Arc::<Mutex<Option<ServerError>>>::default(), CancellationToken::new());
+        let (keep, tell) = (Arc::clone(&failure), failed.clone());
+        let watcher = jobs.spawn(async move {
+            while let Some(outcome) = running.join_next().await {
+                let (name, source) = match outcome {
+                    Ok((_, Ok(Ok(())))) => continue,
+                    Ok((name, Ok(Err(error)))) => (name, error),
+                    Ok((name, Err(panic))) => (name, BoxError::from(panic)),
+                    Err(ended) => ("unknown", BoxError::from(ended)),
+                };
+                let error = ServerError::Service { name, source };
+                tracing::error!("{error}");
+                keep.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                tell.cancel();
+            }
+            ended.cancel();
+        });
+        Self { watcher: watcher.abort_handle(), failure, failed }
+    }
+
+    /// Waits until one has failed.
+    pub(super) async fn failed(&self) {
+        self.failed.cancelled().await;
+    }
+
+    /// The first failure, if there was one.
+    pub(super) fn outcome(&self) -> Result<(), ServerError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}

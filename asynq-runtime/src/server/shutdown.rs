@@ -1,0 +1,123 @@
+//! Leaves in order and in time: quiet, drain, hand back, settle, leave; and the signals that ask for it.
+//!
+//! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (RELIABILITY F45).
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+
+use super::{hub::Hub, stop::Why};
+use crate::broker::{Action, Settlement};
+
+/// How long jobs that were told to stop may take to notice, from the end of the timeout on.
+const NOTICE: Duration = Duration::from_millis(250);
+/// Until when the broker must have taken the outcomes.
+const SETTLE: Duration = Duration::from_millis(700);
+/// Until when the server must have left.
+const LEAVE: Duration = Duration::from_millis(850);
+
+/// Ends the server's work. Runs on the heart's thread.
+pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
+    let end = Instant::now() + hub.config.shutdown_timeout;
+    hub.quiet.cancel();
+    hub.closing.cancel();
+    hub.runs.poke();
+    let nothing_runs = async {
+        hub.fetched_last.cancelled().await;
+        hub.runs.emptied().await;
+    };
+    if !within(end, nothing_runs).await {
+        let running = hub.runs.running();
+        if running > 0 {
+            tracing::warn!(running, "the shutdown timeout is over: what still runs is handed back");
+        }
+        hub.runs.stop_all(Why::Leaving);
+        within(end + NOTICE, hub.runs.emptied()).await;
+    }
+    // Jobs that block their thread have not noticed; their tasks are handed back without them.
+    for (run, message) in hub.runs.take_unended() {
+        hub.outbox.put(Settlement { run, message, action: Action::Requeue, resend: false });
+    }
+    if !within(end + SETTLE, hub.outbox.emptied()).await {
+        let left = hub.outbox.len();
+        tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
+    }
+    // Told by `closing`; they may still be using the broker.
+    within(end + SETTLE, hub.services_ended.cancelled()).await;
+    let leave = async {
+        // With tasks in hand the server just falls silent: only their leases may end them.
+        if hub.runs.is_empty()
+            && let Err(error) = hub.broker.leave(&hub.member).await
+        {
+            tracing::warn!("could not leave the list of servers, which forgets this one in 10 s: {error}");
+        }
+        if closes_broker {
+            hub.broker.close().await;
+        }
+    };
+    within(end + LEAVE, leave).await;
+}
+
+async fn within(end: Instant, future: impl Future<Output = ()>) -> bool {
+    timeout_at(end, future).await.is_ok()
+}
+
+/// What the operating system may ask of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// TSTP: fetch nothing more, go on with what runs.
+    Quiet,
+    /// TERM or INT: leave.
+    Leave,
+}
+
+/// Listens for the signals of the process and passes them on. Runs on the heart's thread, so that jobs which block every
+/// thread of their runtime cannot delay it. Ends when nobody listens.
+#[cfg(unix)]
+pub(crate) async fn listen(asked: mpsc::Sender<Asked>) {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let streams = (
+        // SIGTSTP has the same number on every unix that Rust's standard library knows but two.
+        signal(SignalKind::from_raw(SIGTSTP)),
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
+    let (Ok(mut quiet), Ok(mut terminate), Ok(mut interrupt)) = streams else {
+        tracing::error!("signals cannot be received here: stop the server by its handle");
+        return;
+    };
+    loop {
+        let what = tokio::select! {
+            Some(()) = quiet.recv() => Asked::Quiet,
+            Some(()) = terminate.recv() => Asked::Leave,
+            Some(()) = interrupt.recv() => Asked::Leave,
+            () = asked.closed() => return,
+        };
+        if asked.send(what).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SIGTSTP: i32 = 20;
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+const SIGTSTP: i32 = 18;
+
+/// Listens for Ctrl-C; there is no way to ask for quiet.
+#[cfg(not(unix))]
+pub(crate) async fn listen(asked: mpsc::Sender<Asked>) {
+    loop {
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
+            () = asked.closed() => return,
+        }
+        if asked.send(Asked::Leave).await.is_err() {
+            return;
+        }
+    }
+}

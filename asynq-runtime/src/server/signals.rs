@@ -1,0 +1,85 @@
+//! Named moments of a running server, so that tests await them instead of sleeping.
+
+use tokio::sync::watch;
+
+/// The moments of one server.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Signals {
+    /// A fetch came back with tasks.
+    pub fetched: Signal,
+    /// The last fetch found nothing, and nothing is running or waiting to be settled.
+    pub idle: Signal,
+    /// The broker took an outcome.
+    pub settled: Signal,
+    /// An outcome or an extension met a run that was not ours any more.
+    pub lost: Signal,
+    /// Due tasks were moved to pending.
+    pub forwarded: Signal,
+    /// A turn of the recoverer ended.
+    pub recovered: Signal,
+    /// A beat reached the broker.
+    pub beat: Signal,
+    /// The leases of all that is in hand were extended.
+    pub extended: Signal,
+    /// A turn of the janitor ended.
+    pub cleaned: Signal,
+    /// The server listens for cancel requests.
+    pub subscribed: Signal,
+    /// The server has stopped fetching.
+    pub quiet: Signal,
+}
+
+/// One kind of moment: counted, and awaitable.
+#[derive(Debug)]
+pub struct Signal(watch::Sender<u64>);
+
+impl Signal {
+    /// How often it has happened.
+    pub fn count(&self) -> u64 {
+        *self.0.borrow()
+    }
+
+    /// Waits for the next time from now on.
+    pub async fn wait(&self) {
+        self.reached(self.count() + 1).await;
+    }
+
+    /// Waits until it has happened `times` times since the start: take [`count`](Self::count) before the deed, and no
+    /// moment can slip by.
+    pub async fn reached(&self, times: u64) {
+        let mut seen = self.0.subscribe();
+        // The sender is `self`, so this cannot end with an error.
+        let _ = seen.wait_for(|count| *count >= times).await;
+    }
+
+    pub(super) fn ring(&self) {
+        self.ring_by(1);
+    }
+
+    pub(super) fn ring_by(&self, times: u64) {
+        if times > 0 {
+            self.0.send_modify(|count| *count += times);
+        }
+    }
+}
+
+impl Default for Signal {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_moment_that_came_before_the_wait_is_not_missed() {
+        let signal = Signal::default();
+        let before = signal.count();
+        signal.ring();
+        signal.reached(before + 1).await;
+        assert_eq!(signal.count(), 1);
+    }
+}

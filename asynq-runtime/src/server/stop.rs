@@ -1,0 +1,90 @@
+//! Why a running attempt should stop, and the means to tell it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+/// Why an attempt should stop. Of several reasons the later variant counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// Somebody asked for this task to be cancelled.
+    Cancelled = 1,
+    /// The server is leaving and hands the task back.
+    Leaving = 2,
+    /// The task is not ours any more, or the server was dropped: nobody waits for the outcome.
+    Lost = 3,
+}
+
+/// Tells one attempt to stop. Jobs see the token, the executor the reason.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    asked: CancellationToken,
+    /// Cancelled when waiting for a blocking job to notice has no point any more.
+    leave: CancellationToken,
+    why: AtomicU8,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        Self::on(CancellationToken::new())
+    }
+
+    /// One that is also stopped, as cancelled, by `asked`.
+    pub(crate) fn on(asked: CancellationToken) -> Self {
+        Self { asked, leave: CancellationToken::new(), why: AtomicU8::new(Why::Cancelled as u8) }
+    }
+
+    pub(crate) fn stop(&self, why: Why) {
+        self.why.fetch_max(why as u8, Ordering::AcqRel);
+        if why == Why::Leaving {
+            self.leave.cancel();
+        }
+        self.asked.cancel();
+    }
+
+    /// Why to stop, once [`asked`](Self::asked) has ended.
+    pub(crate) fn why(&self) -> Why {
+        match self.why.load(Ordering::Acquire) {
+            3 => Why::Lost,
+            2 => Why::Leaving,
+            _ => Why::Cancelled,
+        }
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.is_cancelled()
+    }
+
+    pub(crate) async fn asked(&self) {
+        self.asked.cancelled().await;
+    }
+
+    pub(crate) async fn leave(&self) {
+        self.leave.cancelled().await;
+    }
+
+    /// What the job sees: ends with the request, and can be ended without it.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.asked.child_token()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graver_reason_counts_whatever_came_first() {
+        for (first, second, expected) in [
+            (Why::Cancelled, Why::Leaving, Why::Leaving),
+            (Why::Lost, Why::Leaving, Why::Lost),
+            (Why::Leaving, Why::Cancelled, Why::Leaving),
+        ] {
+            let stop = Stop::new();
+            stop.stop(first);
+            stop.stop(second);
+            assert_eq!(stop.why(), expected);
+            assert!(stop.token().is_cancelled());
+        }
+    }
+}

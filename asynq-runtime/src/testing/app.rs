@@ -1,0 +1,192 @@
+//! An application in memory: a broker, a clock that stands still, and the jobs of the program.
+
+use std::{fmt::Write as _, future::Future, panic::Location, sync::Arc};
+
+use chrono::{DateTime, Utc};
+
+use super::drain::{self, Drained};
+use crate::{
+    broker::{
+        Page,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    client::Client,
+    clock::{Clock, ManualClock},
+    job::{IntoSpan, Job, Registry, StateMap, decode_arguments},
+    task::{TaskInfo, TaskState},
+};
+
+/// The states of tasks that have still to run.
+const WAITING: [TaskState; 5] =
+    [TaskState::Pending, TaskState::Scheduled, TaskState::Retry, TaskState::Aggregating, TaskState::Active];
+
+/// An application for tests: its tasks live in memory, its clock stands still until [`advance`](Self::advance), and jobs
+/// run only in [`drain`](Self::drain). Each has its own tasks, so tests may run side by side.
+///
+/// Its methods panic where a real program would report an error.
+#[derive(Debug)]
+pub struct TestApp {
+    client: Client,
+    clock: ManualClock,
+    registry: Registry,
+    states: StateMap,
+}
+
+impl TestApp {
+    /// An application with every job of this program, whose clock starts at the system's time.
+    ///
+    /// # Panics
+    ///
+    /// Two jobs have one name, or there is no memory for the database.
+    pub async fn new() -> Self {
+        let clock = ManualClock::default();
+        let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
+        let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
+        let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
+        Self { client: Client::new(Arc::new(broker)), clock, registry, states: StateMap::default() }
+    }
+
+    /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Runs these jobs instead of all that are linked, such as `Registry::only::<(send_email,)>()`.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// What enqueues into this application.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The time in this application.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// Lets time pass. Nothing runs by that; [`drain`](Self::drain) runs what is due then.
+    ///
+    /// # Panics
+    ///
+    /// The text is no duration.
+    pub async fn advance(&self, span: impl IntoSpan) {
+        self.clock.advance(span.into_span().unwrap_or_else(|error| panic!("{error}")));
+    }
+
+    /// Runs everything that is due, one task after the other, also what those tasks enqueue, until nothing is due.
+    /// Failed tasks wait for their retry: [`advance`](Self::advance), then drain again.
+    ///
+    /// # Panics
+    ///
+    /// It comes to no end, because tasks keep enqueuing tasks.
+    pub async fn drain(&self) -> Drained {
+        drain::drain(self.client.broker(), &self.registry, &self.states).await
+    }
+
+    /// Asserts that a task of `J` is waiting whose arguments `matches`, due now or later.
+    ///
+    /// # Panics
+    ///
+    /// There is none; the message lists what is there instead.
+    #[track_caller]
+    pub fn assert_enqueued<'a, J: Job>(&'a self, matches: impl Fn(&J) -> bool + 'a) -> impl Future<Output = ()> + 'a {
+        let caller = Location::caller();
+        async move {
+            if !self.enqueued::<J>().await.iter().any(matches) {
+                panic!("no such `{}` is enqueued (asserted at {caller}); {}", J::NAME, self.listing().await);
+            }
+        }
+    }
+
+    /// Asserts that no task of `J` is waiting whose arguments `matches`.
+    ///
+    /// # Panics
+    ///
+    /// There is one; the message lists everything that is there.
+    #[track_caller]
+    pub fn assert_not_enqueued<'a, J: Job>(
+        &'a self,
+        matches: impl Fn(&J) -> bool + 'a,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = Location::caller();
+        async move {
+            if self.enqueued::<J>().await.iter().any(matches) {
+                panic!("such a `{}` is enqueued (asserted at {caller}); {}", J::NAME, self.listing().await);
+            }
+        }
+    }
+
+    /// The arguments of every task of `J` that is waiting, due now or later.
+    ///
+    /// # Panics
+    ///
+    /// One has a payload that is none of this job's.
+    pub async fn enqueued<J: Job>(&self) -> Vec<J> {
+        let tasks =
+            self.tasks().await.into_iter().filter(|task| task.r#type == J::NAME && WAITING.contains(&task.state));
+        tasks.map(|task| decode_arguments(&task.payload).unwrap_or_else(|error| panic!("{error}"))).collect()
+    }
+
+    /// Every task, in whatever state: waiting, archived, or kept after success.
+    ///
+    /// # Panics
+    ///
+    /// The database in memory failed.
+    pub async fn tasks(&self) -> Vec<TaskInfo> {
+        let broker = self.client.broker();
+        let mut all = Vec::new();
+        for queue in said(broker.queues().await) {
+            for state in TaskState::ALL {
+                for number in 1.. {
+                    let page = said(broker.tasks(&queue, state, Page { number, size: 100 }).await);
+                    let last = page.len() < 100;
+                    all.extend(page);
+                    if last {
+                        break;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The task as it is now; `None` if it is gone, as after success without a retention.
+    ///
+    /// # Panics
+    ///
+    /// The database in memory failed.
+    pub async fn task(&self, task: &TaskInfo) -> Option<TaskInfo> {
+        said(self.client.broker().task(&task.queue, &task.id).await)
+    }
+
+    async fn listing(&self) -> String {
+        let tasks = self.tasks().await;
+        if tasks.is_empty() {
+            return "there are no tasks at all".to_owned();
+        }
+        let mut text = "there is:".to_owned();
+        for task in &tasks {
+            let arguments = match self.registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
+                Some(Ok(arguments)) => arguments.to_string(),
+                _ => format!("{} bytes", task.payload.len()),
+            };
+            let due = match task.next_process_at.map(|at| (at - self.now()).to_std()) {
+                Some(Ok(span)) if !span.is_zero() => format!(", due in {}", asynq_grammar::duration::format(span)),
+                _ => String::new(),
+            };
+            let _ = write!(text, "\n  {} {arguments} ({} in {}{due})", task.r#type, task.state, task.queue);
+        }
+        text
+    }
+}
+
+/// The database in memory has no reason to fail.
+pub(super) fn said<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
+    answer.unwrap_or_else(|error| panic!("the database in memory failed: {error}"))
+}

@@ -1,0 +1,124 @@
+//! Runs what is due in a [`TestApp`](super::TestApp), one task after the other.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::app::said;
+use crate::{
+    broker::{Action, Broker, ServerName, Settlement, Wanted},
+    job::{BlockingPool, Registry, StateMap},
+    server::{Executor, ExecutorParts, OnUnknown},
+    task::{QueueName, ServerInfo, TaskId},
+};
+
+/// More tasks than a test runs on purpose.
+const ENDLESS: usize = 100_000;
+
+/// What [`TestApp::drain`](super::TestApp::drain) did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// Attempts that succeeded, or whose job revoked its task.
+    pub succeeded: usize,
+    /// Attempts that failed: [`retried`](Self::retried) and [`archived`](Self::archived).
+    pub failed: usize,
+    /// Failed attempts whose task waits for another one.
+    pub retried: usize,
+    /// Failed attempts whose task was given up.
+    pub archived: usize,
+    /// Attempts that put their task off without a failure.
+    pub snoozed: usize,
+    /// Tasks whose type or shape no job here knows.
+    pub handed_back: usize,
+    /// Why attempts failed, in the order of the attempts.
+    pub failures: Vec<Failure>,
+}
+
+/// One failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Name of the job.
+    pub job: String,
+    /// Id of the task.
+    pub id: TaskId,
+    /// The error's text.
+    pub error: String,
+    /// Whether the task was given up.
+    pub archived: bool,
+}
+
+pub(super) async fn drain(broker: &Arc<dyn Broker>, registry: &Registry, states: &StateMap) -> Drained {
+    let executor = Executor::new(ExecutorParts {
+        registry: registry.clone(),
+        states: Arc::new(states.clone()),
+        blocking: BlockingPool::default(),
+        broker: Arc::clone(broker),
+        on_unknown: OnUnknown::HandBack,
+    });
+    // A server of its own each time: between two drains any time may pass on the clock.
+    let member = said(broker.join(&name(), &ServerInfo::default()).await);
+    let mut drained = Drained::default();
+    loop {
+        let queues = said(broker.queues().await);
+        make_due(broker, &queues).await;
+        let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
+        let runs = said(broker.dequeue(&member, &wanted).await);
+        if runs.is_empty() {
+            break;
+        }
+        for run in runs {
+            let settlement = executor.execute(run, CancellationToken::new()).await;
+            drained.count(&settlement);
+            for settled in broker.settle(std::slice::from_ref(&settlement)).await {
+                said(settled);
+            }
+        }
+        let attempts = drained.succeeded + drained.failed + drained.snoozed + drained.handed_back;
+        assert!(
+            attempts < ENDLESS,
+            "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
+        );
+    }
+    said(broker.leave(&member).await);
+    drained
+}
+
+/// Does what forwarder and janitor would have done by now.
+async fn make_due(broker: &Arc<dyn Broker>, queues: &[QueueName]) {
+    while said(broker.forward(queues).await).more {}
+    for queue in queues {
+        while said(broker.delete_expired(queue, 100).await) == 100 {}
+    }
+}
+
+fn name() -> ServerName {
+    ServerName { host: "test".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
+}
+
+impl Drained {
+    fn count(&mut self, settlement: &Settlement) {
+        match &settlement.action {
+            Action::Done | Action::Complete { .. } => self.succeeded += 1,
+            Action::Retry { counted: true, error, .. } => {
+                self.retried += 1;
+                self.fail(settlement, error.clone().unwrap_or_default(), false);
+            }
+            Action::Retry { extra, .. } if extra.unknown.is_some() => self.handed_back += 1,
+            Action::Retry { .. } => self.snoozed += 1,
+            Action::Archive { error, .. } => {
+                self.archived += 1;
+                self.fail(settlement, error.clone(), true);
+            }
+            // Only a server that is leaving hands tasks back.
+            Action::Requeue => {}
+        }
+    }
+
+    fn fail(&mut self, settlement: &Settlement, error: String, archived: bool) {
+        self.failed += 1;
+        let (job, id) = (settlement.message.r#type.clone(), settlement.run.id.clone());
+        self.failures.push(Failure { job, id, error, archived });
+    }
+}

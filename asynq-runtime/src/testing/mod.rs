@@ -1,0 +1,36 @@
+//! For the tests of one's own jobs: a whole application in memory whose clock is turned by hand.
+//!
+//! ```
+//! # use asynq_runtime::prelude::*;
+//! use asynq_runtime::testing::TestApp;
+//!
+//! #[job]
+//! async fn remind(name: String) -> JobResult {
+//!     Ok(())
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let app = TestApp::new().await;
+//! remind::enqueue_in(app.client(), "1h", "ann").await.unwrap();
+//!
+//! app.assert_enqueued::<remind>(|job| job.name == "ann").await;
+//! assert_eq!(app.drain().await.succeeded, 0);
+//! app.advance("1h").await;
+//! assert_eq!(app.drain().await.succeeded, 1);
+//! # });
+//! ```
+//!
+//! Everything here panics when something goes wrong, because that is how a test fails; nothing else in this crate does.
+
+#[cfg(feature = "sqlite")]
+mod app;
+mod direct;
+#[cfg(feature = "sqlite")]
+mod drain;
+
+pub use self::direct::{run, run_in};
+#[cfg(feature = "sqlite")]
+pub use self::{
+    app::TestApp,
+    drain::{Drained, Failure},
+};

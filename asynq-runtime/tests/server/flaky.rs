@@ -1,0 +1,268 @@
+//! A broker that fails on demand, in front of one that does not.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use asynq_runtime::{
+    Bytes, TaskId, TaskInfo, TaskState,
+    broker::{
+        Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, Inspect, Maintain, Member, NewTask,
+        Page, Placed, Presence, Produce, QueueStats, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
+        Settled, Settlement, Swept, Wanted,
+    },
+    task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
+};
+use chrono::{DateTime, Utc};
+
+#[derive(Debug)]
+pub(crate) struct Flaky {
+    inner: Arc<dyn Broker>,
+    /// So many settles take effect, but their answers are lost.
+    pub(crate) lose_answers: AtomicU32,
+    /// So many settles fail before they take effect.
+    pub(crate) refuse_settles: AtomicU32,
+    /// So many dequeues fail before they take effect.
+    pub(crate) refuse_dequeues: AtomicU32,
+    /// No call is answered any more.
+    pub(crate) dead: AtomicBool,
+    /// Every extension says that the run is somebody else's.
+    pub(crate) fenced: AtomicBool,
+    /// What is dequeued cannot be read.
+    pub(crate) garbled: AtomicBool,
+    lease: Duration,
+    /// Ids of tasks in the order in which they were settled, and how.
+    pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
+}
+
+impl Flaky {
+    pub(crate) fn new(inner: Arc<dyn Broker>) -> Arc<Self> {
+        Self::with_lease(inner, Duration::from_secs(10))
+    }
+
+    pub(crate) fn with_lease(inner: Arc<dyn Broker>, lease: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            lose_answers: AtomicU32::new(0),
+            refuse_settles: AtomicU32::new(0),
+            refuse_dequeues: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
+            garbled: AtomicBool::new(false),
+            lease,
+            settled: Mutex::default(),
+        })
+    }
+
+    /// Never answers if it is dead.
+    async fn pulse(&self) {
+        if self.dead.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn counts_down(counter: &AtomicU32) -> bool {
+    counter.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok()
+}
+
+fn down() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Unavailable, "down for a test")
+}
+
+#[async_trait]
+impl Produce for Flaky {
+    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
+        self.pulse().await;
+        self.inner.enqueue(batch).await
+    }
+}
+
+#[async_trait]
+impl Consume for Flaky {
+    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+        self.pulse().await;
+        if counts_down(&self.refuse_dequeues) {
+            return Err(down());
+        }
+        let mut runs = self.inner.dequeue(member, wanted).await?;
+        if self.garbled.load(SeqCst) {
+            for run in &mut runs {
+                run.message =
+                    Err(UndecodableMessage { raw: Bytes::from_static(b"\xff\xfe"), reason: "garbled".into() });
+            }
+        }
+        Ok(runs)
+    }
+
+    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.wait_for_work(queues, limit).await
+    }
+}
+
+#[async_trait]
+impl Settle for Flaky {
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
+        self.pulse().await;
+        if counts_down(&self.refuse_settles) {
+            return batch.iter().map(|_| Err(down())).collect();
+        }
+        let answers = self.inner.settle(batch).await;
+        self.settled.lock().unwrap().extend(batch.iter().map(|s| (s.run.id.to_string(), s.clone())));
+        if counts_down(&self.lose_answers) {
+            return batch.iter().map(|_| Err(down())).collect();
+        }
+        answers
+    }
+
+    async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
+        self.pulse().await;
+        self.inner.write_result(run, result).await
+    }
+
+    async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
+        self.pulse().await;
+        self.inner.write_progress(run, progress).await
+    }
+}
+
+#[async_trait]
+impl Maintain for Flaky {
+    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
+        self.pulse().await;
+        self.inner.forward(queues).await
+    }
+
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.wait_for_due(queues, limit).await
+    }
+
+    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
+        self.pulse().await;
+        if self.fenced.load(SeqCst) {
+            return Ok(vec![Settled::Fenced; runs.len()]);
+        }
+        self.inner.extend(runs).await
+    }
+
+    async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
+        self.pulse().await;
+        self.inner.recover(queues).await
+    }
+
+    async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
+        self.pulse().await;
+        self.inner.sweep(queue).await
+    }
+
+    async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
+        self.pulse().await;
+        self.inner.delete_expired(queue, limit).await
+    }
+
+    async fn trim_archive(
+        &self,
+        queue: &QueueName,
+        max_age: Duration,
+        max_size: usize,
+        limit: usize,
+    ) -> Result<usize, BrokerError> {
+        self.pulse().await;
+        self.inner.trim_archive(queue, max_age, max_size, limit).await
+    }
+}
+
+#[async_trait]
+impl Presence for Flaky {
+    async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
+        self.pulse().await;
+        self.inner.join(name, info).await
+    }
+
+    async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.beat(member, info, workers).await
+    }
+
+    async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.leave(member).await
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
+        self.pulse().await;
+        self.inner.servers().await
+    }
+
+    async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.cancel(id).await
+    }
+
+    async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
+        self.pulse().await;
+        self.inner.cancellations().await
+    }
+}
+
+#[async_trait]
+impl Inspect for Flaky {
+    async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
+        self.inner.queues().await
+    }
+
+    async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
+        self.inner.queue_stats(queue).await
+    }
+
+    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
+        self.inner.tasks(queue, state, page).await
+    }
+
+    async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+        self.inner.task(queue, id).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        self.inner.pause(queue).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        self.inner.resume(queue).await
+    }
+}
+
+#[async_trait]
+impl Broker for Flaky {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.inner.now()
+    }
+
+    async fn ping(&self) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.ping().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

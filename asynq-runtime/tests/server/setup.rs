@@ -1,0 +1,144 @@
+//! What a server refuses, which queues it serves, and what lives beside the jobs.
+
+use std::sync::Arc;
+
+use asynq_runtime::{
+    BoxError, Client, Registry, Server, State,
+    job::BoxFuture,
+    prelude::*,
+    server::{Service, ServiceContext},
+};
+use tokio::sync::oneshot;
+
+use super::{Log, memory, server, soon, start, told};
+
+struct Mailer;
+
+#[job(queue = "mail")]
+async fn needs_mailer(_mailer: State<Mailer>) -> JobResult {
+    Ok(())
+}
+
+#[job]
+async fn named(log: State<Log>, name: String) -> JobResult {
+    log.send(name)?;
+    Ok(())
+}
+
+async fn refusal(builder: asynq_runtime::server::ServerBuilder) -> String {
+    builder.build().await.expect_err("this must be refused").to_string()
+}
+
+#[tokio::test]
+async fn a_server_refuses_what_cannot_be_served() {
+    let broker = memory().await;
+    let fresh = || Server::builder("x").broker(Arc::clone(&broker));
+    let text = refusal(fresh().registry(Registry::only::<()>().unwrap())).await;
+    assert!(text.contains("no jobs") && text.contains("#[job]"), "{text}");
+    let text = refusal(fresh().registry(Registry::only::<(needs_mailer,)>().unwrap())).await;
+    assert!(text.contains("needs_mailer") && text.contains("Mailer"), "{text}");
+    let one = || server::<(named,)>(&broker).0;
+    let text = refusal(one().queue("a{b}", 1)).await;
+    assert!(text.contains("a{b}"), "{text}");
+    let text = refusal(one().queue("low", 0)).await;
+    assert!(text.contains("`low` has weight 0"), "{text}");
+    let text = refusal(one().shutdown_timeout("3 parsecs")).await;
+    assert!(text.contains("shutdown_timeout") && text.contains("3 parsecs"), "{text}");
+    let url = Server::builder("amqp://user:secret@host").registry(Registry::only::<(named,)>().unwrap());
+    let text = refusal(url.state::<Log>(tokio::sync::mpsc::unbounded_channel().0)).await;
+    assert!(text.contains("redis://") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_told_no_queues_serves_those_of_its_jobs() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(named, needs_mailer)>(&broker);
+    let server = builder.state(Mailer).build().await.unwrap();
+    assert_eq!(server.queues().collect::<Vec<_>>(), [("default", 1), ("mail", 1)]);
+    let running = server.start().await.unwrap();
+    soon(running.signals().beat.reached(1)).await;
+    let shown = broker.servers().await.unwrap().remove(0).info;
+    let queues: Vec<_> = shown.queues.iter().map(|q| (q.queue.as_deref().unwrap(), q.weight)).collect();
+    assert_eq!(queues, [("default", Some(1)), ("mail", Some(1))]);
+    assert_eq!((shown.concurrency, shown.status.as_str()), (4, "active"));
+    assert_eq!(shown.rust_version, env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn by_strict_priority_the_first_queue_is_emptied_first() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    for queue in ["low", "mid", "high"] {
+        for _ in 0..5 {
+            named::job(queue).queue(queue).enqueue(&client).await.unwrap();
+        }
+    }
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let builder = builder.queues([("mid", 3), ("low", 1), ("high", 9)]).strict_priority().concurrency(1);
+    let _running = start(builder).await;
+    for queue in ["high", "mid", "low"] {
+        for _ in 0..5 {
+            assert_eq!(told(&mut log).await, queue);
+        }
+    }
+}
+
+#[tokio::test]
+async fn by_weight_every_queue_gets_its_share() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    for queue in ["many", "few"] {
+        client.enqueue_many((0..400).map(|_| named::job(queue).queue(queue))).await.unwrap();
+    }
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let _running = start(builder.queues([("many", 3), ("few", 1)])).await;
+    let mut few = 0;
+    for _ in 0..400 {
+        few += u32::from(told(&mut log).await == "few");
+    }
+    // 100 of 400 on average; five standard deviations.
+    assert!((57..=143).contains(&few), "{few}");
+    for _ in 0..400 {
+        told(&mut log).await;
+    }
+}
+
+struct Beside(Option<oneshot::Sender<&'static str>>, Result<(), &'static str>);
+
+impl Service for Beside {
+    fn name(&self) -> &'static str {
+        "beside"
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move {
+            let Self(told, outcome) = *self;
+            named::enqueue(cx.client(), "from the service").await?;
+            outcome?;
+            cx.stopping().await;
+            told.map(|told| told.send("stopped"));
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_service_lives_as_long_as_the_server() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let (sender, receiver) = oneshot::channel();
+    let running = start(builder.service(Beside(Some(sender), Ok(())))).await;
+    assert_eq!(told(&mut log).await, "from the service");
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(soon(receiver).await, Ok("stopped"));
+}
+
+#[tokio::test]
+async fn a_service_that_fails_ends_the_server_with_its_error() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(named,)>(&broker);
+    let server = builder.service(Beside(None, Err("address in use"))).build().await.unwrap();
+    let error = soon(server.run()).await.unwrap_err();
+    assert_eq!(error.to_string(), "service `beside` failed: address in use");
+    assert!(broker.servers().await.unwrap().is_empty());
+}

@@ -1,0 +1,192 @@
+//! Every way to stop: in order, in time, at once.
+
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst, mpsc::Receiver},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{Client, State, TaskState, broker::Broker, prelude::*};
+
+use super::{Log, flaky::Flaky, ids, memory, server, soon, start, task, told};
+
+type Gate = Arc<tokio::sync::Semaphore>;
+
+#[job]
+async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
+    log.send(format!("{name} started"))?;
+    gate.acquire().await?.forget();
+    log.send(format!("{name} ended"))?;
+    Ok(())
+}
+
+#[job]
+fn deaf(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+    log.send("started".into())?;
+    while !ctx.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    log.send("noticed".into())?;
+    let _ = gate.lock().unwrap().recv();
+    log.send("returned".into())?;
+    Err(JobError::fail("gave up"))
+}
+
+#[job]
+async fn quick(log: State<Log>) -> JobResult {
+    log.send("quick".into())?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_running_jobs_end() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    let shutdown = tokio::spawn(running.shutdown());
+    gate.add_permits(1);
+    soon(shutdown).await.unwrap().unwrap();
+    assert_eq!(told(&mut log).await, "a ended");
+    assert!(task(&broker, "a").await.is_none());
+    assert!(broker.servers().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let client = Client::new(broker.clone());
+    for name in ["a", "b", "c"] {
+        waits::job(name).task_id(name).enqueue(&client).await.unwrap();
+    }
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate).concurrency(1).shutdown_timeout(Duration::from_millis(50))).await;
+    assert_eq!(told(&mut log).await, "a started");
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["a", "b", "c"]);
+    let a = task(&broker, "a").await.unwrap();
+    assert_eq!((a.retried, a.crashes, a.last_error), (0, 0, None));
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_quiet_server_fetches_nothing_and_goes_on_with_what_runs() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    running.quiet();
+    soon(running.signals().quiet.reached(1)).await;
+    waits::job("b").task_id("b").enqueue(&running.client()).await.unwrap();
+    gate.add_permits(2);
+    assert_eq!(told(&mut log).await, "a ended");
+    soon(running.signals().settled.reached(1)).await;
+    let beats = running.signals().beat.count();
+    soon(running.shutdown()).await.unwrap();
+    assert!(beats >= 1);
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_stop_returns_in_time_although_the_broker_is_dead() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let timeout = Duration::from_millis(300);
+    let running = start(builder.state(gate.clone()).shutdown_timeout(timeout)).await;
+    for name in ["a", "b"] {
+        waits::job(name).task_id(name).enqueue(&running.client()).await.unwrap();
+        told(&mut log).await;
+    }
+    flaky.dead.store(true, SeqCst);
+    // One ends into the void, the other never ends.
+    gate.add_permits(1);
+    told(&mut log).await;
+    let since = Instant::now();
+    running.shutdown().await.unwrap();
+    let took = since.elapsed();
+    assert!(took >= timeout && took < timeout + Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let running = start(builder.state(Mutex::new(gate)).concurrency(1)).await;
+    deaf::job().task_id("deaf").timeout("1s").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    quick::enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "noticed");
+    // Its time is over, but it runs: neither is it settled, nor has anything else its slot.
+    assert_eq!(running.running(), 1);
+    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    open.send(()).unwrap();
+    assert_eq!(told(&mut log).await, "returned");
+    assert_eq!(told(&mut log).await, "quick");
+    soon(running.signals().settled.reached(2)).await;
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf,)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50))).await;
+    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    soon(running.shutdown()).await.unwrap();
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.retried), (TaskState::Pending, 0));
+    open.send(()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
+    #[job]
+    async fn burns(log: State<Log>, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+        log.send("started".into())?;
+        let _ = gate.lock().unwrap().recv();
+        Ok(())
+    }
+    let flaky = Flaky::with_lease(memory().await, Duration::from_millis(300));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(burns,)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let builder = builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50));
+    let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = builder.build().await.unwrap();
+    let running = jobs.spawn(server.start()).await.unwrap().unwrap();
+    burns::job().task_id("b").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    // The only thread for jobs is blocked, and still:
+    let extended = running.signals().extended.count();
+    soon(running.signals().extended.reached(extended + 3)).await;
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    open.send(()).unwrap();
+    jobs.shutdown_background();
+}
+
+#[tokio::test]
+async fn dropping_a_running_server_drops_its_jobs() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    drop(running);
+    // The job held the last sender but the states': it is gone with its future, and so is the server.
+    assert!(soon(log.recv()).await.is_none());
+    assert_eq!(gate.available_permits(), 0);
+    assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);
+}

@@ -1,0 +1,88 @@
+//! What only the SQLite broker does; what every broker must do is the conformance suite's business.
+
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests, too
+
+mod chaos;
+mod journey;
+mod opening;
+mod others;
+mod trouble;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{
+        Action, Consume as _, Member, NewTask, Placed, Presence as _, Produce as _, Refused, Run, ServerName,
+        Settle as _, Settled, Settlement, UniqueLock, Wanted, When,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage},
+};
+
+/// Longer than anything here takes, unless it never ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn queue() -> QueueName {
+    QueueName::new("default").unwrap()
+}
+
+fn task(id: &str) -> NewTask {
+    NewTask {
+        message: TaskMessage {
+            r#type: "test".into(),
+            payload: b"payload".as_slice().into(),
+            id: id.into(),
+            queue: "default".into(),
+            retry: 25,
+            timeout: 60,
+            ..TaskMessage::default()
+        },
+        queue: queue(),
+        id: TaskId::new(id).unwrap(),
+        id_is_ours: false,
+        when: When::Now,
+        unique: None,
+        extra: Extra::default(),
+    }
+}
+
+fn unique(id: &str, key: &str) -> NewTask {
+    let mut task = task(id);
+    task.message.unique_key = key.into();
+    task.unique = Some(UniqueLock { key: key.into(), ttl: Duration::from_secs(60) });
+    task
+}
+
+async fn enqueue(broker: &SqliteBroker, task: NewTask) -> Result<Placed, Refused> {
+    broker.enqueue(vec![task]).await.remove(0)
+}
+
+async fn join(broker: &SqliteBroker) -> Member {
+    let name = ServerName { host: "here".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() };
+    broker.join(&name, &ServerInfo::default()).await.unwrap()
+}
+
+async fn dequeue(broker: &SqliteBroker, member: &Member, n: usize) -> Vec<Run> {
+    broker.dequeue(member, &[Wanted { queue: queue(), n }]).await.unwrap()
+}
+
+fn outcome(run: &Run, action: Action) -> Settlement {
+    Settlement { run: run.key.clone(), message: Arc::new(run.message.clone().unwrap()), action, resend: false }
+}
+
+async fn settle(broker: &SqliteBroker, settlement: Settlement) -> Settled {
+    broker.settle(&[settlement]).await.remove(0).unwrap()
+}
+
+fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+fn url(file: &Path) -> String {
+    format!("sqlite://{}", file.display())
+}
+
+async fn open(file: &Path) -> SqliteBroker {
+    SqliteBroker::open(&url(file), SqliteOptions::default()).await.unwrap()
+}

@@ -1,0 +1,276 @@
+//! Several programs on one file.
+
+use std::{
+    fs,
+    io::BufRead as _,
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use asynq_runtime::broker::{Broker as _, Inspect as _, Maintain as _};
+
+use super::*;
+
+/// Set in a child process: the file it works on.
+const CHILD: &str = "ASYNQ_TEST_SQLITE_CHILD";
+
+/// Not a test: what the child process does. It takes everything and says so, then waits to be killed.
+#[tokio::test]
+async fn child_process() {
+    let Some(file) = std::env::var_os(CHILD) else { return };
+    let broker = open(Path::new(&file)).await;
+    let member = join(&broker).await;
+    let runs = dequeue(&broker, &member, 100).await;
+    println!("\ntaken {}", runs.len());
+    std::future::pending::<()>().await;
+}
+
+fn start_child(file: &Path) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["others::child_process", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let taken = output.lines().map_while(Result::ok).find(|line| line.starts_with("taken "));
+    assert_eq!(taken.as_deref(), Some("taken 16"));
+    child
+}
+
+#[tokio::test]
+async fn tasks_of_a_killed_program_are_pending_again_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    broker.enqueue((0..16).map(|n| task(&format!("{n:02}"))).collect()).await;
+    let mut child = start_child(&file);
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty(), "it lives");
+    enqueue(&broker, task("new")).await.unwrap();
+
+    child.kill().unwrap();
+    let killed = Instant::now();
+    child.wait().unwrap();
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    assert_eq!((recovered.tasks.len(), recovered.more), (16, false));
+    let runs = dequeue(&broker, &member, 100).await;
+    let expected: Vec<_> = (0..16).map(|n| format!("{n:02}")).chain(["new".into()]).collect();
+    assert_eq!(ids(&runs), expected, "at the head, in their old order");
+    assert_eq!(runs.iter().map(|run| run.crashes).collect::<Vec<_>>(), [&[1; 16][..], &[0]].concat());
+    assert_eq!(runs[0].message.as_ref().unwrap().retried, 0);
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "the dead server is off the list");
+    let files: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("-srv-"))
+        .collect();
+    assert_eq!(files.len(), 2, "our own lock file and bell: {files:?}");
+}
+
+#[tokio::test]
+async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    let run = dequeue(&gone, &member, 1).await.remove(0);
+    gone.close().await;
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
+    assert_eq!(dequeue(&gone, &member, 250).await.len(), 250);
+    gone.close().await;
+    for (count, more) in [(100, true), (100, true), (50, false), (0, false)] {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        assert_eq!((recovered.tasks.len(), recovered.more), (count, more));
+    }
+}
+
+#[tokio::test]
+async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let options = SqliteOptions::with_clock(clock.clone());
+    let hung = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&hung).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    let run = dequeue(&hung, &member, 1).await.remove(0);
+    clock.advance(Duration::from_millis(9_999));
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Ok]);
+    clock.advance(Duration::from_millis(9_999));
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Fenced]);
+    assert_eq!(settle(&hung, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let mut options = SqliteOptions::with_clock(clock.clone());
+    options.lease = Duration::from_secs(3_600);
+    let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&beating).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(59));
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+        beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
+}
+
+#[tokio::test]
+async fn the_bell_wakes_another_program_long_before_the_safety_net() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (producer, consumer) = (open(&file).await, Arc::new(open(&file).await));
+    let member = join(&consumer).await;
+    let mut took = Vec::new();
+    for n in 0..40 {
+        let waiting = tokio::spawn({
+            let consumer = Arc::clone(&consumer);
+            async move {
+                consumer.wait_for_work(&[queue()], PATIENCE).await.unwrap();
+                Instant::now()
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let begun = Instant::now();
+        enqueue(&producer, task(&n.to_string())).await.unwrap();
+        took.push(waiting.await.unwrap() - begun);
+        let run = dequeue(&consumer, &member, 1).await.remove(0);
+        settle(&consumer, outcome(&run, Action::Done)).await;
+    }
+    took.sort();
+    println!("enqueue to wake-up in the other broker: median {:?}, worst {:?}", took[20], took[39]);
+    // The net alone would take 50 ms on average.
+    assert!(took[20] < Duration::from_millis(20), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_writer_that_rings_no_bell_is_noticed_by_the_net() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    broker.pause(&queue()).await.unwrap();
+    let wait = async {
+        let begun = Instant::now();
+        broker.wait_for_work(&[queue()], PATIENCE).await.unwrap();
+        begun.elapsed()
+    };
+    let write = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rusqlite::Connection::open(&file).unwrap().execute("UPDATE queue SET paused_at = NULL", []).unwrap();
+    };
+    let (waited, ()) = tokio::join!(wait, write);
+    assert!(waited < PATIENCE / 2, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_cancel_request_reaches_listeners_in_every_program_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (one, other) = (open(&file).await, open(&file).await);
+    one.cancel(&TaskId::new("before").unwrap()).await.unwrap();
+    let mut listeners = [one.cancellations().await.unwrap(), other.cancellations().await.unwrap()];
+    for id in ["a", "b"] {
+        one.cancel(&TaskId::new(id).unwrap()).await.unwrap();
+    }
+    for listener in &mut listeners {
+        for id in ["a", "b"] {
+            assert_eq!(tokio::time::timeout(PATIENCE, listener.next()).await.unwrap().unwrap(), id);
+        }
+        assert!(tokio::time::timeout(Duration::from_millis(20), listener.next()).await.is_err());
+    }
+    one.close().await;
+    assert!(listeners[0].next().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_share_the_file_fairly_and_leave_it_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let until = Instant::now() + Duration::from_millis(1_500);
+    let mut writers = Vec::new();
+    for writer in 0..3 {
+        let broker = open(&file).await;
+        writers.push(tokio::spawn(async move {
+            let member = join(&broker).await;
+            let (mut cycles, mut worst) = (0_usize, Duration::ZERO);
+            while Instant::now() < until {
+                let begun = Instant::now();
+                let batch = (0..16).map(|n| task(&format!("{writer}-{cycles}-{n}"))).collect();
+                assert!(broker.enqueue(batch).await.iter().all(Result::is_ok));
+                let runs = dequeue(&broker, &member, 16).await;
+                let done: Vec<_> = runs.iter().map(|run| outcome(run, Action::Done)).collect();
+                for settled in broker.settle(&done).await {
+                    assert_eq!(settled.unwrap(), Settled::Ok);
+                }
+                worst = worst.max(begun.elapsed());
+                cycles += 1;
+            }
+            (broker, cycles, worst)
+        }));
+    }
+    let mut brokers = Vec::new();
+    let mut cycles = Vec::new();
+    for writer in writers {
+        let (broker, done, worst) = writer.await.unwrap();
+        println!("{done} cycles of 16 tasks, longest {worst:?}");
+        assert!(worst < Duration::from_secs(1), "{worst:?}");
+        brokers.push(broker);
+        cycles.push(done);
+    }
+    let (least, most) = (cycles.iter().min().unwrap(), cycles.iter().max().unwrap());
+    assert!(least * 3 > *most, "one writer starved: {cycles:?}");
+    let stats = brokers[0].queue_stats(&queue()).await.unwrap();
+    assert_eq!(stats.pending + stats.processed_total, 16 * cycles.iter().sum::<usize>() as u64);
+    for broker in &brokers {
+        broker.close().await;
+    }
+    check_whole(&file);
+}
+
+/// What `integrity_check` cannot know: every task has its body, and the counts are right.
+pub(super) fn check_whole(file: &Path) {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(text("PRAGMA integrity_check"), "ok");
+    assert_eq!(number("SELECT count(*) FROM task WHERE seq NOT IN (SELECT seq FROM body)"), 0);
+    assert_eq!(number("SELECT count(*) FROM body WHERE seq NOT IN (SELECT seq FROM task)"), 0);
+    let wrong = "SELECT count(*) FROM (
+        SELECT q, state, n FROM tally WHERE n <> 0
+        EXCEPT SELECT q, state, count(*) FROM task GROUP BY q, state)";
+    assert_eq!(number(wrong), 0, "the counts are those of the tasks");
+    assert_eq!(number("SELECT count(*) FROM ulock WHERE id NOT IN (SELECT id FROM task WHERE state < 5)"), 0);
+}

@@ -1,0 +1,260 @@
+//! Sends a newsletter to every row of a CSV file: bulk enqueue, duplicates, retries, bad rows, progress, and a run that
+//! was cut off and goes on.
+//!
+//! ```text
+//! cargo run --example newsletter                                          # the queue is the file asynq.db
+//! ASYNQ_URL=redis://127.0.0.1:6379 cargo run --example newsletter         # the same on Redis
+//! SMTP_URL=smtp://localhost:1025 cargo run --example newsletter           # to a mail server instead of outbox/
+//! cargo run --example newsletter -- my-subscribers.csv
+//! ```
+//!
+//! Stop it with Ctrl-C or kill -9 and run it again: it finishes what is left, and no message that was settled goes out
+//! twice.
+
+mod address;
+mod campaign;
+mod meter;
+mod outbox;
+mod post;
+mod progress;
+mod render;
+mod report;
+mod subscribers;
+mod tally;
+
+use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    DEFAULT_URL, TaskId, URL_VARIABLE,
+    broker::{Broker, BrokerError, Page},
+    prelude::*,
+    task::QueueName,
+};
+
+use chrono::{DateTime, Utc};
+
+use crate::{
+    address::Address,
+    campaign::{Begun, Campaign},
+    meter::{Meter, unix_millis},
+    outbox::Outbox,
+    post::PostOffice,
+    progress::{Elsewhere, Moment, Progress},
+    render::Reader,
+    report::{Report, Settled},
+    subscribers::Subscriber,
+    tally::Counting,
+};
+
+const QUEUE: &str = "newsletter";
+/// Jobs that run at the same time.
+const CONCURRENCY: usize = 16;
+/// Rows per bulk enqueue.
+const CHUNK: usize = 500;
+
+/// Sends this campaign to one subscriber.
+///
+/// One task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so that
+/// the id refuses a second one even after the first was sent. `unique_by = "to"` refuses one under any other id too, as
+/// long as the first waits or runs.
+#[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "1d")]
+async fn send_issue(
+    ctx: &JobContext,
+    post: State<PostOffice>,
+    to: String,
+    name: String,
+    city: String,
+    plan: String,
+) -> JobResult {
+    let first = ctx.retried() == 0 && ctx.crashes() == 0;
+    let _attempt = post.meter.start(ctx.header("enqueued"), first);
+
+    let address = Address::parse(&to).map_err(JobError::skip_retry)?;
+    if address.domain() == "greylist.example" && ctx.retried() == 0 {
+        return Err(JobError::retry_in("1s", "451 greylisted, try again later"));
+    }
+    let reader = Reader { name: &name, city: &city, plan: &plan };
+    let message = render::message(ctx.id().as_str(), &address, reader).map_err(JobError::skip_retry)?;
+    post.deliver(ctx.id().as_str(), message).await
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<ExitCode, BoxError> {
+    let list = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")), PathBuf::from);
+    let url = std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    let smtp = std::env::var("SMTP_URL").ok().filter(|url| !url.is_empty());
+    let queue: QueueName = QUEUE.parse()?;
+
+    let rows = subscribers::read(&list)?;
+    let client = Client::connect(&url).await?;
+    let (outbox, kept) = Outbox::open("outbox")?;
+    let left_over = any_left_over(&client, &queue).await?;
+    let broker = client.broker();
+    let fresh = broker.now().format(campaign::ID_FORMAT).to_string();
+    let (mut campaign, begun) = Campaign::choose(kept, left_over.as_deref(), &broker.location(), fresh);
+    if begun == Begun::Now {
+        outbox.renew()?;
+    }
+    let meter = Arc::new(Meter::default());
+    let post = PostOffice::open(outbox.clone(), smtp.as_deref(), Arc::clone(&meter))?;
+    outbox.note(&campaign)?;
+
+    match begun {
+        Begun::Now => eprintln!("New campaign {} on {}", campaign.id, campaign.broker),
+        Begun::Before => eprintln!("Going on with campaign {} on {}", campaign.id, campaign.broker),
+    }
+    let counting = enqueue(&client, &campaign, &rows).await?;
+    let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
+    eprintln!(
+        "{} rows: {} enqueued, {} duplicates refused, {} left over, {} already done",
+        tally.rows, tally.enqueued, tally.duplicates, tally.left_over, tally.already_done
+    );
+
+    // Whatever is active before our own server starts is another worker's, most likely a dead one's.
+    let theirs = active(client.broker().as_ref(), &queue).await?;
+    let server = Server::builder(&url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
+    let running = server.start().await?;
+    let interrupted = tokio::select! {
+        () = all_settled(&client, &queue, theirs, tally.tasks()) => false,
+        _ = tokio::signal::ctrl_c() => true,
+    };
+    if interrupted {
+        eprintln!("\nStopping: what runs is finished, what waits is kept. Press Ctrl-C again to leave at once.");
+    }
+    tokio::select! {
+        stopped = running.shutdown() => stopped?,
+        _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(130)),
+    }
+    if interrupted {
+        let left = left(&client.broker().queue_stats(&queue).await?);
+        eprintln!("{left} tasks are left. Run the same command again to finish them.");
+        return Ok(ExitCode::from(130));
+    }
+
+    let settled = settled(&client, &queue, &campaign).await?;
+    campaign.finished = true;
+    outbox.note(&campaign)?;
+    let example = outbox.sample().filter(|_| smtp.is_none());
+    let destination = match smtp {
+        Some(_) => "by SMTP".to_owned(),
+        None => format!("to {}/", outbox.folder().display()),
+    };
+    let on_redis = url.starts_with("redis");
+    println!("{}", Report { campaign, tally, readings: meter.readings(), destination, settled });
+    if let Some(example) = example {
+        println!("Read one:   cat {}", example.display());
+    }
+    if on_redis {
+        println!("Try next:   run it again and press Ctrl-C in the middle, then once more");
+    } else {
+        println!("Try next:   ASYNQ_URL=redis://127.0.0.1:6379 cargo run --example newsletter");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
+async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Counting, BoxError> {
+    let mut counting = Counting::default();
+    for chunk in rows.chunks(CHUNK) {
+        let enqueued = unix_millis().to_string();
+        let ids: Vec<String> = chunk.iter().map(|row| campaign.task_id(&row.to())).collect();
+        let tasks = chunk.iter().zip(&ids).map(|(row, id)| {
+            let Subscriber { name, city, plan, .. } = row;
+            send_issue::job(row.to(), name, city, plan).task_id(id).header("enqueued", &enqueued)
+        });
+        let answers = client.enqueue_many(tasks).await?;
+        for (id, answer) in ids.iter().zip(answers) {
+            counting.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
+        }
+    }
+    Ok(counting)
+}
+
+/// Returns when every task is sent or archived, and shows the way there.
+async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
+    let total = total as u64;
+    let mut progress = Progress::start(total);
+    loop {
+        match moment(client.broker().as_ref(), queue, &mut theirs, total).await {
+            Ok(moment) => {
+                progress.show(&moment);
+                if moment.settled == total {
+                    return progress.end();
+                }
+            }
+            Err(error) => progress.unknown(&error),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// How far the campaign is. `theirs` are the tasks that another worker held when this run began; those that have moved on
+/// since are taken out.
+async fn moment(
+    broker: &dyn Broker,
+    queue: &QueueName,
+    theirs: &mut HashMap<TaskId, DateTime<Utc>>,
+    total: u64,
+) -> Result<Moment, BrokerError> {
+    let stats = broker.queue_stats(queue).await?;
+    if !theirs.is_empty() {
+        // A lease that was extended is a living worker's, or already ours.
+        let now = active(broker, queue).await?;
+        theirs.retain(|id, until| now.get(id) == Some(until));
+    }
+    let elsewhere = theirs.values().min().map(|&until| Elsewhere {
+        tasks: theirs.len() as u64,
+        lease: (until - broker.now()).to_std().unwrap_or_default(),
+    });
+    Ok(Moment { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
+}
+
+/// The tasks that some worker holds, and until when unless it extends its lease.
+async fn active(broker: &dyn Broker, queue: &QueueName) -> Result<HashMap<TaskId, DateTime<Utc>>, BrokerError> {
+    let tasks = broker.tasks(queue, TaskState::Active, Page { number: 1, size: 500 }).await?;
+    Ok(tasks.into_iter().filter_map(|task| Some((task.id, task.lease_until?))).collect())
+}
+
+/// How many tasks are neither sent nor archived.
+fn left(stats: &asynq_runtime::broker::QueueStats) -> u64 {
+    stats.pending + stats.active + stats.scheduled + stats.retry
+}
+
+/// Id of some task that is not settled, if there is one.
+async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<String>, BrokerError> {
+    for state in [TaskState::Pending, TaskState::Active, TaskState::Retry, TaskState::Scheduled] {
+        let first = client.broker().tasks(queue, state, Page { number: 1, size: 1 }).await?.into_iter().next();
+        if let Some(task) = first {
+            return Ok(Some(task.id.to_string()));
+        }
+    }
+    Ok(None)
+}
+
+/// What became of the campaign's tasks, whoever worked them.
+async fn settled(client: &Client, queue: &QueueName, campaign: &Campaign) -> Result<Settled, BrokerError> {
+    const PAGE: usize = 500;
+    let mut settled = Settled::default();
+    for state in [TaskState::Completed, TaskState::Archived] {
+        for number in 1.. {
+            let page = client.broker().tasks(queue, state, Page { number, size: PAGE }).await?;
+            page.iter().filter(|task| campaign.owns(task.id.as_str())).for_each(|task| settled.count(task));
+            if page.len() < PAGE {
+                break;
+            }
+        }
+    }
+    Ok(settled)
+}

@@ -1,0 +1,44 @@
+//! Results: what a job returns is kept with its task for as long as its retention says.
+
+use std::time::Duration;
+
+use asynq_runtime::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// One struct as the only argument is the payload itself; with JSON, a Go program can enqueue and read it.
+#[derive(Serialize, Deserialize)]
+struct Resize {
+    path: String,
+    width: u32,
+}
+
+/// "Resizes" a picture and says how many bytes came out.
+#[job(name = "image:resize", codec = "json", queue = "pictures", retention = "1h")]
+async fn resize(args: Resize) -> JobResult<u64> {
+    println!("resizing {}", args.path);
+    Ok(u64::from(args.width) * 3)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("pictures", 1)
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    let task = resize::enqueue(&client, Resize { path: "cat.png".to_owned(), width: 80 }).await?;
+    let bytes = loop {
+        let found = client.broker().task(&task.queue, &task.id).await?;
+        if let Some(TaskInfo { state: TaskState::Completed, result: Some(result), .. }) = found {
+            break result;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let size: u64 = serde_json::from_slice(&bytes)?;
+    println!("the result is {size}");
+
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Failure: an error says what becomes of its task.
+
+use std::time::Duration;
+
+use asynq_runtime::prelude::*;
+
+/// Fetches a page; the address decides how it goes.
+#[job(queue = "fetch", retry = 3)]
+async fn fetch(ctx: &JobContext, url: String) -> JobResult {
+    let attempt = ctx.retried() + 1;
+    println!("attempt {attempt} at {url}");
+    match url.as_str() {
+        // Tried again after the back-off, as often as `retry` says, then archived. `?` on any error does the same.
+        "busy" if attempt == 1 => Err(JobError::fail("503")),
+        // Tried again after a time of its own.
+        "throttled" if attempt == 1 => Err(JobError::retry_in("1s", "429, come back in a second")),
+        // Archived at once: no retry can mend it.
+        "missing" => Err(JobError::skip_retry("404")),
+        // Dropped: nobody wants it any more.
+        "withdrawn" => Err(JobError::revoke("the order was cancelled")),
+        _ => Ok(()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("fetch", 1)
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    let mut tasks = Vec::new();
+    for url in ["fine", "throttled", "missing", "withdrawn"] {
+        tasks.push((url, fetch::enqueue(&client, url).await?));
+    }
+    // Wait until each is gone (done, dropped) or archived.
+    for (url, task) in tasks {
+        let end = loop {
+            match client.broker().task(&task.queue, &task.id).await? {
+                None => break "gone".to_owned(),
+                Some(task) if task.state == TaskState::Archived => {
+                    break format!("archived: {}", task.last_error.unwrap_or_default());
+                }
+                Some(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        };
+        println!("{url} is {end}");
+    }
+    running.shutdown().await?;
+    Ok(())
+}

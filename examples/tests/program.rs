@@ -1,0 +1,144 @@
+//! Runs an example as the program that it is: in a folder of its own, with its output read line by line.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsStr,
+    io::{BufRead as _, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longer than any of these programs takes, a dead worker's lease of 30 s included.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An example that runs; killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    output: Output,
+}
+
+impl Program {
+    /// Starts the example `name` in `folder`.
+    pub(crate) fn start(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(executable(name));
+        command.args(args).current_dir(folder).env_remove("ASYNQ_URL").env_remove("SMTP_URL").env_remove("RUST_LOG");
+        command.envs(environment.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        let output = Output::default();
+        output.follow(child.stdout.take().expect("stdout is piped"));
+        output.follow(child.stderr.take().expect("stderr is piped"));
+        Self { child, output }
+    }
+
+    /// Waits for a line that contains `text` and returns it.
+    pub(crate) fn line(&self, text: &str) -> String {
+        self.output.wait_for(text)
+    }
+
+    /// Sends a signal, such as `INT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(self.child.id().to_string()).status();
+        assert!(sent.expect("kill runs").success(), "{signal} was not sent");
+    }
+
+    /// Waits for the end; returns how it ended and all that it said.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("the program can be waited for") {
+                break status;
+            }
+            assert!(Instant::now() < until, "the program does not end; it said:\n{}", self.output.text());
+            thread::sleep(Duration::from_millis(10));
+        };
+        (status, self.output.all())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs an example to its good end and returns what it said.
+pub(crate) fn run(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
+    let (status, output) = Program::start(name, folder, args, environment).end();
+    assert!(status.success(), "{name} {args:?} ended with {status}; it said:\n{output}");
+    output
+}
+
+/// The lines that a program says, from both its streams.
+#[derive(Clone, Default)]
+struct Output(Arc<(Mutex<Said>, Condvar)>);
+
+#[derive(Default)]
+struct Said {
+    lines: VecDeque<String>,
+    open: usize,
+}
+
+impl Output {
+    fn follow(&self, stream: impl Read + Send + 'static) {
+        self.0.0.lock().unwrap().open += 1;
+        let output = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                output.0.0.lock().unwrap().lines.push_back(line);
+                output.0.1.notify_all();
+            }
+            output.0.0.lock().unwrap().open -= 1;
+            output.0.1.notify_all();
+        });
+    }
+
+    fn wait_for(&self, text: &str) -> String {
+        let (said, changed) = &*self.0;
+        let found = |said: &Said| said.lines.iter().find(|line| line.contains(text)).cloned();
+        let (said, _) = changed
+            .wait_timeout_while(said.lock().unwrap(), PATIENCE, |said| found(said).is_none() && said.open > 0)
+            .unwrap();
+        found(&said).unwrap_or_else(|| panic!("no line with {text:?} in:\n{}", joined(&said)))
+    }
+
+    /// All lines, once both streams have ended.
+    fn all(&self) -> String {
+        let (said, changed) = &*self.0;
+        let (said, _) = changed.wait_timeout_while(said.lock().unwrap(), PATIENCE, |said| said.open > 0).unwrap();
+        joined(&said)
+    }
+
+    fn text(&self) -> String {
+        joined(&self.0.0.lock().unwrap())
+    }
+}
+
+fn joined(said: &Said) -> String {
+    said.lines.iter().fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// The compiled example. `cargo test` builds examples only when it is not told which tests to run, so this asks once more:
+/// where all is fresh, that takes a moment.
+fn executable(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        // target/debug/deps/programs-0123456789abcdef
+        let this = std::env::current_exe().expect("this test has a path");
+        let profile = this.ancestors().nth(2).expect("it is in target/<profile>/deps");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--workspace", "--examples"]);
+        if profile.file_name() == Some(OsStr::new("release")) {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in a target folder"));
+        cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        assert!(cargo.status().expect("cargo runs").success(), "the examples do not build");
+        profile.join("examples")
+    });
+    folder.join(name)
+}

@@ -1,0 +1,130 @@
+//! The small examples: one per feature.
+
+use asynq_tests::{Persistence, RedisServer};
+use tempfile::tempdir;
+
+use crate::program::{Program, run};
+
+/// Asserts that `output` has these lines in this order; others may stand between them.
+#[track_caller]
+fn assert_lines(output: &str, expected: &[&str]) {
+    let mut lines = output.lines();
+    for expected in expected {
+        assert!(lines.any(|line| line.contains(expected)), "no line with {expected:?} in its place in:\n{output}");
+    }
+}
+
+/// Runs `example` on SQLite and on a Redis of its own and asserts its lines on both.
+#[track_caller]
+fn on_both_brokers(example: &str, expected: &[&str]) {
+    let folder = tempdir().unwrap();
+    assert_lines(&run(example, folder.path(), &[], &[]), expected);
+    let redis = RedisServer::start(Persistence::None);
+    assert_lines(&run(example, folder.path(), &[], &[("ASYNQ_URL", &redis.url())]), expected);
+}
+
+#[test]
+fn hello_is_the_first_program_of_the_readme() {
+    let readme = include_str!("../../README.md");
+    let hello = include_str!("../hello.rs");
+    let first = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
+    let program = hello.split_once("\n\n").map(|(_doc, program)| program);
+    assert_eq!(first, program);
+}
+
+#[test]
+fn hello_enqueues_answers_works_and_leaves_when_told() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run("hello", at, &["enqueue", "send_email", r#"{"to":"ann@example.com","subject":"Hi"}"#], &[]);
+    assert_lines(&run("hello", at, &["jobs"], &[]), &["send_email"]);
+    assert_lines(&run("hello", at, &["stats"], &[]), &["critical"]);
+
+    let worker = Program::start("hello", at, &[], &[]);
+    worker.line("to ann@example.com: Hi");
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success(), "{status}:\n{output}");
+}
+
+#[test]
+fn hello_refuses_arguments_that_the_job_does_not_take() {
+    let folder = tempdir().unwrap();
+    let arguments = ["enqueue", "send_email", r#"{"to":7}"#];
+    let (status, output) = Program::start("hello", folder.path(), &arguments, &[]).end();
+    assert!(!status.success(), "{output}");
+}
+
+#[test]
+fn a_state_is_shared_by_every_run() {
+    let folder = tempdir().unwrap();
+    for name in ["Ann", "Bob"] {
+        run("state", folder.path(), &["enqueue", "greet", &format!("\"{name}\"")], &[]);
+    }
+    let worker = Program::start("state", folder.path(), &[], &[]);
+    worker.line("You are number 2.");
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success(), "{status}:\n{output}");
+    assert!(output.contains("Hello, Ann!") && output.contains("Hello, Bob!"), "{output}");
+}
+
+#[test]
+fn options_are_the_jobs_unless_the_call_says_otherwise() {
+    on_both_brokers(
+        "options",
+        &[
+            "declared: queue reports, 3 retries, timeout Some(90s)",
+            "later: scheduled",
+            "this call: queue reports-urgent, 0 retries, timeout Some(120s)",
+            "in bulk: 4 of 4",
+            "refused: ",
+        ],
+    );
+}
+
+#[test]
+fn an_error_says_what_becomes_of_its_task() {
+    on_both_brokers(
+        "retry_and_skip",
+        &["fine is gone", "throttled is gone", "missing is archived: 404", "withdrawn is gone"],
+    );
+    let folder = tempdir().unwrap();
+    assert_lines(
+        &run("retry_and_skip", folder.path(), &[], &[]),
+        &["attempt 1 at throttled", "attempt 2 at throttled"],
+    );
+}
+
+#[test]
+fn an_equal_task_is_refused() {
+    let first = [
+        "bakery: accepted, pending",
+        "bakery again: refused, an equal task waits",
+        "butcher: accepted, pending",
+        "order 4711: accepted, pending",
+        "order 4711 again: refused, the id is taken",
+    ];
+    on_both_brokers("unique", &first);
+}
+
+#[test]
+fn a_result_is_kept_with_its_task() {
+    on_both_brokers("result", &["resizing cat.png", "the result is 240"]);
+}
+
+#[test]
+fn a_job_can_be_written_by_hand() {
+    on_both_brokers("handwritten_job", &["invoice:print waits in queue printer", "done"]);
+    let folder = tempdir().unwrap();
+    assert_lines(&run("handwritten_job", folder.path(), &[], &[]), &["welcome, Ann (task "]);
+}
+
+#[test]
+fn producer_and_worker_share_one_process_and_one_file() {
+    let folder = tempdir().unwrap();
+    let output = run("embedded_sqlite", folder.path(), &[], &[]);
+    assert_lines(&output, &["nothing left"]);
+    assert!(output.contains("Haiku: 4 words") && output.contains("Limerick: 8 words"), "{output}");
+    assert!(folder.path().join("words.db").exists());
+}

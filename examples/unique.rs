@@ -1,0 +1,36 @@
+//! Uniqueness: while an equal task waits or runs, another is refused; and an id of one's own is taken once.
+
+use asynq_runtime::prelude::*;
+
+/// Rebuilds the search index of a shop. Equal means equal arguments, unless `unique_by` names some of them.
+#[job(queue = "search", unique = "10m", unique_by = "shop")]
+async fn reindex(shop: String, reason: String) -> JobResult {
+    println!("reindexed {shop}: {reason}");
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let client = Client::from_env().await?;
+
+    tell("bakery", reindex::enqueue(&client, "bakery", "new prices").await)?;
+    tell("bakery again", reindex::enqueue(&client, "bakery", "new photos").await)?;
+    tell("butcher", reindex::enqueue(&client, "butcher", "new prices").await)?;
+
+    // An id of one's own: refused even after the first has succeeded, for as long as its retention keeps it.
+    let order = |shop: &str| reindex::job(shop, "order 4711").task_id("order-4711").retention("1d");
+    tell("order 4711", order("florist").enqueue(&client).await)?;
+    tell("order 4711 again", order("florist's brother").enqueue(&client).await)?;
+    Ok(())
+}
+
+/// A duplicate is an answer, not a breakdown. Run the program twice and everything is one.
+fn tell(what: &str, outcome: Result<TaskInfo, EnqueueError>) -> Result<(), EnqueueError> {
+    match outcome {
+        Ok(task) => println!("{what}: accepted, {}", task.state),
+        Err(error) if error.is_id_conflict() => println!("{what}: refused, the id is taken"),
+        Err(error) if error.is_duplicate() => println!("{what}: refused, an equal task waits"),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! Contract `Consume`: who asks gets the oldest tasks, each with a lease and a token of its own.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Run, RunToken, Wanted},
+    task::TaskState,
+};
+use asynq_tests::{
+    Build as _, Entry, Need, Seeded as _, Store as _, default_queue, queue, requeue, retry, snooze, task, task_id,
+};
+use chrono::TimeDelta;
+
+use super::Fixture;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn wanted(list: &[(&str, usize)]) -> Vec<Wanted> {
+    list.iter().map(|(name, n)| Wanted { queue: queue(name), n: *n }).collect()
+}
+
+fn places(runs: &[Run]) -> Vec<String> {
+    runs.iter().map(|run| format!("{}/{}", run.key.queue, run.key.id)).collect()
+}
+
+#[tokio::test]
+async fn an_empty_queue_gives_nothing() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    assert_eq!(run.key.id, "t1");
+    assert!(t.take(10).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_knows_gives_nothing() {
+    let t = Fixture::start().await;
+    assert!(t.broker().dequeue(t.member(), &wanted(&[("nowhere", 5)])).await.unwrap().is_empty());
+    assert!(t.broker().queues().await.unwrap().is_empty(), "asking does not make a queue");
+}
+
+#[tokio::test]
+async fn the_oldest_task_comes_first() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["z", "a", "m"]).await;
+    t.seed_pending(&["b"]).await;
+    assert_eq!(t.drain().await, ["z", "a", "m", "b"]);
+}
+
+#[tokio::test]
+async fn no_more_than_wanted_are_taken() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["1", "2", "3"]).await;
+    assert_eq!(places(&t.take(2).await), ["default/1", "default/2"]);
+    assert_eq!(places(&t.take(2).await), ["default/3"]);
+}
+
+#[tokio::test]
+async fn nothing_wanted_is_nothing_taken() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["1"]).await;
+    assert!(t.take(0).await.is_empty());
+    assert!(t.broker().dequeue(t.member(), &[]).await.unwrap().is_empty());
+    assert_eq!(t.snapshot().await.ids(TaskState::Pending), ["1"]);
+}
+
+#[tokio::test]
+async fn queues_are_served_in_the_wanted_order_each_up_to_its_number() {
+    let t = Fixture::start().await;
+    for name in ["a", "b", "c"] {
+        let batch = ["1", "2", "3"].map(|id| task(id).in_queue(name)).to_vec();
+        assert!(t.broker().enqueue(batch).await.iter().all(Result::is_ok));
+    }
+    let runs = t.broker().dequeue(t.member(), &wanted(&[("c", 2), ("a", 1), ("none", 5), ("b", 9)])).await.unwrap();
+    assert_eq!(places(&runs), ["c/1", "c/2", "a/1", "b/1", "b/2", "b/3"]);
+}
+
+#[tokio::test]
+async fn a_paused_queue_gives_none_while_others_give() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["1"]).await;
+    t.enqueue(task("2").in_queue("low")).await;
+    t.broker().pause(&default_queue()).await.unwrap();
+    let runs = t.broker().dequeue(t.member(), &wanted(&[("default", 5), ("low", 5)])).await.unwrap();
+    assert_eq!(places(&runs), ["low/2"]);
+}
+
+#[tokio::test]
+async fn a_taken_task_is_active_with_a_lease() {
+    let t = Fixture::start().await;
+    let new = task("t1");
+    t.enqueue(new.clone()).await;
+
+    let run = t.take_one().await;
+
+    assert_eq!(run.text(), &new.message);
+    assert_eq!(run.crashes, 0);
+    let seen = t.snapshot().await;
+    assert_eq!(seen.active, [Entry::of(&new)]);
+    assert_eq!(seen.len(), 1);
+    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let lease = info.lease_until.unwrap() - t.now();
+    let full = TimeDelta::from_std(t.broker().lease()).unwrap();
+    assert!(lease <= full && lease > full - TimeDelta::seconds(1), "{lease} is not the lease of {full}");
+}
+
+#[tokio::test]
+async fn a_taken_task_is_not_given_again() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    t.take_one().await;
+    let other = t.another_member(2).await;
+    assert!(t.take_as(&other, 10).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_token_reads_as_the_time_in_nineteen_digits() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    assert_eq!(run.key.token.to_string().len(), 19);
+    assert!(run.key.token > RunToken(1_000_000_000_000_000_000), "{}", run.key.token);
+}
+
+#[tokio::test]
+async fn a_task_gets_a_greater_token_with_every_run() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    let mut last = None;
+    for _ in 0..5 {
+        let run = t.take_one().await;
+        assert!(last.is_none_or(|last| run.key.token > last), "{:?} after {last:?}", run.key.token);
+        last = Some(run.key.token);
+        t.settle(&run, requeue()).await;
+        t.advance(Duration::from_millis(5));
+    }
+}
+
+#[tokio::test]
+async fn members_and_brokers_draw_different_tokens() {
+    let t = Fixture::start().await;
+    let mut keys = std::collections::HashSet::new();
+    let second = t.another_broker().await;
+    let there = t.member_of(&*second, 2).await;
+    for round in 0..20 {
+        t.seed_pending(&["t1"]).await;
+        t.advance(Duration::from_millis(1));
+        let (broker, member) = if round % 2 == 0 { (t.broker(), t.member()) } else { (&*second, &there) };
+        let mut runs = broker.dequeue(member, &wanted(&[("default", 1)])).await.unwrap();
+        let run = runs.remove(0);
+        assert!(keys.insert(run.key.clone()), "a run of an id that is used again bears an earlier run's name");
+        t.settle(&run, asynq_tests::done()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_scheduled_task_is_not_taken_before_it_is_forwarded() {
+    let t = Fixture::start().await;
+    t.seed_scheduled("t1", MINUTE).await;
+    assert!(t.take(1).await.is_empty());
+    t.advance(MINUTE);
+    assert_eq!(t.forward().await, 1);
+    assert_eq!(t.drain().await, ["t1"]);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_retry_is_not_taken() {
+    let t = Fixture::start().await;
+    t.seed_retry("t1", MINUTE).await;
+    assert!(t.take(1).await.is_empty());
+}
+
+#[tokio::test]
+async fn archived_and_completed_tasks_are_never_taken() {
+    let t = Fixture::start().await;
+    t.seed_archived("t1").await;
+    t.seed_completed("t2", 5).await;
+    t.advance(Duration::from_secs(10));
+    t.forward().await;
+    assert!(t.take(10).await.is_empty());
+}
+
+#[tokio::test]
+async fn three_hundred_at_once_come_in_order() {
+    let t = Fixture::start().await;
+    let ids: Vec<String> = (0..300).map(|i| format!("t{i:03}")).collect();
+    assert!(t.broker().enqueue(ids.iter().map(|id| task(id)).collect()).await.iter().all(Result::is_ok));
+    let mut taken = Vec::new();
+    while taken.len() < 300 {
+        let runs = t.take(300).await;
+        assert!(!runs.is_empty(), "only {} came out", taken.len());
+        taken.extend(runs.iter().map(|run| run.key.id.to_string()));
+    }
+    assert_eq!(taken, ids);
+    assert_eq!(t.snapshot().await.stats.active, 300);
+}
+
+#[tokio::test]
+async fn one_task_can_lie_in_two_queues_under_one_id_and_run_twice() {
+    let t = Fixture::start().await;
+    t.enqueue(task("same").with_payload("1")).await;
+    t.enqueue(task("same").in_queue("low").with_payload("2")).await;
+    let runs = t.broker().dequeue(t.member(), &wanted(&[("default", 1), ("low", 1)])).await.unwrap();
+    assert_eq!(places(&runs), ["default/same", "low/same"]);
+    assert_eq!(runs[1].text().payload, "2");
+}
+
+#[tokio::test]
+async fn ids_without_a_task_are_set_aside_and_the_good_ones_come() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    t.seed_pending(&["ghost1", "good1", "ghost2", "good2"]).await;
+    for id in ["ghost1", "ghost2"] {
+        t.store.make_ghost(&default_queue(), &task_id(id));
+    }
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        taken.extend(t.drain().await);
+    }
+    assert_eq!(taken, ["good1", "good2"]);
+    let stats = t.snapshot().await.stats;
+    assert_eq!((stats.pending, stats.active), (0, 2), "a ghost is neither pending nor active any more");
+    t.enqueue(task("ghost1")).await;
+}
+
+#[tokio::test]
+async fn a_thousand_ghosts_do_not_hold_up_a_good_task() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    let ids: Vec<String> = (0..1000).map(|i| format!("ghost{i}")).collect();
+    assert!(t.broker().enqueue(ids.iter().map(|id| task(id)).collect()).await.iter().all(Result::is_ok));
+    for id in &ids {
+        t.store.make_ghost(&default_queue(), &task_id(id));
+    }
+    t.seed_pending(&["good"]).await;
+    let mut calls = 0;
+    while t.take(64).await.is_empty() {
+        calls += 1;
+        assert!(calls <= 1000 / 16, "a call must get past at least 16 ghosts");
+    }
+}
+
+#[tokio::test]
+async fn the_next_run_starts_without_the_progress_of_the_last() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.broker().write_progress(&run.key, &asynq_runtime::task::Progress::new(0.5, "half")).await.unwrap();
+    t.settle(&run, requeue()).await;
+    t.take_one().await;
+    assert_eq!(t.snapshot().await.active[0].progress, None);
+}
+
+#[tokio::test]
+async fn what_a_retry_wrote_comes_with_the_next_run() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.settle(&run, retry(Duration::ZERO, "smtp down")).await;
+    t.advance(Duration::from_secs(1));
+    t.forward().await;
+    let again = t.take_one().await;
+    assert_eq!((again.text().retried, again.text().error_msg.as_str()), (1, "smtp down"));
+    t.settle(&again, snooze(Duration::ZERO, asynq_runtime::task::Extra::default())).await;
+    t.advance(Duration::from_secs(1));
+    t.forward().await;
+    assert_eq!(t.take_one().await.text().retried, 1);
+}

@@ -1,0 +1,108 @@
+//! The fence around what is written while a task runs: results and progress (FENCE.md §2, W1–W5; RELIABILITY F23).
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Action, Run, Settled},
+    task::Progress,
+};
+use asynq_tests::{Build as _, Store as _, archive, complete, done, requeue, retry, task};
+use bytes::Bytes;
+
+use super::Fixture;
+
+/// Neither a result nor progress of `late` gets through; nothing changes.
+async fn nothing_gets_through(t: &Fixture, late: &Run, answer: Settled) {
+    let before = t.store.dump();
+    assert_eq!(t.broker().write_result(&late.key, &Bytes::from_static(b"stale")).await.unwrap(), answer);
+    assert_eq!(t.broker().write_progress(&late.key, &Progress::new(0.1, "stale")).await.unwrap(), answer);
+    assert_eq!(t.store.dump(), before);
+}
+
+/// A run that was lost to recovery, and the fixture in which its task waits.
+async fn lost() -> (Fixture, Run) {
+    let t = Fixture::start().await;
+    let late = t.start_run(task("t1").kept(3600)).await;
+    t.let_leases_pass();
+    t.recover().await;
+    (t, late)
+}
+
+#[tokio::test]
+async fn nothing_stale_is_written_while_the_task_waits() {
+    let (t, late) = lost().await;
+    nothing_gets_through(&t, &late, Settled::Fenced).await;
+}
+
+#[tokio::test]
+async fn nothing_stale_is_written_into_the_run_of_another() {
+    let (t, late) = lost().await;
+    let other = t.another_member(2).await;
+    let rightful = t.take_one_as(&other).await;
+    nothing_gets_through(&t, &late, Settled::Fenced).await;
+    assert_eq!(t.broker().write_result(&rightful.key, &Bytes::from_static(b"ok")).await.unwrap(), Settled::Ok);
+}
+
+#[tokio::test]
+async fn nothing_stale_is_written_into_the_next_task_of_that_id() {
+    let (t, late) = lost().await;
+    let rightful = t.take_one().await;
+    t.settle(&rightful, done()).await;
+    t.enqueue(task("t1")).await;
+    t.take_one().await;
+    let before = t.store.dump();
+    assert_ne!(t.broker().write_result(&late.key, &Bytes::from_static(b"stale")).await.unwrap(), Settled::Ok);
+    assert_ne!(t.broker().write_progress(&late.key, &Progress::new(0.1, "stale")).await.unwrap(), Settled::Ok);
+    assert_eq!(t.store.dump(), before);
+}
+
+/// After the run has ended, its own worker writes nothing any more either.
+async fn after(action: Action, answer: Settled) {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").kept(3600)).await;
+    assert_eq!(t.settle(&run, action).await, Settled::Ok);
+    nothing_gets_through(&t, &run, answer).await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_done() {
+    after(done(), Settled::Gone).await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_complete() {
+    after(complete("42"), Settled::Fenced).await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_retry() {
+    after(retry(Duration::from_secs(60), "boom"), Settled::Fenced).await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_archive() {
+    after(archive("fatal"), Settled::Fenced).await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_requeue() {
+    after(requeue(), Settled::Fenced).await;
+}
+
+#[tokio::test]
+async fn an_id_can_be_used_again_after_a_write_that_came_too_late() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.settle(&run, done()).await;
+    t.broker().write_result(&run.key, &Bytes::from_static(b"stale")).await.unwrap();
+    t.enqueue(task("t1")).await;
+}
+
+#[tokio::test]
+async fn a_lapsed_lease_that_nobody_took_still_lets_writes_through() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").kept(60)).await;
+    t.let_leases_pass();
+    assert_eq!(t.broker().write_result(&run.key, &Bytes::from_static(b"1")).await.unwrap(), Settled::Ok);
+    assert_eq!(t.broker().write_progress(&run.key, &Progress::new(1.0, "")).await.unwrap(), Settled::Ok);
+}

@@ -1,0 +1,279 @@
+//! Contract `Inspect`: what can be seen of queues and tasks.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Page, QueueStats},
+    task::TaskState,
+};
+use asynq_tests::{Build as _, Store as _, default_queue, done, queue, requeue, retry, task, task_id};
+use chrono::SubsecRound as _;
+
+use super::Fixture;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn ids(t: &Fixture, state: TaskState, number: usize, size: usize) -> Vec<String> {
+    let tasks = t.broker().tasks(&default_queue(), state, Page { number, size }).await.unwrap();
+    tasks.into_iter().map(|task| task.id.to_string()).collect()
+}
+
+#[tokio::test]
+async fn nothing_is_known_at_first() {
+    let t = Fixture::start().await;
+    assert!(t.broker().queues().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn queues_are_listed_by_name() {
+    let t = Fixture::start().await;
+    for name in ["zeta", "alpha", "Mu", "alpha:beta"] {
+        t.enqueue(task("t1").in_queue(name)).await;
+    }
+    assert_eq!(t.broker().queues().await.unwrap(), ["Mu", "alpha", "alpha:beta", "zeta"].map(queue));
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_exist_is_all_zero() {
+    let t = Fixture::start().await;
+    let stats = t.broker().queue_stats(&queue("none")).await.unwrap();
+    assert_eq!(stats, QueueStats::empty(queue("none"), stats.timestamp));
+    assert_eq!(stats.timestamp.trunc_subsecs(3), t.now().trunc_subsecs(3));
+}
+
+#[tokio::test]
+async fn a_queue_counts_each_state() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    t.seed_pending(&["p2", "p3"]).await;
+    let stats = t.snapshot().await.stats;
+    let seen =
+        [stats.pending, stats.active, stats.scheduled, stats.retry, stats.archived, stats.completed, stats.aggregating];
+    assert_eq!(seen, [3, 1, 1, 1, 1, 1, 0]);
+    assert_eq!((stats.size, stats.queue.as_str(), stats.paused), (8, "default", false));
+    assert!(!stats.is_idle());
+}
+
+#[tokio::test]
+async fn counts_follow_a_task_through_its_life() {
+    let t = Fixture::start().await;
+    let count = async || {
+        let stats = t.snapshot().await.stats;
+        [stats.pending, stats.active, stats.scheduled, stats.retry, stats.archived, stats.completed, stats.size]
+    };
+    t.seed_scheduled("t1", SECOND).await;
+    assert_eq!(count().await, [0, 0, 1, 0, 0, 0, 1]);
+    t.advance(2 * SECOND);
+    t.forward().await;
+    assert_eq!(count().await, [1, 0, 0, 0, 0, 0, 1]);
+    let run = t.take_one().await;
+    assert_eq!(count().await, [0, 1, 0, 0, 0, 0, 1]);
+    t.settle(&run, requeue()).await;
+    let run = t.take_one().await;
+    t.settle(&run, retry(SECOND, "boom")).await;
+    assert_eq!(count().await, [0, 0, 0, 1, 0, 0, 1]);
+    t.advance(2 * SECOND);
+    t.forward().await;
+    t.take_one().await;
+    t.let_leases_pass();
+    t.recover().await;
+    assert_eq!(count().await, [1, 0, 0, 0, 0, 0, 1]);
+    let run = t.take_one().await;
+    t.settle(&run, done()).await;
+    assert_eq!(count().await, [0; 7]);
+}
+
+#[tokio::test]
+async fn a_queue_with_only_kept_tasks_is_idle() {
+    let t = Fixture::start().await;
+    t.seed_archived("t1").await;
+    t.seed_completed("t2", 60).await;
+    let stats = t.snapshot().await.stats;
+    assert!(stats.is_idle() && stats.size == 2, "{stats:?}");
+}
+
+#[tokio::test]
+async fn latency_is_how_long_the_oldest_pending_task_has_waited() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["first"]).await;
+    t.advance(3 * SECOND);
+    t.seed_pending(&["second"]).await;
+    t.advance(4 * SECOND);
+    assert_eq!(t.snapshot().await.stats.latency, 7 * SECOND);
+    t.take(1).await;
+    assert_eq!(t.snapshot().await.stats.latency, 4 * SECOND);
+    t.take(1).await;
+    assert_eq!(t.snapshot().await.stats.latency, Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_task_handed_back_waits_from_then_on() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.advance(20 * SECOND);
+    t.settle(&run, requeue()).await;
+    t.advance(2 * SECOND);
+    assert_eq!(t.snapshot().await.stats.latency, 2 * SECOND);
+}
+
+#[tokio::test]
+async fn counters_of_today_begin_anew_at_midnight_utc() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.settle(&run, done()).await;
+    // From 03:04:05 to a second before midnight, then past it.
+    t.advance(Duration::from_secs(20 * 3600 + 55 * 60 + 54));
+    let stats = t.snapshot().await.stats;
+    assert_eq!((stats.processed, stats.processed_total), (1, 1), "{}", t.now());
+    t.advance(SECOND);
+    let stats = t.snapshot().await.stats;
+    assert_eq!((stats.processed, stats.processed_total), (0, 1), "{}", t.now());
+}
+
+#[tokio::test]
+async fn pending_tasks_are_listed_oldest_first() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["c", "a", "b"]).await;
+    assert_eq!(ids(&t, TaskState::Pending, 1, 10).await, ["c", "a", "b"]);
+}
+
+#[tokio::test]
+async fn active_tasks_are_listed_in_the_order_they_were_taken() {
+    let t = Fixture::start().await;
+    for id in ["c", "a", "b"] {
+        t.seed_active(id).await;
+        t.advance(SECOND);
+    }
+    assert_eq!(ids(&t, TaskState::Active, 1, 10).await, ["c", "a", "b"]);
+}
+
+#[tokio::test]
+async fn scheduled_and_retry_tasks_are_listed_by_due_time() {
+    let t = Fixture::start().await;
+    for (id, seconds) in [("c", 30), ("a", 10), ("b", 20)] {
+        t.seed_retry(&format!("r{id}"), seconds * SECOND).await;
+        t.seed_scheduled(&format!("s{id}"), seconds * SECOND).await;
+    }
+    assert_eq!(ids(&t, TaskState::Scheduled, 1, 10).await, ["sa", "sb", "sc"]);
+    assert_eq!(ids(&t, TaskState::Retry, 1, 10).await, ["ra", "rb", "rc"]);
+}
+
+#[tokio::test]
+async fn archived_and_completed_tasks_are_listed_by_their_time() {
+    let t = Fixture::start().await;
+    for (id, kept) in [("c", 300), ("a", 100), ("b", 200)] {
+        t.seed_archived(&format!("a{id}")).await;
+        t.seed_completed(&format!("c{id}"), kept).await;
+        t.advance(SECOND);
+    }
+    assert_eq!(ids(&t, TaskState::Archived, 1, 10).await, ["ac", "aa", "ab"]);
+    assert_eq!(ids(&t, TaskState::Completed, 1, 10).await, ["ca", "cb", "cc"], "by the end of their retention");
+}
+
+async fn pages(state: TaskState) {
+    let t = Fixture::start().await;
+    let names: Vec<String> = (0..25).map(|i| format!("t{i:02}")).collect();
+    for (i, name) in names.iter().enumerate() {
+        let delay = (i as u32 + 1) * SECOND;
+        match state {
+            TaskState::Pending => t.seed_pending(&[name]).await,
+            TaskState::Active => drop(t.seed_active(name).await),
+            TaskState::Scheduled => t.seed_scheduled(name, delay).await,
+            TaskState::Retry => t.seed_retry(name, delay).await,
+            TaskState::Completed => t.seed_completed(name, 100 + i as i64).await,
+            _ => t.seed_archived(name).await,
+        }
+        if !matches!(state, TaskState::Scheduled | TaskState::Retry | TaskState::Completed) {
+            t.advance(Duration::from_millis(1001));
+        }
+    }
+    assert_eq!(ids(&t, state, 1, 10).await, names[..10]);
+    assert_eq!(ids(&t, state, 2, 10).await, names[10..20]);
+    assert_eq!(ids(&t, state, 3, 10).await, names[20..]);
+    assert!(ids(&t, state, 4, 10).await.is_empty());
+    assert!(ids(&t, state, usize::MAX, 30).await.is_empty());
+}
+
+macro_rules! lists_come_in_pages {
+    ($($case:ident $state:ident)*) => {
+        mod lists_come_in_pages {
+            use super::*;
+
+            $(#[tokio::test] async fn $case() { super::pages(TaskState::$state).await; })*
+        }
+    };
+}
+
+lists_come_in_pages! {
+    pending Pending active Active scheduled Scheduled retry Retry archived Archived completed Completed
+}
+
+async fn found(state: TaskState) {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    let info = t.broker().task(&default_queue(), &task_id(state.as_str())).await.unwrap().unwrap();
+    assert_eq!((info.state, info.id.as_str(), info.queue.as_str()), (state, state.as_str(), "default"));
+    assert_eq!((info.r#type.as_str(), &info.payload[..]), ("email:send", state.as_str().as_bytes()));
+    assert_eq!((info.max_retry, info.timeout), (25, Some(Duration::from_secs(1800))));
+    assert_eq!(info.lease_until.is_some(), state == TaskState::Active, "{info:?}");
+    assert_eq!(info.completed_at.is_some(), state == TaskState::Completed);
+    assert_eq!(info.last_error.is_some(), matches!(state, TaskState::Retry | TaskState::Archived));
+    let due = matches!(state, TaskState::Scheduled | TaskState::Retry | TaskState::Pending);
+    assert_eq!(info.next_process_at.is_some(), due, "{info:?}");
+    let listed = t.broker().tasks(&default_queue(), state, Page::default()).await.unwrap();
+    assert_eq!(listed, [info], "the list and the single answer agree");
+}
+
+macro_rules! a_task_is_found_by_its_id_in_state {
+    ($($case:ident $state:ident)*) => {
+        mod a_task_is_found_by_its_id_in_state {
+            use super::*;
+
+            $(#[tokio::test] async fn $case() { super::found(TaskState::$state).await; })*
+        }
+    };
+}
+
+a_task_is_found_by_its_id_in_state! {
+    pending Pending active Active scheduled Scheduled retry Retry archived Archived completed Completed
+}
+
+#[tokio::test]
+async fn an_unknown_task_is_none() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    assert_eq!(t.broker().task(&default_queue(), &task_id("t2")).await.unwrap(), None);
+    assert_eq!(t.broker().task(&queue("low"), &task_id("t1")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn headers_and_the_deadline_are_shown() {
+    let t = Fixture::start().await;
+    let mut new = task("t1").with_header("trace", "abc").kept(90);
+    new.message.deadline = 2_000_000_000;
+    t.enqueue(new).await;
+    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    assert_eq!(info.headers, [("trace".to_owned(), "abc".to_owned())]);
+    assert_eq!(info.deadline.unwrap().timestamp(), 2_000_000_000);
+    assert_eq!(info.retention, Some(Duration::from_secs(90)));
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_left_out_of_the_list() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["good1", "bad", "good2"]).await;
+    t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xff\xff");
+    assert_eq!(ids(&t, TaskState::Pending, 1, 10).await, ["good1", "good2"]);
+}
+
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    let before = t.store.dump();
+    t.snapshot().await;
+    t.broker().queues().await.unwrap();
+    t.broker().task(&default_queue(), &task_id("active")).await.unwrap();
+    t.broker().queue_stats(&queue("none")).await.unwrap();
+    assert_eq!(t.store.dump(), before);
+}

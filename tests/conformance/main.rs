@@ -1,0 +1,52 @@
+//! What every broker must do: the same cases, compiled once per broker (ARCHITECTURE §4.6).
+//!
+//! Files are named after the contracts, cases are sentences. `cargo test -p asynq-tests --test conformance sqlite::settle`
+//! runs one file on one broker. Where a store cannot have what a case is about, the case prints a line that starts with
+//! `gap:`; the reasons are in `Store::GAPS`.
+#![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
+
+#[path = "."]
+mod redis {
+    use asynq_tests::RedisFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod fence;
+    mod fence_writes;
+    mod go_peers;
+    mod inspect;
+    mod maintain;
+    mod model;
+    mod pause;
+    mod presence;
+    mod produce;
+    mod races;
+    mod recover;
+    mod settle;
+    mod settle_again;
+    mod unique;
+    mod wake;
+}
+
+#[path = "."]
+mod sqlite {
+    use asynq_tests::SqliteFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod fence;
+    mod fence_writes;
+    mod go_peers;
+    mod inspect;
+    mod maintain;
+    mod model;
+    mod pause;
+    mod presence;
+    mod produce;
+    mod races;
+    mod recover;
+    mod settle;
+    mod settle_again;
+    mod unique;
+    mod wake;
+}

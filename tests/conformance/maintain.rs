@@ -1,0 +1,389 @@
+//! Contract `Maintain`: due tasks move, leases are renewed, what is over is deleted; always in slices.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Forwarded, Settled, Swept},
+    task::TaskState,
+};
+use asynq_tests::{
+    Build as _, Entry, Need, Seeded as _, Store as _, archive, complete, default_queue, done, queue, retry, task,
+    task_id,
+};
+use chrono::TimeDelta;
+
+use super::Fixture;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test]
+async fn a_task_is_forwarded_when_its_time_has_come_and_not_before() {
+    let t = Fixture::start().await;
+    let new = task("t1").after(MINUTE);
+    t.enqueue(new.clone()).await;
+
+    t.advance(MINUTE - Duration::from_millis(1));
+    assert_eq!(t.forward().await, 0);
+    t.advance(Duration::from_millis(2));
+    assert_eq!(t.forward().await, 1);
+
+    let seen = t.snapshot().await;
+    assert_eq!(seen.pending, [Entry::of(&new)]);
+    assert_eq!(seen.len(), 1);
+    assert_eq!(t.forward().await, 0, "it is forwarded once");
+}
+
+#[tokio::test]
+async fn a_retry_is_forwarded_when_its_time_has_come() {
+    let t = Fixture::start().await;
+    t.seed_retry("t1", Duration::from_millis(1_500)).await;
+    t.advance(Duration::from_millis(1_499));
+    assert_eq!(t.forward().await, 0);
+    t.advance(Duration::from_millis(2));
+    assert_eq!(t.forward().await, 1);
+    assert_eq!(t.drain().await, ["t1"]);
+}
+
+#[tokio::test]
+async fn tasks_of_one_second_move_in_due_order_not_by_name() {
+    let t = Fixture::start().await;
+    for (id, ms) in [("a", 900), ("b", 500), ("c", 700), ("d", 100)] {
+        t.seed_scheduled(id, Duration::from_millis(ms)).await;
+    }
+    t.advance(SECOND);
+    assert_eq!(t.forward().await, 4);
+    assert_eq!(t.drain().await, ["d", "b", "c", "a"]);
+}
+
+#[tokio::test]
+async fn within_one_second_only_what_is_due_moves() {
+    let t = Fixture::start().await;
+    for (id, ms) in [("a", 900), ("b", 500), ("c", 100)] {
+        t.seed_scheduled(id, Duration::from_millis(ms)).await;
+    }
+    t.advance(Duration::from_millis(501));
+    assert_eq!(t.forward().await, 2);
+    assert_eq!(t.drain().await, ["c", "b"]);
+    assert_eq!(t.snapshot().await.ids(TaskState::Scheduled), ["a"]);
+}
+
+#[tokio::test]
+async fn scheduled_and_retry_move_in_one_due_order() {
+    let t = Fixture::start().await;
+    t.seed_retry("r2", Duration::from_millis(200)).await;
+    t.seed_retry("r4", Duration::from_millis(400)).await;
+    t.seed_scheduled("s3", Duration::from_millis(300)).await;
+    t.seed_scheduled("s1", Duration::from_millis(100)).await;
+    t.advance(SECOND);
+    t.forward().await;
+    assert_eq!(t.drain().await, ["s1", "r2", "s3", "r4"]);
+}
+
+#[tokio::test]
+async fn forwarded_tasks_queue_up_behind_those_that_wait() {
+    let t = Fixture::start().await;
+    t.seed_scheduled("late", SECOND).await;
+    t.seed_pending(&["early"]).await;
+    t.advance(2 * SECOND);
+    t.forward().await;
+    assert_eq!(t.drain().await, ["early", "late"]);
+}
+
+#[tokio::test]
+async fn a_task_waits_from_the_moment_it_is_forwarded() {
+    let t = Fixture::start().await;
+    t.seed_scheduled("t1", SECOND).await;
+    t.advance(10 * SECOND);
+    t.forward().await;
+    t.advance(3 * SECOND);
+    assert_eq!(t.snapshot().await.stats.latency, 3 * SECOND);
+}
+
+#[tokio::test]
+async fn forwarding_goes_in_slices_of_a_hundred_and_says_whether_there_is_more() {
+    let t = Fixture::start().await;
+    let batch = (0..150).map(|i| task(&format!("t{i:03}")).after(Duration::from_millis(1000 + i))).collect();
+    assert!(t.broker().enqueue(batch).await.iter().all(Result::is_ok));
+    t.advance(MINUTE);
+
+    let first = t.broker().forward(&[default_queue()]).await.unwrap();
+    assert_eq!(first, Forwarded { moved: 100, more: true });
+    let second = t.broker().forward(&[default_queue()]).await.unwrap();
+    assert_eq!(second, Forwarded { moved: 50, more: false });
+
+    let mut order = t.drain().await;
+    order.extend(t.drain().await);
+    assert_eq!(order, (0..150).map(|i| format!("t{i:03}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn every_given_queue_is_forwarded_and_no_other() {
+    let t = Fixture::start().await;
+    for name in ["a", "b", "c"] {
+        t.enqueue(task("t1").in_queue(name).after(SECOND)).await;
+    }
+    t.advance(MINUTE);
+    let moved = t.broker().forward(&[queue("a"), queue("c"), queue("none")]).await.unwrap();
+    assert_eq!(moved, Forwarded { moved: 2, more: false });
+    assert_eq!(t.broker().queue_stats(&queue("b")).await.unwrap().scheduled, 1);
+}
+
+#[tokio::test]
+async fn a_paused_queue_is_forwarded_all_the_same() {
+    let t = Fixture::start().await;
+    t.seed_scheduled("t1", SECOND).await;
+    t.broker().pause(&default_queue()).await.unwrap();
+    t.advance(MINUTE);
+    assert_eq!(t.forward().await, 1);
+}
+
+#[tokio::test]
+async fn an_extended_run_keeps_its_task() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    for _ in 0..5 {
+        t.advance(t.broker().lease() / 2);
+        assert_eq!(t.extend(&run.key).await, Settled::Ok);
+        assert!(t.recover().await.is_empty());
+    }
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+}
+
+#[tokio::test]
+async fn extending_gives_a_full_lease_from_now() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.advance(5 * SECOND);
+    t.extend(&run.key).await;
+    let info = t.broker().task(&default_queue(), &run.key.id).await.unwrap().unwrap();
+    let lease = info.lease_until.unwrap() - t.now();
+    let full = TimeDelta::from_std(t.broker().lease()).unwrap();
+    assert!(lease <= full && lease > full - TimeDelta::seconds(1), "{lease}");
+}
+
+#[tokio::test]
+async fn extending_answers_each_run_in_order() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["lost", "ended", "mine"]).await;
+    t.enqueue(task("other").in_queue("low")).await;
+    let wanted = ["default", "low"].map(|name| asynq_runtime::broker::Wanted { queue: queue(name), n: 5 });
+    let runs = t.broker().dequeue(t.member(), &wanted).await.unwrap();
+    let [lost, ended, mine, other] = &runs[..] else { panic!("{runs:?}") };
+    t.settle(ended, done()).await;
+    t.let_leases_pass();
+    t.extend(&mine.key).await;
+    t.extend(&other.key).await;
+    assert_eq!(t.recover().await, ["lost"]);
+    t.take_one().await;
+
+    let keys = [&mine.key, &lost.key, &other.key, &ended.key].map(Clone::clone);
+    let answers = t.broker().extend(&keys).await.unwrap();
+
+    assert_eq!(answers, [Settled::Ok, Settled::Fenced, Settled::Ok, Settled::Gone]);
+}
+
+#[tokio::test]
+async fn extending_nothing_answers_nothing() {
+    let t = Fixture::start().await;
+    assert!(t.broker().extend(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_lapsed_lease_that_nobody_took_can_be_renewed() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.let_leases_pass();
+    assert_eq!(t.extend(&run.key).await, Settled::Ok);
+    assert!(t.recover().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_hundred_and_fifty_runs_can_be_extended_at_once() {
+    let t = Fixture::start().await;
+    assert!(t.broker().enqueue((0..150).map(|i| task(&format!("t{i}"))).collect()).await.iter().all(Result::is_ok));
+    let mut keys: Vec<_> = t.take(100).await.into_iter().map(|run| run.key).collect();
+    keys.extend(t.take(100).await.into_iter().map(|run| run.key));
+    assert_eq!(t.broker().extend(&keys).await.unwrap(), vec![Settled::Ok; 150]);
+}
+
+#[tokio::test]
+async fn a_healthy_queue_is_swept_without_a_change() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    let before = t.store.dump();
+    assert_eq!(t.broker().sweep(&default_queue()).await.unwrap(), Swept::default());
+    assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn an_active_task_without_a_lease_is_found_and_recovered() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::LostLease) {
+        return;
+    }
+    t.seed_active("t1").await;
+    t.store.lose_lease(&default_queue(), &task_id("t1"));
+    let swept = t.broker().sweep(&default_queue()).await.unwrap();
+    assert_eq!(swept, Swept { leases_restored: 1, ghosts_removed: 0 });
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, ["t1"]);
+}
+
+#[tokio::test]
+async fn ghosts_are_swept_out_of_active_and_pending() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    t.seed_active("ran").await;
+    t.seed_pending(&["waited", "good"]).await;
+    for id in ["ran", "waited"] {
+        t.store.make_ghost(&default_queue(), &task_id(id));
+    }
+    assert_eq!(t.broker().sweep(&default_queue()).await.unwrap().ghosts_removed, 2);
+    let stats = t.snapshot().await.stats;
+    assert_eq!((stats.active, stats.pending), (0, 1));
+}
+
+#[tokio::test]
+async fn a_completed_task_is_deleted_when_its_retention_has_passed() {
+    let t = Fixture::start().await;
+    t.seed_completed("t1", 60).await;
+    t.advance(59 * SECOND);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 100).await.unwrap(), 0);
+    t.advance(SECOND);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 100).await.unwrap(), 1);
+    assert!(t.snapshot().await.is_empty());
+    t.enqueue(task("t1")).await;
+}
+
+#[tokio::test]
+async fn expired_tasks_are_deleted_oldest_first_up_to_the_limit() {
+    let t = Fixture::start().await;
+    for (id, seconds) in [("c", 30), ("a", 10), ("b", 20), ("kept", 3600)] {
+        t.seed_completed(id, seconds).await;
+    }
+    t.advance(MINUTE);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 2).await.unwrap(), 2);
+    assert_eq!(t.snapshot().await.ids(TaskState::Completed), ["c", "kept"]);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 2).await.unwrap(), 1);
+    assert_eq!(t.snapshot().await.ids(TaskState::Completed), ["kept"]);
+}
+
+#[tokio::test]
+async fn deleting_expired_tasks_touches_no_other_state() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    t.advance(3601 * SECOND);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 100).await.unwrap(), 1);
+    assert_eq!(t.snapshot().await.len(), 5);
+}
+
+/// Archives a task per name, one second apart.
+async fn archive_all(t: &Fixture, ids: &[&str]) {
+    for id in ids {
+        t.seed_archived(id).await;
+        t.advance(SECOND);
+    }
+}
+
+#[tokio::test]
+async fn the_archive_is_trimmed_by_age() {
+    let t = Fixture::start().await;
+    archive_all(&t, &["old1", "old2"]).await;
+    t.advance(90 * DAY);
+    archive_all(&t, &["new"]).await;
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 10_000, 500).await.unwrap(), 2);
+    assert_eq!(t.snapshot().await.ids(TaskState::Archived), ["new"]);
+    t.enqueue(task("old1")).await;
+}
+
+#[tokio::test]
+async fn the_archive_is_trimmed_to_exactly_its_size() {
+    let t = Fixture::start().await;
+    archive_all(&t, &["1", "2", "3", "4", "5"]).await;
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 3, 500).await.unwrap(), 2);
+    assert_eq!(t.snapshot().await.ids(TaskState::Archived), ["3", "4", "5"]);
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 3, 500).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_archive_is_trimmed_in_slices_oldest_first() {
+    let t = Fixture::start().await;
+    archive_all(&t, &["1", "2", "3", "4", "5"]).await;
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 0, 2).await.unwrap(), 2);
+    assert_eq!(t.snapshot().await.ids(TaskState::Archived), ["3", "4", "5"]);
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 0, 2).await.unwrap(), 2);
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 0, 2).await.unwrap(), 1);
+    assert!(t.snapshot().await.is_empty());
+}
+
+#[tokio::test]
+async fn age_and_size_together_count_each_task_once() {
+    let t = Fixture::start().await;
+    archive_all(&t, &["1", "2", "3", "4"]).await;
+    t.advance(90 * DAY);
+    archive_all(&t, &["5", "6"]).await;
+    assert_eq!(t.broker().trim_archive(&default_queue(), 90 * DAY, 1, 500).await.unwrap(), 5);
+    assert_eq!(t.snapshot().await.ids(TaskState::Archived), ["6"]);
+}
+
+#[tokio::test]
+async fn trimming_touches_no_other_state_and_no_other_queue() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    let low = t.start_run(task("t1").in_queue("low")).await;
+    t.settle(&low, archive("fatal")).await;
+    assert_eq!(t.broker().trim_archive(&default_queue(), Duration::ZERO, 0, 500).await.unwrap(), 1);
+    assert_eq!(t.snapshot().await.len(), 5);
+    assert_eq!(t.broker().queue_stats(&queue("low")).await.unwrap().archived, 1);
+}
+
+#[tokio::test]
+async fn archiving_never_fails_because_the_archive_is_large() {
+    let t = Fixture::start().await;
+    for slice in 0..20 {
+        let batch = (0..500).map(|i| task(&format!("t{slice}-{i}"))).collect();
+        assert!(t.broker().enqueue(batch).await.iter().all(Result::is_ok));
+        let mut runs = Vec::new();
+        while runs.len() < 500 {
+            runs.extend(t.take(500).await);
+        }
+        let batch: Vec<_> = runs.iter().map(|run| run.ends_with(archive("fatal"))).collect();
+        let answers = t.broker().settle(&batch).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(Settled::Ok))));
+    }
+    t.advance(91 * DAY);
+    t.seed_archived("after").await;
+    let mut trimmed = 0;
+    while let n @ 1.. = t.broker().trim_archive(&default_queue(), 90 * DAY, 10_000, 500).await.unwrap() {
+        trimmed += n;
+    }
+    assert_eq!(trimmed, 10_000);
+    assert_eq!(t.snapshot().await.ids(TaskState::Archived), ["after"]);
+}
+
+#[tokio::test]
+async fn housekeeping_of_a_queue_that_nobody_knows_does_nothing() {
+    let t = Fixture::start().await;
+    let none = queue("none");
+    assert_eq!(t.broker().sweep(&none).await.unwrap(), Swept::default());
+    assert_eq!(t.broker().delete_expired(&none, 100).await.unwrap(), 0);
+    assert_eq!(t.broker().trim_archive(&none, DAY, 1, 100).await.unwrap(), 0);
+    assert_eq!(t.broker().forward(&[none]).await.unwrap(), Forwarded::default());
+}
+
+#[tokio::test]
+async fn a_task_that_is_completed_again_is_kept_anew() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").kept(60)).await;
+    t.settle(&run, retry(SECOND, "boom")).await;
+    t.advance(50 * SECOND);
+    t.forward().await;
+    let again = t.take_one().await;
+    t.settle(&again, complete("42")).await;
+    t.advance(50 * SECOND);
+    assert_eq!(t.broker().delete_expired(&default_queue(), 100).await.unwrap(), 0);
+}

@@ -1,0 +1,233 @@
+//! Contract `Presence`: who works here, and the cancel channel.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Broker, Member, ServerName},
+    task::{QueueWeight, ServerInfo, WorkerInfo},
+};
+use asynq_tests::{done, task_id};
+use bytes::Bytes;
+use chrono::SubsecRound as _;
+
+use super::Fixture;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Long against what an answer takes, short against a test run's patience.
+const SOON: Duration = Duration::from_secs(5);
+
+fn info(member: &Member, status: &str) -> ServerInfo {
+    ServerInfo {
+        host: member.name.host.clone(),
+        pid: i32::try_from(member.name.pid).unwrap(),
+        server_id: member.name.server_id.clone(),
+        concurrency: 16,
+        queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(3) }],
+        status: status.into(),
+        ..ServerInfo::default()
+    }
+}
+
+fn worker(member: &Member, id: &str) -> WorkerInfo {
+    WorkerInfo {
+        host: member.name.host.clone(),
+        pid: i32::try_from(member.name.pid).unwrap(),
+        server_id: member.name.server_id.clone(),
+        task_id: id.into(),
+        task_type: "email:send".into(),
+        task_payload: Bytes::from_static(b"\x00payload"),
+        queue: "default".into(),
+        start_time: Some(asynq_tests::PINNED.into()),
+        deadline: Some((asynq_tests::PINNED + SECOND).into()),
+    }
+}
+
+async fn hosts(broker: &dyn Broker) -> Vec<String> {
+    broker.servers().await.unwrap().into_iter().map(|server| server.info.host).collect()
+}
+
+async fn next(listener: &mut Box<dyn asynq_runtime::broker::Cancellations>) -> String {
+    let next = tokio::time::timeout(SOON, listener.next()).await;
+    next.expect("a cancel request comes through soon").unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_server_that_joined_is_listed() {
+    let t = Fixture::start().await;
+    let servers = t.broker().servers().await.unwrap();
+    assert_eq!(servers.len(), 1);
+    assert_eq!(servers[0].info.server_id, t.member().name.server_id);
+    assert!(servers[0].workers.is_empty());
+}
+
+#[tokio::test]
+async fn a_beat_shows_the_server_and_what_it_runs() {
+    let t = Fixture::start().await;
+    let info = info(t.member(), "active");
+    let workers = [worker(t.member(), "t1"), worker(t.member(), "t2")];
+
+    t.broker().beat(t.member(), &info, &workers).await.unwrap();
+
+    let mut servers = t.broker().servers().await.unwrap();
+    assert_eq!(servers.len(), 1);
+    let server = servers.remove(0);
+    assert_eq!(server.info, info);
+    let mut seen = server.workers;
+    seen.sort_by(|a, b| a.task_id.cmp(&b.task_id));
+    assert_eq!(seen, workers);
+}
+
+#[tokio::test]
+async fn each_beat_replaces_the_last() {
+    let t = Fixture::start().await;
+    t.broker().beat(t.member(), &info(t.member(), "active"), &[worker(t.member(), "t1")]).await.unwrap();
+    t.broker().beat(t.member(), &info(t.member(), "stopped"), &[worker(t.member(), "t2")]).await.unwrap();
+    let server = t.broker().servers().await.unwrap().remove(0);
+    assert_eq!(server.info.status, "stopped");
+    assert_eq!(server.workers, [worker(t.member(), "t2")]);
+    t.broker().beat(t.member(), &info(t.member(), "stopped"), &[]).await.unwrap();
+    assert!(t.broker().servers().await.unwrap().remove(0).workers.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_was_not_heard_of_for_ten_seconds_is_gone() {
+    let t = Fixture::start().await;
+    t.broker().beat(t.member(), &info(t.member(), "active"), &[]).await.unwrap();
+    t.advance(9 * SECOND);
+    assert_eq!(hosts(t.broker()).await.len(), 1);
+    t.advance(2 * SECOND);
+    assert!(hosts(t.broker()).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_beat_brings_a_server_back() {
+    let t = Fixture::start().await;
+    t.advance(60 * SECOND);
+    assert!(hosts(t.broker()).await.is_empty());
+    t.broker().beat(t.member(), &info(t.member(), "active"), &[]).await.unwrap();
+    assert_eq!(hosts(t.broker()).await, ["host-1"]);
+}
+
+#[tokio::test]
+async fn a_server_that_was_not_heard_of_still_owns_its_runs() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.advance(5 * SECOND);
+    t.extend(&run.key).await;
+    t.advance(8 * SECOND);
+    assert!(hosts(t.broker()).await.is_empty());
+    assert_eq!(t.settle(&run, done()).await, asynq_runtime::broker::Settled::Ok);
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_is_off_the_list() {
+    let t = Fixture::start().await;
+    let other = t.another_member(2).await;
+    t.broker().leave(t.member()).await.unwrap();
+    assert_eq!(hosts(t.broker()).await, ["host-2"]);
+    t.broker().leave(&other).await.unwrap();
+    assert!(hosts(t.broker()).await.is_empty());
+}
+
+#[tokio::test]
+async fn servers_are_ordered_by_host_and_process() {
+    let t = Fixture::start().await;
+    for (host, pid) in [("b", 7), ("a", 40), ("b", 100), ("a", 5)] {
+        let name = ServerName { host: host.into(), pid, server_id: format!("{host}-{pid}") };
+        let member = Member { name: name.clone(), number: 0 };
+        t.broker().join(&name, &info(&member, "active")).await.unwrap();
+    }
+    let servers = t.broker().servers().await.unwrap();
+    let order: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.info.pid)).collect();
+    assert_eq!(order, [("a", 5), ("a", 40), ("b", 7), ("b", 100), ("host-1", 4001)]);
+}
+
+#[tokio::test]
+async fn servers_of_another_process_are_listed() {
+    let t = Fixture::start().await;
+    let there = t.another_broker().await;
+    let member = t.member_of(&*there, 2).await;
+    assert_eq!(hosts(t.broker()).await, ["host-1", "host-2"]);
+    there.leave(&member).await.unwrap();
+    assert_eq!(hosts(t.broker()).await, ["host-1"]);
+}
+
+#[tokio::test]
+async fn members_that_join_are_told_apart() {
+    let t = Fixture::start().await;
+    let other = t.another_member(2).await;
+    assert_ne!(*t.member(), other);
+    assert_eq!(other.name.host, "host-2");
+}
+
+#[tokio::test]
+async fn a_cancel_request_reaches_a_listener() {
+    let t = Fixture::start().await;
+    let mut listener = t.broker().cancellations().await.unwrap();
+    t.broker().cancel(&task_id("t1")).await.unwrap();
+    assert_eq!(next(&mut listener).await, "t1");
+}
+
+#[tokio::test]
+async fn a_cancel_request_reaches_listeners_of_every_process() {
+    let t = Fixture::start().await;
+    let there = t.another_broker().await;
+    let (mut here, mut over_there) = (t.broker().cancellations().await.unwrap(), there.cancellations().await.unwrap());
+    t.broker().cancel(&task_id("t1")).await.unwrap();
+    assert_eq!((next(&mut here).await, next(&mut over_there).await), ("t1".into(), "t1".into()));
+    there.cancel(&task_id("t2")).await.unwrap();
+    assert_eq!((next(&mut here).await, next(&mut over_there).await), ("t2".into(), "t2".into()));
+}
+
+#[tokio::test]
+async fn cancel_requests_come_in_order_and_none_is_lost() {
+    let t = Fixture::start().await;
+    let mut listener = t.broker().cancellations().await.unwrap();
+    let ids: Vec<String> = (0..50).map(|i| format!("t{i}")).collect();
+    for id in &ids {
+        t.broker().cancel(&task_id(id)).await.unwrap();
+    }
+    for id in &ids {
+        assert_eq!(next(&mut listener).await, *id);
+    }
+}
+
+#[tokio::test]
+async fn waiting_can_be_given_up_without_losing_a_request() {
+    let t = Fixture::start().await;
+    let mut listener = t.broker().cancellations().await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(20), listener.next()).await.is_err());
+    t.broker().cancel(&task_id("t1")).await.unwrap();
+    assert_eq!(next(&mut listener).await, "t1");
+}
+
+#[tokio::test]
+async fn a_listener_hears_only_what_comes_after_it() {
+    let t = Fixture::start().await;
+    t.broker().cancel(&task_id("before")).await.unwrap();
+    let mut listener = t.broker().cancellations().await.unwrap();
+    t.broker().cancel(&task_id("after")).await.unwrap();
+    assert_eq!(next(&mut listener).await, "after");
+}
+
+#[tokio::test]
+async fn a_cancel_request_without_a_listener_is_no_error() {
+    let t = Fixture::start().await;
+    t.broker().cancel(&task_id("t1")).await.unwrap();
+    drop(t.broker().cancellations().await.unwrap());
+    t.broker().cancel(&task_id("t1")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_broker_says_what_it_is() {
+    use asynq_tests::Store;
+    fn kind<S: Store>(_: &asynq_tests::Fixture<S>) -> &'static str {
+        S::NAME
+    }
+    let t = Fixture::start().await;
+    assert_eq!(t.broker().kind(), kind(&t));
+    assert!(t.broker().location().contains(t.broker().kind()), "{}", t.broker().location());
+    assert_eq!(t.broker().now().trunc_subsecs(3), t.now().trunc_subsecs(3));
+    assert!(t.broker().lease() >= 10 * SECOND);
+    t.broker().ping().await.unwrap();
+}

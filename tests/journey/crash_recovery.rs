@@ -1,0 +1,65 @@
+//! A worker is killed with `kill -9` while it works.
+
+use std::{collections::HashSet, time::Instant};
+
+use asynq_runtime::TaskState;
+use asynq_tests::journal::eventually;
+
+use crate::world::{World, comes_back_within};
+
+const IN_FLIGHT: usize = 16;
+
+async fn killed_worker_loses_nothing(world: World) {
+    let worker = world.worker(IN_FLIGHT);
+    // These sixteen take for ever as far as the first worker is concerned.
+    let cut_off: HashSet<String> =
+        world.enqueue_records(IN_FLIGHT, 60_000).await.iter().map(ToString::to_string).collect();
+    world.started(IN_FLIGHT, 10).await;
+    // Those wait behind them; nothing may happen to them.
+    let others = world.enqueue_records(100, 1).await;
+
+    let pid = worker.kill();
+    let killed = Instant::now();
+    let victims: HashSet<String> = world.history().cut_off(pid).iter().map(|line| line.id.clone()).collect();
+    assert_eq!(victims, cut_off, "all sixteen were under way");
+
+    let _second = world.worker(IN_FLIGHT);
+    let limit = comes_back_within(&world);
+    eventually(limit.as_secs() + 10, "the killed tasks did not start again", async || {
+        let history = world.history();
+        let starts = history.starts();
+        cut_off.iter().all(|id| starts.get(id.as_str()) == Some(&2)).then_some(())
+    })
+    .await;
+    let came_back = killed.elapsed();
+    let stats = world.settled(30).await;
+
+    let history = world.history();
+    let (starts, ends) = (history.starts(), history.ends());
+    for id in &cut_off {
+        assert_eq!((starts[id.as_str()], ends[id.as_str()]), (2, 1), "{id} runs again, once");
+    }
+    for id in &others {
+        assert_eq!((starts[id.as_str()], ends[id.as_str()]), (1, 1), "{id} is untouched");
+    }
+    assert!(history.lines.iter().all(|line| line.retried == 0), "a crash is not a failure");
+    assert_eq!((stats.processed, stats.failed, stats.archived), (116, 0, 0));
+    assert_eq!(world.tasks(TaskState::Retry).await, []);
+    assert!(came_back <= limit + comes_back_slack(), "back after {came_back:?}, at most {limit:?}");
+    println!("{}: killed -9 with 16 in flight: all running again after {came_back:?}", world.broker().kind());
+}
+
+/// What the second worker's own start costs on a busy machine, beyond the promise.
+fn comes_back_slack() -> std::time::Duration {
+    std::time::Duration::from_secs(2)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_in_flight_run_again_after_kill_9_on_redis() {
+    killed_worker_loses_nothing(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_in_flight_run_again_after_kill_9_on_sqlite() {
+    killed_worker_loses_nothing(World::sqlite().await).await;
+}

@@ -1,0 +1,76 @@
+//! One job aborts its process; the innocent ones that run beside it pay nothing (DECISIONS §5, RELIABILITY F32).
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::TaskState;
+use asynq_tests::journal::Event;
+
+use crate::world::World;
+
+const INNOCENTS: usize = 500;
+
+async fn poison_is_archived_and_innocents_pay_nothing(world: World, limit: Duration) {
+    let mut ids = world.enqueue_records(INNOCENTS / 2, 20).await;
+    let poison = world.enqueue_poison().await;
+    ids.extend(world.enqueue_records(INNOCENTS / 2, 20).await);
+
+    let mut workers: Vec<_> = (0..4).map(|_| world.worker(8)).collect();
+    let (began, mut deaths) = (Instant::now(), 0);
+    loop {
+        for worker in &mut workers {
+            if worker.has_ended() {
+                deaths += 1;
+                *worker = world.worker(8);
+            }
+        }
+        if world.stats().await.is_idle() {
+            break;
+        }
+        assert!(began.elapsed() < limit, "not settled after {limit:?}: {:?}", world.stats().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    let history = world.history();
+    let starts = history.starts();
+    assert_eq!(starts[poison.as_str()], 3, "the poison ran exactly three times");
+    assert_eq!(deaths, 3, "and took three workers down");
+    let archived = world.tasks(TaskState::Archived).await;
+    assert_eq!(archived.iter().map(|task| &task.id).collect::<Vec<_>>(), [&poison]);
+    assert_eq!(archived[0].last_error.as_deref(), Some("worker died 3 times while this ran"));
+    assert_eq!(archived[0].retried, 0);
+
+    let ends = history.ends();
+    for id in &ids {
+        assert!(ends.contains_key(id.as_str()), "{id} reached its end");
+    }
+    // Beside the poison a run may be cut off, even between its end and its settling; nothing else runs twice.
+    let deadly: Vec<u32> =
+        history.lines.iter().filter(|line| line.id == poison.as_str()).map(|line| line.pid).collect();
+    for (id, _) in history.repeated() {
+        let outside = history
+            .lines
+            .iter()
+            .filter(|line| line.event == Event::Start && line.id == id && !deadly.contains(&line.pid))
+            .count();
+        assert!(outside <= 1, "{id} ran again without a crash");
+    }
+    assert!(history.lines.iter().all(|line| line.retried == 0), "no innocent lost a retry");
+    let stats = world.stats().await;
+    assert_eq!((stats.processed_total, stats.failed_total), (INNOCENTS as u64 + 1, 1));
+    println!(
+        "{}: one poison, {INNOCENTS} innocents, 4 workers: all done with retried 0, poison archived after 3, {:?}",
+        world.broker().kind(),
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poison_job_is_archived_after_three_crashes_on_redis() {
+    // Three crashes, each noticed one lease later; a short one keeps the story short.
+    poison_is_archived_and_innocents_pay_nothing(World::redis_with("?lease=4s").await, Duration::from_secs(90)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poison_job_is_archived_after_three_crashes_on_sqlite() {
+    poison_is_archived_and_innocents_pay_nothing(World::sqlite().await, Duration::from_secs(60)).await;
+}

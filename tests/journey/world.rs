@@ -1,0 +1,179 @@
+//! A broker, a journal and worker processes: what every story here is made of.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Client, TaskId, TaskInfo, TaskState,
+    broker::{Broker, Page, QueueStats},
+    task::QueueName,
+};
+use asynq_tests::{
+    Persistence, RedisServer,
+    jobs::{Poison, Record},
+    journal::{History, eventually},
+};
+use tempfile::TempDir;
+
+/// Where a story plays.
+#[derive(Debug)]
+pub struct World {
+    pub redis: Option<RedisServer>,
+    pub url: String,
+    pub client: Client,
+    folder: TempDir,
+}
+
+impl World {
+    /// On a Redis that keeps what it answered.
+    pub async fn redis() -> Self {
+        Self::redis_with("").await
+    }
+
+    /// The same with parameters in the URL.
+    pub async fn redis_with(parameters: &str) -> Self {
+        let server = RedisServer::start(Persistence::Always);
+        let url = server.url() + parameters;
+        Self::new(url, Some(server), TempDir::new().unwrap()).await
+    }
+
+    /// On a SQLite file on a real disk.
+    pub async fn sqlite() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
+        Self::new(url, None, folder).await
+    }
+
+    async fn new(url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
+        let client = Client::connect(&url).await.unwrap();
+        Self { redis, url, client, folder }
+    }
+
+    pub fn queue() -> QueueName {
+        QueueName::new("default").unwrap()
+    }
+
+    pub fn broker(&self) -> &Arc<dyn Broker> {
+        self.client.broker()
+    }
+
+    /// A worker process that is ready to take tasks.
+    pub fn worker(&self, concurrency: usize) -> Worker {
+        self.worker_with(concurrency, "8s")
+    }
+
+    pub fn worker_with(&self, concurrency: usize, shutdown_timeout: &str) -> Worker {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_journey-worker"))
+            .env("ASYNQ_URL", &self.url)
+            .env("JOURNAL", self.journal())
+            .env("CONCURRENCY", concurrency.to_string())
+            .env("SHUTDOWN_TIMEOUT", shutdown_timeout)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut ready).unwrap();
+        assert_eq!(ready.trim(), "ready", "the worker did not start");
+        Worker(Some(child))
+    }
+
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    pub fn history(&self) -> History {
+        History::read(&self.journal())
+    }
+
+    /// Enqueues `n` tasks that take `millis` each.
+    pub async fn enqueue_records(&self, n: usize, millis: u64) -> Vec<TaskId> {
+        let outcomes = self.client.enqueue_many((0..n).map(|_| Record { millis })).await.unwrap();
+        outcomes.into_iter().map(|outcome| outcome.unwrap().id).collect()
+    }
+
+    pub async fn enqueue_poison(&self) -> TaskId {
+        self.client.enqueue(Poison {}).await.unwrap().id
+    }
+
+    pub async fn stats(&self) -> QueueStats {
+        self.broker().queue_stats(&Self::queue()).await.unwrap()
+    }
+
+    pub async fn tasks(&self, state: TaskState) -> Vec<TaskInfo> {
+        self.broker().tasks(&Self::queue(), state, Page { number: 1, size: 10_000 }).await.unwrap()
+    }
+
+    /// Waits until nothing waits or runs.
+    pub async fn settled(&self, seconds: u64) -> QueueStats {
+        eventually(seconds, "the queue is not empty", async || {
+            let stats = self.broker().queue_stats(&Self::queue()).await.ok()?;
+            stats.is_idle().then_some(stats)
+        })
+        .await
+    }
+
+    /// Waits until `n` runs are under way and have written so.
+    pub async fn started(&self, n: usize, seconds: u64) {
+        eventually(seconds, "too few tasks started", async || (self.history().starts().len() >= n).then_some(())).await;
+    }
+}
+
+/// A worker process; killed when dropped.
+#[derive(Debug)]
+pub struct Worker(Option<Child>);
+
+impl Worker {
+    pub fn pid(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    /// kill -9, and waits until it is gone.
+    pub fn kill(mut self) -> u32 {
+        let mut child = self.0.take().unwrap();
+        let pid = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        pid
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self, seconds: u64) -> ExitStatus {
+        let child = self.0.as_mut().unwrap();
+        eventually(seconds, "the worker did not end", async || child.try_wait().unwrap()).await
+    }
+
+    /// How it ended, if it did.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Time for a task to come back after its worker was killed: the lease, which a Redis worker cannot shorten, and 2 s.
+pub fn comes_back_within(world: &World) -> Duration {
+    match world.broker().kind() {
+        "sqlite" => Duration::from_secs(1),
+        _ => world.broker().lease() + Duration::from_secs(2),
+    }
+}

@@ -1,0 +1,281 @@
+//! Every kind of parameter, result and option, in jobs that run.
+
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    job::{Codec, JobDescriptor, StateMap},
+    prelude::*,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{run, run_in};
+
+#[job(
+    queue = "critical",
+    retry = 5,
+    timeout = "3m",
+    unique = "1h",
+    retention = "7d",
+    deadline = "1h30m",
+    max_crashes = 2
+)]
+async fn greet(to: String, subject: &str) -> JobResult<String> {
+    Ok(format!("{subject}, {to}"))
+}
+
+#[tokio::test]
+async fn a_job_runs_with_the_arguments_of_its_struct_and_stays_a_function() {
+    let job = greet { to: "ann".into(), subject: "Hi".into() };
+    assert_eq!(run(job).await.expect("runs"), "Hi, ann");
+    assert_eq!(greet("bob".to_owned(), "Hello").await.expect("a plain call"), "Hello, bob");
+}
+
+#[test]
+fn options_are_what_the_attribute_says() {
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes, .. } = greet::OPTIONS;
+    assert_eq!((queue, retry, max_crashes), ("critical", 5, Some(2)));
+    assert_eq!((timeout, unique), (seconds(180), seconds(3600)));
+    assert_eq!((retention, deadline), (seconds(604_800), seconds(5400)));
+    assert_eq!((greet::NAME, greet::CODEC, greet::FINGERPRINT), ("greet", Codec::Postcard, None));
+}
+
+#[test]
+fn a_string_parameter_takes_whatever_becomes_a_string() {
+    let owned = String::from("ann");
+    let _ = greet::job("ann", "Hi");
+    let _ = greet::job(&owned, &owned);
+    let _ = greet::job(Cow::Borrowed("ann"), "Hi");
+    let _ = greet::job('a', "Hi");
+    let _ = greet::job(owned, "Hi");
+}
+
+#[allow(dead_code)]
+fn what_enqueues_is_send(client: &Client) {
+    fn is_send(_: impl Send) {}
+    is_send(greet::enqueue(client, "ann", "Hi"));
+    is_send(greet::enqueue_in(client, "10m", "ann", "Hi"));
+    is_send(greet::enqueue_in(client, Duration::from_secs(1), "ann", "Hi"));
+    is_send(greet::enqueue_at(client, std::time::SystemTime::UNIX_EPOCH, "ann", "Hi"));
+    is_send(greet::job("ann", "Hi").queue("low").retry(1).process_in("90s").enqueue(client));
+    is_send(greet { to: "ann".into(), subject: "Hi".into() }.enqueue(client));
+    is_send(client.enqueue_many(["a", "b"].map(|to| greet::job(to, "Hi"))));
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Order {
+    lines: Vec<u32>,
+}
+
+#[job]
+async fn borrow(text: &str, numbers: &[u32], order: &Order, file: &Path, array: &[u8; 2]) -> JobResult<usize> {
+    Ok(text.len() + numbers.len() + order.lines.len() + file.components().count() + array.len())
+}
+
+#[tokio::test]
+async fn borrowed_arguments_are_stored_in_their_owned_forms() {
+    let job = borrow {
+        text: String::from("ab"),
+        numbers: vec![1, 2, 3],
+        order: Order { lines: vec![1] },
+        file: PathBuf::from("a/b"),
+        array: [0, 1],
+    };
+    assert_eq!(run(job).await.expect("runs"), 2 + 3 + 1 + 2 + 2);
+    let _ = borrow::job("ab", &[1], &Order { lines: vec![] }, Path::new("a"), &[0, 1]);
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Resize {
+    path: String,
+    width: u32,
+}
+
+#[job(name = "image:resize", codec = "json")]
+async fn resize(args: Resize) -> JobResult<u32> {
+    Ok(args.width)
+}
+
+#[test]
+fn one_argument_is_the_payload_itself_and_several_are_an_object() {
+    let one = resize { args: Resize { path: "cat.png".into(), width: 80 } };
+    assert_eq!(serde_json::to_string(&one).expect("json"), r#"{"path":"cat.png","width":80}"#);
+    let several = greet { to: "ann".into(), subject: "Hi".into() };
+    assert_eq!(serde_json::to_string(&several).expect("json"), r#"{"to":"ann","subject":"Hi"}"#);
+    assert_eq!((resize::NAME, resize::CODEC), ("image:resize", Codec::Json));
+}
+
+#[tokio::test]
+async fn a_payload_as_go_writes_it_runs_the_job() {
+    let descriptor = JobDescriptor::of::<resize>(file!(), line!());
+    let payload = br#"{"path":"cat.png","width":80}"#;
+    let attempt = descriptor.start(payload, JobContext::detached()).expect("arguments");
+    assert_eq!(attempt.await.expect("runs").as_deref(), Some(&b"80"[..]));
+}
+
+#[job]
+async fn nothing() {}
+
+#[tokio::test]
+async fn a_job_without_arguments_takes_any_payload() {
+    let descriptor = JobDescriptor::of::<nothing>(file!(), line!());
+    for payload in [&b""[..], b"null", b"\x01anything"] {
+        let attempt = descriptor.start(payload, JobContext::detached()).expect("no arguments to read");
+        assert_eq!(attempt.await.expect("runs"), None);
+    }
+    let _ = nothing::job();
+}
+
+struct Mailer {
+    from: String,
+}
+
+#[job]
+async fn deliver(
+    mailer: State<Mailer>,
+    ctx: &JobContext,
+    to: &str,
+    counter: asynq_runtime::State<u32>,
+) -> JobResult<String> {
+    Ok(format!("{} {} {to} {}", mailer.from, ctx.retried(), *counter))
+}
+
+#[tokio::test]
+async fn state_and_context_come_from_the_worker() {
+    let names: Vec<_> = deliver::REQUIRES.iter().map(|key| key.name()).collect();
+    assert_eq!(names, [std::any::type_name::<Mailer>(), "u32"]);
+    let mut states = StateMap::default();
+    states.insert(Mailer { from: "me".into() });
+    states.insert(7_u32);
+    let ctx = JobContext::detached_with(states);
+    assert_eq!(run_in(&ctx, deliver { to: "ann".into() }).await.expect("runs"), "me 0 ann 7");
+}
+
+#[tokio::test]
+async fn a_missing_state_is_an_error_of_the_attempt() {
+    let error = run(deliver { to: "ann".into() }).await.expect_err("no state");
+    assert!(error.to_string().contains("Mailer"), "{error}");
+}
+
+#[job]
+fn shrink(ctx: &JobContext, path: &str, mailer: State<Mailer>, by: u32) -> JobResult<(bool, String)> {
+    let is_named = std::thread::current().id() != *ASYNC_THREAD.get().expect("set by the test");
+    Ok((is_named, format!("{path} {by} {} {}", mailer.from, ctx.is_cancelled())))
+}
+
+static ASYNC_THREAD: std::sync::OnceLock<std::thread::ThreadId> = std::sync::OnceLock::new();
+
+#[tokio::test]
+async fn a_job_without_async_runs_on_a_thread_that_may_block() {
+    ASYNC_THREAD.set(std::thread::current().id()).expect("set once");
+    let mut states = StateMap::default();
+    states.insert(Mailer { from: "me".into() });
+    let ctx = JobContext::detached_with(states);
+    let (elsewhere, text) = run_in(&ctx, shrink { path: "a".into(), by: 2 }).await.expect("runs");
+    assert!(elsewhere);
+    assert_eq!(text, "a 2 me false");
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("paying failed: {0}")]
+struct PayError(&'static str);
+
+impl PayError {
+    fn policy(&self) -> Policy {
+        if self.0 == "stolen" { Policy::SkipRetry } else { Policy::Fail }
+    }
+}
+
+#[job(on_error = PayError::policy)]
+async fn pay(card: &str) -> Result<u32, PayError> {
+    Err(PayError(if card == "x" { "stolen" } else { "busy" }))
+}
+
+#[job(on_error = PayError::policy)]
+fn pay_at_the_till(_cents: u64) -> Result<(), PayError> {
+    Err(PayError("stolen"))
+}
+
+#[job]
+async fn pay_later() -> Result<(), PayError> {
+    Err(PayError("stolen"))
+}
+
+#[tokio::test]
+async fn a_jobs_own_error_gets_its_policy_from_the_function_it_names() {
+    let policy = |error: JobError| (error.policy(), error.to_string());
+    let stolen = "paying failed: stolen".to_owned();
+    assert_eq!(policy(run(pay { card: "x".into() }).await.expect_err("x")), (Policy::SkipRetry, stolen.clone()));
+    assert_eq!(run(pay { card: "y".into() }).await.expect_err("y").policy(), Policy::Fail);
+    let till = run(pay_at_the_till { _cents: 1 }).await.expect_err("stolen");
+    assert_eq!(policy(till), (Policy::SkipRetry, stolen));
+    assert_eq!(run(pay_later {}).await.expect_err("stolen").policy(), Policy::Fail);
+}
+
+#[job(unique = "1d", unique_by = "to, campaign")]
+async fn campaign(to: String, subject: String, campaign: &str) -> JobResult {
+    drop((to, subject, campaign.len()));
+    Ok(())
+}
+
+#[test]
+fn only_the_named_arguments_make_a_task_unique() {
+    let key = |to: &str, subject: &str, campaign: &str| {
+        let job = campaign { to: to.into(), subject: subject.into(), campaign: campaign.into() };
+        job.unique_by().expect("has unique_by").expect("encodes")
+    };
+    fn campaign_is_a_function_too() {
+        let _ = campaign;
+    }
+    campaign_is_a_function_too();
+    assert_eq!(key("ann", "Hi", "may"), key("ann", "Hello", "may"));
+    assert_ne!(key("ann", "Hi", "may"), key("ann", "Hi", "june"));
+    assert_ne!(key("ann", "Hi", "may"), key("bob", "Hi", "may"));
+    assert_ne!(key("a", "", "nn"), key("ann", "", ""), "arguments must not run into one another");
+    assert!(greet { to: String::new(), subject: String::new() }.unique_by().is_none());
+}
+
+#[job(codec = "json")]
+async fn tuned(
+    /// Who gets it.
+    to: String,
+    #[serde(default, rename = "Times")] times: u8,
+) -> JobResult<String> {
+    Ok(format!("{to} {times}"))
+}
+
+#[test]
+fn serde_attributes_of_a_parameter_hold_for_its_field() {
+    let job: tuned = serde_json::from_str(r#"{"to":"ann"}"#).expect("the default");
+    assert_eq!(job.times, 0);
+    assert_eq!(serde_json::to_string(&job).expect("json"), r#"{"to":"ann","Times":0}"#);
+}
+
+#[job]
+async fn r#match(r#type: u8, mut count: u8) -> JobResult<u8> {
+    count += r#type;
+    Ok(count)
+}
+
+#[tokio::test]
+async fn raw_names_are_plain_on_the_wire() {
+    assert_eq!(r#match::NAME, "match");
+    let job = r#match { r#type: 1, count: 2 };
+    assert_eq!(serde_json::to_string(&job).expect("json"), r#"{"type":1,"count":2}"#);
+    assert_eq!(run(job).await.expect("runs"), 3);
+}
+
+#[test]
+fn every_job_is_registered_with_its_place() {
+    let registry = Registry::linked().expect("names are unique");
+    let job = registry.get("image:resize").expect("registered by its name on the wire");
+    assert!(job.file.ends_with("macros/usage.rs"), "{}", job.file);
+    let source = include_str!("usage.rs");
+    let line = source.lines().nth(job.line as usize - 1).expect("the line");
+    assert!(line.starts_with("#[job(name = \"image:resize\""), "{line}");
+    assert!(registry.get("resize").is_none());
+}

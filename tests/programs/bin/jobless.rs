@@ -1,0 +1,3 @@
+//! A program without jobs.
+
+asynq_runtime::main!();

@@ -1,0 +1,39 @@
+//! A program whose set-up does as `MISFIT` says: fails, or forgets a state.
+
+use asynq_runtime::prelude::*;
+
+struct Mailer;
+
+/// Needs a state that nobody gives.
+#[job]
+async fn needs_mailer(mailer: State<Mailer>) -> JobResult {
+    let Mailer = *mailer;
+    Ok(())
+}
+
+/// Its arguments are only partly known to the fingerprint.
+#[job]
+async fn picky(word: Word) -> JobResult {
+    println!("{}", word.0);
+    Ok(())
+}
+
+#[derive(serde::Serialize)]
+struct Word(String);
+
+impl<'de> serde::Deserialize<'de> for Word {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(d)?;
+        if word == "password" { Ok(Self(word)) } else { Err(serde::de::Error::custom("not the password")) }
+    }
+}
+
+async fn setup(app: App) -> Result<App, BoxError> {
+    println!("set-up ran");
+    if std::env::var("MISFIT").is_ok_and(|misfit| misfit == "fail") {
+        return Err("the database of the shop is not there".into());
+    }
+    Ok(app)
+}
+
+asynq_runtime::main!(setup);

@@ -1,0 +1,176 @@
+//! The commands beside the worker, and every way to get them wrong.
+
+use std::process::Output;
+
+use asynq_tests::RedisServer;
+use serde_json::Value;
+
+use crate::stage::{Stage, error_line, on_both_brokers, program, text};
+
+const ONE: &str = env!("CARGO_BIN_EXE_program-1");
+const MISFIT: &str = env!("CARGO_BIN_EXE_misfit");
+const JOBLESS: &str = env!("CARGO_BIN_EXE_jobless");
+
+fn run(binary: &str, args: &[&str]) -> Output {
+    program(binary).args(args).output().unwrap()
+}
+
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn help_and_version_are_the_programs_own() {
+    assert_eq!(good(&run(ONE, &["--version"])), format!("program-1 {}\n", env!("CARGO_PKG_VERSION")));
+    let help = good(&run(ONE, &["--help"]));
+    for part in ["Usage: program-1", "jobs", "enqueue", "stats", "--url", "ASYNQ_URL", "--queues", "--shutdown-timeout"]
+    {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+}
+
+#[test]
+fn jobs_needs_no_broker_and_does_not_run_the_set_up() {
+    let output = program(MISFIT).arg("jobs").env("ASYNQ_URL", "nonsense").env("MISFIT", "fail").output().unwrap();
+    let table = good(&output);
+    assert!(!table.contains("set-up ran"), "{table}");
+    assert!(table.starts_with("JOB"), "{table}");
+    assert!(table.contains("needs_mailer  default  retry 25, timeout 30m  none"), "{table}");
+    assert!(table.contains("str of picky (partly checked)"), "{table}");
+    assert!(table.contains("fingerprint = \"v2\"") && table.contains("programs/bin/misfit.rs:"), "{table}");
+}
+
+#[test]
+fn jobs_speaks_json() {
+    let json: Value = serde_json::from_str(&good(&run(ONE, &["jobs", "--json"]))).unwrap();
+    let job = &json["jobs"][0];
+    assert_eq!((&job["name"], &job["queue"], &job["retry"]), (&"send_email".into(), &"critical".into(), &5.into()));
+    assert_eq!((&job["timeout_seconds"], &job["unique_seconds"]), (&180.0.into(), &3600.0.into()));
+    assert_eq!(job["arguments"]["shape"], "{to: str, subject: str}");
+    assert_eq!(json["services"], Value::Array(vec![]));
+}
+
+#[test]
+fn a_program_without_jobs_says_how_to_get_some() {
+    for args in [&[][..], &["jobs"]] {
+        let error = error_line(&run(JOBLESS, args));
+        assert!(error.contains("this program has no jobs") && error.contains("main!(jobs: [that_crate])"), "{error}");
+    }
+}
+
+#[test]
+fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
+    let error = error_line(&program(MISFIT).env("ASYNQ_URL", "redis://127.0.0.1:1").output().unwrap());
+    for part in ["job `needs_mailer`", "programs/bin/misfit.rs:", "needs State<misfit::Mailer>"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let output = program(MISFIT).env("MISFIT", "fail").output().unwrap();
+    let error = error_line(&output);
+    assert!(error.ends_with("the set-up of this program failed: the database of the shop is not there"), "{error}");
+    assert!(text(&output.stdout).contains("set-up ran"));
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_job_are_one_clear_error() {
+    let url = "sqlite:///nowhere/at/all.db"; // never opened
+    for (args, expected) in [
+        (&["send_email", r#"{"to":"a@b.c"}"#][..], "missing field `subject`; it takes {to: str, subject: str}"),
+        (&["send_email", r#"{"to":1,"subject":"x"}"#], "invalid type: integer `1`, expected a string"),
+        (&["send_email", r#"{"to":"a","subject":"x","cc":"b"}"#], "unknown field `cc`"),
+        (&["send_email", "to=a"], "this is not JSON"),
+        (&["send_mail", "{}"], "this program has no job `send_mail`; it has `send_email`"),
+        (&["send_email", r#"{"to":"a","subject":"x"}"#, "--at", "noon"], "--at: \"noon\" is no moment"),
+    ] {
+        let args: Vec<&str> = ["--url", url, "enqueue"].into_iter().chain(args.iter().copied()).collect();
+        let error = error_line(&run(ONE, &args));
+        assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+    }
+}
+
+on_both_brokers! {
+    async fn what_is_enqueued_is_counted(stage: &Stage) {
+        let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;
+        for (options, expected) in [
+            (&[][..], " is pending in critical\n"),
+            (&["--queue", "low", "--in", "10m"], " is scheduled in low, due "),
+            (&["--queue", "low", "--at", "2222-01-02T03:04:05.678Z"], "already waiting"),
+            (&["--queue", "other", "--at", "2222-01-02T03:04:05.678Z"], " is scheduled in other, due 2222-01-02T03:04:05.678Z\n"),
+        ] {
+            let args: Vec<&str> = ["enqueue", "send_email", arguments].iter().chain(options).copied().collect();
+            let output = stage.program(ONE).args(&args).output().unwrap();
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert!(said.contains(expected), "{options:?}: {said}\n  should contain\n{expected}");
+        }
+
+        let table = stage.ask(ONE, &["stats"]);
+        assert!(table.contains("no worker is running"), "{table}");
+        let json: Value = serde_json::from_str(&stage.ask(ONE, &["stats", "--json"])).unwrap();
+        let counts: Vec<_> = json["queues"].as_array().unwrap().iter().map(|queue| {
+            (queue["queue"].as_str().unwrap(), queue["pending"].as_u64().unwrap(), queue["scheduled"].as_u64().unwrap())
+        }).collect();
+        assert_eq!(counts, [("critical", 1, 0), ("low", 0, 1), ("other", 0, 1)]);
+    }
+
+    async fn bad_names_and_times_are_refused_by_the_client(stage: &Stage) {
+        for (option, value, expected) in [
+            ("--queue", "a{b}", "\"a{b}\" cannot be used: queue name must not contain `{`"),
+            ("--queue", "", "\"\" cannot be used: queue name must not be empty"),
+            ("--in", "soon", "invalid option `process_in`: invalid duration \"soon\""),
+        ] {
+            let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;
+            let output = stage.program(ONE).args(["enqueue", "send_email", arguments, option, value]).output().unwrap();
+            let error = error_line(&output);
+            assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_cannot_be_read_is_one_clear_error() {
+    for (args, expected) in [
+        (&["--queues", "a{b}=1"][..], "error: --queues: \"a{b}\" cannot be used: queue name must not contain `{`"),
+        (&["--queues", "a=0"], "error: --queues: the weight of queue `a` is \"0\""),
+        (&["--concurrency", "0"], "error: --concurrency: \"0\" is not a number of tasks"),
+        (&["--shutdown-timeout", "8"], "error: --shutdown-timeout: invalid duration \"8\""),
+        (&["--log-format", "xml"], "error: --log-format: \"xml\" is no log format"),
+        (&["--dashboard"], "error: `--dashboard` comes with the crate asynq-dashboard"),
+    ] {
+        let error = error_line(&run(ONE, args));
+        assert!(error.starts_with(expected), "{error}\n  should start with\n{expected}");
+    }
+    let output = program(ONE).env("ASYNQ_CONCURRENCY", "many").output().unwrap();
+    assert!(error_line(&output).starts_with("error: ASYNQ_CONCURRENCY: \"many\""));
+}
+
+#[test]
+fn a_flag_wins_over_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("flag.db").display());
+    let output = program(ONE).args(["stats", "--json", "--url", &url]).env("ASYNQ_URL", "redis://127.0.0.1:1").output();
+    let json: Value = serde_json::from_str(&good(&output.unwrap())).unwrap();
+    assert!(json["broker"].as_str().unwrap().contains("flag.db"), "{json}");
+}
+
+#[test]
+fn a_broker_that_cannot_be_used_is_one_clear_error_without_its_password() {
+    let server = RedisServer::with_password("right-word");
+    let wrong = format!("redis://:wrong-word@127.0.0.1:{}/0", server.port());
+    for (url, expected) in [
+        ("postgres://u:secret-word@h/db", "sqlite://"),
+        ("asynq.db", "sqlite://"),
+        ("redis://:secret-word@127.0.0.1:1", "127.0.0.1:1"),
+        ("redis://h:notaport", "port"),
+        (&wrong, "password"),
+        ("sqlite:///dev/null/jobs.db", "/dev/null"),
+    ] {
+        for args in [&[][..], &["stats"], &["enqueue", "send_email", r#"{"to":"a","subject":"b"}"#]] {
+            let output = program(ONE).args(args).env("ASYNQ_URL", url).output().unwrap();
+            let error = error_line(&output);
+            assert!(error.contains(expected), "{url} {args:?}: {error}\n  should contain {expected}");
+            assert!(!error.contains("secret-word") && !error.contains("wrong-word"), "{error}");
+        }
+    }
+    let right = good(&program(ONE).arg("stats").env("ASYNQ_URL", server.url()).output().unwrap());
+    assert!(!right.contains("right-word"), "{right}");
+}

@@ -1,0 +1,27 @@
+//! Program 6: inside an application that is there already.
+
+use asynq_runtime::prelude::*;
+
+use crate::stage::{Stage, on_both_brokers};
+
+/// The program with the fixture's URL in place of its literal; `.layer` and `.queue_concurrency` come with Parity.
+#[rustfmt::skip]
+async fn serve(url: &str) -> Result<(), BoxError> {
+    let server = Server::builder(url)
+        .queue("critical", 6).queue("default", 3)              // weights; .strict_priority() for strict order
+        .concurrency(50)
+        .build().await?;
+    let running = server.start().await?;
+    let client = running.client();
+    client.ping().await?;
+    running.shutdown().await?;                                 // quiet, drain, hand back, leave
+    Ok(())
+}
+
+on_both_brokers! {
+    async fn a_server_starts_answers_and_leaves(stage: &Stage) {
+        serve(&stage.url).await.unwrap();
+        let client = stage.client().await;
+        assert_eq!(client.broker().servers().await.unwrap(), [], "it left");
+    }
+}

@@ -1,0 +1,40 @@
+//! Program 2: every way to enqueue.
+
+use asynq_runtime::task::TaskState;
+
+use crate::stage::{Stage, Worker, on_both_brokers, tasks, text, until};
+
+on_both_brokers! {
+    async fn every_way_to_enqueue_arrives(stage: &Stage) {
+        let output = stage.program(env!("CARGO_BIN_EXE_program-2")).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(" is pending in critical"), "{}", text(&output.stdout));
+
+        let client = stage.client().await;
+        let later = tasks(&client, "critical", TaskState::Scheduled).await;
+        assert_eq!(later.len(), 1, "{later:?}");
+        let low = tasks(&client, "low", TaskState::Pending).await;
+        assert_eq!(low.len(), 1, "{low:?}");
+        assert_eq!((low[0].id.as_str(), low[0].max_retry), ("welcome-ann", 1));
+        assert_eq!(low[0].timeout.map(|timeout| timeout.as_secs()), Some(90));
+        assert_eq!(low[0].headers, [("trace".to_owned(), "abc".to_owned())]);
+
+        let mut worker = stage.program(env!("CARGO_BIN_EXE_program-1"));
+        worker.args(["--queues", "critical=2,low"]);
+        let worker = Worker::start(worker);
+        worker.wait_for(&[
+            "to ann@example.com: Welcome",
+            "to bob@example.com: Hi",
+            "to ann@example.com: Now",
+            "to a@x.io: News",
+            "to b@x.io: News",
+        ]);
+        until(&client, "low", |low| low.completed == 1).await;
+        worker.terminate();
+
+        // Run again: what is kept or waits is there already, the rest is new.
+        let again = stage.program(env!("CARGO_BIN_EXE_program-2")).output().unwrap();
+        assert!(!again.status.success());
+        assert!(text(&again.stderr).contains("Duplicate"), "{}", text(&again.stderr));
+    }
+}

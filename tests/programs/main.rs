@@ -1,0 +1,14 @@
+//! API.md's programs, run as they are written, on both brokers.
+//!
+//! `as_written/` holds the blocks of that page to the letter, but for the lines that come with the Parity issue
+//! (`.layer`, `.queue_concurrency`, `aggregate`). A program that is a whole file is a binary and runs as a process.
+
+mod by_hand;
+mod commands;
+mod embedded;
+mod enqueueing;
+mod policies;
+mod result;
+mod stage;
+mod testing;
+mod worker;

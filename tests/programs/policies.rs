@@ -1,0 +1,38 @@
+//! Program 4: state, context, errors that carry a policy, blocking work.
+
+use asynq_runtime::task::TaskState;
+
+use crate::stage::{Stage, Worker, on_both_brokers, tasks, until};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_program-4");
+
+on_both_brokers! {
+    async fn each_error_has_its_own_consequence(stage: &Stage) {
+        for to in ["ann@example.com", "nobody", "x@busy", "x@gone", "x@later"] {
+            stage.ask(PROGRAM, &["enqueue", "deliver", &format!("{to:?}")]);
+        }
+        for path in [env!("CARGO_MANIFEST_DIR"), "/does/not/exist"] {
+            stage.ask(PROGRAM, &["enqueue", "thumbnail", &format!("{path:?}")]);
+        }
+
+        let worker = Worker::start(stage.program(PROGRAM));
+        let client = stage.client().await;
+        let stats = until(&client, "default", |queue| queue.pending + queue.active == 0).await;
+        worker.wait_for(&["from=me@example.com"]);
+        worker.terminate();
+
+        // Delivered, revoked and one thumbnail are gone; the others wait or were given up.
+        assert_eq!((stats.archived, stats.retry, stats.scheduled), (1, 3, 0), "{stats:#?}");
+        let given_up = &tasks(&client, "default", TaskState::Archived).await[0];
+        assert_eq!(given_up.last_error.as_deref(), Some("bad address nobody"));
+        assert_eq!((given_up.retried, given_up.max_retry), (0, 3));
+
+        let mut waiting: Vec<_> = tasks(&client, "default", TaskState::Retry).await.into_iter().map(|task| {
+            (task.last_error.unwrap_or_default(), task.retried)
+        }).collect();
+        waiting.sort();
+        assert_eq!(waiting[0], (String::new(), 0), "snoozed: not a failure, no retry spent");
+        assert!(waiting[1].0.starts_with("No such file or directory") && waiting[1].1 == 1, "{waiting:?}");
+        assert_eq!(waiting[2], ("throttled".to_owned(), 1));
+    }
+}

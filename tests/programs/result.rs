@@ -1,0 +1,39 @@
+//! Program 3: one struct argument, JSON for Go, a result.
+
+use asynq_runtime::{
+    prelude::*,
+    task::{QueueName, TaskState},
+};
+
+use crate::stage::{Stage, on_both_brokers, tasks, until};
+
+mod as_written {
+    #![allow(missing_docs, unreachable_pub)]
+    include!("as_written/program_3.rs");
+
+    pub(crate) async fn call(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+        produce(client).await
+    }
+}
+
+on_both_brokers! {
+    async fn what_rust_and_go_enqueue_runs_and_its_result_is_kept(stage: &Stage) {
+        let client = stage.client().await;
+        as_written::call(&client).await.unwrap();
+        let waiting = tasks(&client, "default", TaskState::Pending).await;
+        assert_eq!(waiting[0].r#type, "image:resize");
+        assert_eq!(waiting[0].payload, r#"{"path":"cat.png","width":80}"#);
+
+        let as_go_does = RawTask::new("image:resize", r#"{"width": 90, "path": "dog.png"}"#).retention("1h");
+        let from_go = client.enqueue_raw(as_go_does).await.unwrap();
+
+        let jobs = Registry::only::<(as_written::resize,)>().unwrap();
+        let running = Server::builder(&stage.url).registry(jobs).build().await.unwrap().start().await.unwrap();
+        until(&client, "default", |queue| queue.completed == 2).await;
+        running.shutdown().await.unwrap();
+
+        let of = async |id| client.broker().task(&QueueName::new("default").unwrap(), id).await.unwrap().unwrap();
+        assert_eq!(of(&waiting[0].id).await.result.as_deref(), Some(&b"80"[..]));
+        assert_eq!(of(&from_go.id).await.result.as_deref(), Some(&b"90"[..]));
+    }
+}

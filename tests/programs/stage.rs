@@ -1,0 +1,185 @@
+//! A place to run programs: one private broker, the binaries, and what they print.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    Client,
+    broker::{Page, QueueStats},
+    task::{QueueName, TaskInfo, TaskState},
+};
+use asynq_tests::{Persistence, RedisServer};
+use tempfile::TempDir;
+
+/// Longest wait for something that takes milliseconds on a quiet machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One test body as two tests, one per broker.
+macro_rules! on_both_brokers {
+    ($($(#[$meta:meta])* async fn $name:ident($stage:ident: &Stage) $body:block)*) => {$(
+        mod $name {
+            use super::*;
+
+            async fn case($stage: &Stage) $body
+
+            #[tokio::test]
+            async fn on_sqlite() {
+                case(&Stage::sqlite()).await;
+            }
+
+            #[tokio::test]
+            async fn on_redis() {
+                case(&Stage::redis()).await;
+            }
+        }
+    )*};
+}
+pub(crate) use on_both_brokers;
+
+/// A private broker.
+pub(crate) struct Stage {
+    pub(crate) url: String,
+    _keeps: Keeps,
+}
+
+enum Keeps {
+    Folder(#[allow(dead_code)] TempDir),
+    Redis(#[allow(dead_code)] RedisServer),
+}
+
+impl Stage {
+    pub(crate) fn sqlite() -> Self {
+        let shm = std::path::Path::new("/dev/shm");
+        let folder = if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.unwrap();
+        Self { url: format!("sqlite://{}", folder.path().join("jobs.db").display()), _keeps: Keeps::Folder(folder) }
+    }
+
+    pub(crate) fn redis() -> Self {
+        let server = RedisServer::start(Persistence::None);
+        Self { url: server.url(), _keeps: Keeps::Redis(server) }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url).await.unwrap()
+    }
+
+    /// A program that works on this broker.
+    pub(crate) fn program(&self, binary: &str) -> Command {
+        let mut command = program(binary);
+        command.env("ASYNQ_URL", &self.url);
+        command
+    }
+
+    /// Runs a command of a program to its end, which must be a good one; gives what it printed.
+    pub(crate) fn ask(&self, binary: &str, args: &[&str]) -> String {
+        let output = self.program(binary).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+/// A program in an environment without settings.
+pub(crate) fn program(binary: &str) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("programs print UTF-8")
+}
+
+/// The one line of an error.
+pub(crate) fn error_line(output: &Output) -> String {
+    let stderr = text(&output.stderr);
+    assert!(!output.status.success(), "it should have failed: {stderr}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "one line was expected: {stderr}");
+    assert!(lines[0].starts_with("error: "), "{stderr}");
+    lines[0].to_owned()
+}
+
+/// A program that runs as a worker; killed when dropped.
+pub(crate) struct Worker {
+    child: Child,
+    printed: Arc<Printed>,
+}
+
+#[derive(Default)]
+struct Printed {
+    lines: Mutex<Vec<String>>,
+    news: Condvar,
+}
+
+impl Worker {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let printed = Arc::new(Printed::default());
+        let outputs: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for output in outputs {
+            let printed = Arc::clone(&printed);
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    printed.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                    printed.news.notify_all();
+                }
+            });
+        }
+        Self { child, printed }
+    }
+
+    /// Waits until it has printed a line that contains each of `parts`, on either output.
+    pub(crate) fn wait_for(&self, parts: &[&str]) {
+        let lines = self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = |lines: &mut Vec<String>| !parts.iter().all(|part| lines.iter().any(|line| line.contains(part)));
+        let (lines, timeout) = self.printed.news.wait_timeout_while(lines, PATIENCE, missing).unwrap();
+        assert!(!timeout.timed_out(), "{parts:?} did not come; it printed {:#?}", *lines);
+    }
+
+    /// Asks it to leave as a supervisor does; gives what it printed.
+    pub(crate) fn terminate(mut self) -> Vec<String> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+        let status = self.child.wait().unwrap();
+        let lines = std::mem::take(&mut *self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner));
+        assert!(status.success(), "{status}: {lines:#?}");
+        lines
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+/// Waits until the queue is as `wanted` says; another process works on it, so there is nothing to be told by.
+pub(crate) async fn until(client: &Client, name: &str, wanted: impl Fn(&QueueStats) -> bool) -> QueueStats {
+    let start = Instant::now();
+    loop {
+        let stats = client.broker().queue_stats(&queue(name)).await.unwrap();
+        if wanted(&stats) {
+            return stats;
+        }
+        assert!(start.elapsed() < PATIENCE, "the queue never came to what was wanted: {stats:#?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn tasks(client: &Client, name: &str, state: TaskState) -> Vec<TaskInfo> {
+    client.broker().tasks(&queue(name), state, Page { number: 1, size: 100 }).await.unwrap()
+}

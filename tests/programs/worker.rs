@@ -1,0 +1,31 @@
+//! Program 1: a worker in ten lines.
+
+use crate::stage::{Stage, Worker, on_both_brokers};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
+
+on_both_brokers! {
+    async fn it_does_what_was_enqueued_before_and_while_it_runs(stage: &Stage) {
+        let said = stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Before"}"#]);
+        assert!(said.ends_with(" is pending in critical\n"), "{said}");
+
+        let worker = Worker::start(stage.program(PROGRAM));
+        worker.wait_for(&["to a@b.c: Before"]);
+        stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"While"}"#]);
+        worker.wait_for(&["to a@b.c: While"]);
+
+        let lines = worker.terminate();
+        let table = "send_email  critical  retry 5, timeout 3m, unique 1h";
+        assert!(lines.iter().any(|line| line == table), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{lines:#?}");
+    }
+
+    async fn an_equal_task_is_refused_while_the_first_waits(stage: &Stage) {
+        let args = ["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Once"}"#];
+        let first = stage.ask(PROGRAM, &args);
+        let second = stage.program(PROGRAM).args(args).output().unwrap();
+        let error = crate::stage::error_line(&second);
+        let id = first.split(' ').next().unwrap();
+        assert!(error.contains("an equal task is already waiting or running") && error.contains(id), "{error}");
+    }
+}

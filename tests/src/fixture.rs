@@ -1,0 +1,212 @@
+//! One case's world: a fresh store, a broker on it, a clock that stands still, and one member that works.
+
+use std::{future::Future, io::Write as _, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{Broker, Member, Run, RunKey, ServerName, Settled, Wanted},
+    clock::{Clock, ManualClock},
+    task::{QueueName, ServerInfo, TaskId},
+};
+use chrono::{DateTime, Utc};
+
+use crate::{GoPeer, Snapshot, default_queue};
+
+/// Where every manual clock starts: 2030-01-02T03:04:05.678912345Z, the instant of the golden vectors.
+pub const PINNED: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 678_912_345) {
+    Some(instant) => instant,
+    None => panic!("the instant is in range"),
+};
+
+/// Something that only some stores can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// A Go program works on the same data.
+    GoPeer,
+    /// Ids can lie in a list while their task is missing.
+    Ghosts,
+    /// A task can be active without a lease.
+    LostLease,
+    /// The death of a server is seen at once, not only when its leases pass.
+    LivenessLock,
+}
+
+/// Where tasks are kept, and the ways around the contract that a test needs.
+pub trait Store: Sized + Send + Sync + 'static {
+    /// As [`Broker::kind`] says.
+    const NAME: &'static str;
+    /// What this store cannot have, and why.
+    const GAPS: &'static [(Need, &'static str)];
+
+    /// A fresh, private, empty store.
+    fn start() -> impl Future<Output = Self> + Send;
+    /// A broker on this store as a program of its own would open it; without a clock it keeps its own time.
+    fn connect(&self, clock: Option<Arc<dyn Clock>>) -> impl Future<Output = Arc<dyn Broker>> + Send;
+    /// Everything stored, as text, but for what shows who is alive: equal dumps mean that nothing was changed.
+    fn dump(&self) -> String;
+    /// Replaces the stored message of a task by `bytes`.
+    fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]);
+    /// Lets the time of keys that end by themselves pass, where the store's own clock counts it.
+    fn age(&self, by: Duration);
+    /// Takes away the task behind an id, but not the id.
+    fn make_ghost(&self, queue: &QueueName, id: &TaskId);
+    /// Takes away the lease of an active task.
+    fn lose_lease(&self, queue: &QueueName, id: &TaskId);
+    /// A Go program on the same data.
+    fn go(&self) -> Option<GoPeer<'_>>;
+}
+
+/// What a case works with.
+#[derive(Debug)]
+pub struct Fixture<S> {
+    broker: Arc<dyn Broker>,
+    member: Member,
+    clock: Option<ManualClock>,
+    /// The store behind the broker.
+    pub store: S,
+}
+
+impl<S: Store> Fixture<S> {
+    /// An empty store whose broker's clock stands at [`PINNED`].
+    pub async fn start() -> Self {
+        Self::with_clock(Some(ManualClock::new(PINNED))).await
+    }
+
+    /// An empty store whose broker keeps its own time, for cases about waiting.
+    pub async fn real_time() -> Self {
+        Self::with_clock(None).await
+    }
+
+    async fn with_clock(clock: Option<ManualClock>) -> Self {
+        let store = S::start().await;
+        let broker = store.connect(clock.clone().map(|clock| Arc::new(clock) as Arc<dyn Clock>)).await;
+        let member = join(&*broker, 1).await;
+        Self { broker, member, clock, store }
+    }
+
+    /// Whether the store cannot have `need`; then the reason is printed and the case ends.
+    pub fn lacks(&self, need: Need) -> bool {
+        let Some((_, why)) = S::GAPS.iter().find(|(gap, _)| *gap == need) else { return false };
+        let case = std::thread::current().name().unwrap_or("a case").to_owned();
+        // Not eprintln!, which the test harness swallows.
+        let _ = writeln!(std::io::stderr(), "\ngap: {case} says nothing about {}: {why}", S::NAME);
+        true
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &dyn Broker {
+        &*self.broker
+    }
+
+    /// The broker, to share.
+    pub fn shared(&self) -> Arc<dyn Broker> {
+        self.broker.clone()
+    }
+
+    /// A second broker on the same store, as another process would open it, with the same clock.
+    pub async fn another_broker(&self) -> Arc<dyn Broker> {
+        self.store.connect(self.clock.clone().map(|clock| Arc::new(clock) as Arc<dyn Clock>)).await
+    }
+
+    /// The member that [`take`](Self::take) works as.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Another member of this broker; its number makes its name.
+    pub async fn another_member(&self, number: u32) -> Member {
+        join(&*self.broker, number).await
+    }
+
+    /// A member of any broker.
+    pub async fn member_of(&self, broker: &dyn Broker, number: u32) -> Member {
+        join(broker, number).await
+    }
+
+    /// The broker's time.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.as_ref().map_or_else(Utc::now, Clock::now)
+    }
+
+    /// Lets `by` pass.
+    pub fn advance(&self, by: Duration) {
+        self.clock.as_ref().expect("only a manual clock can be advanced").advance(by);
+        self.store.age(by);
+    }
+
+    /// Lets time pass until every lease of this moment has ended, a Go program's grace not counted.
+    pub fn let_leases_pass(&self) {
+        self.advance(self.broker.lease() + Duration::from_secs(2));
+    }
+
+    /// Takes up to `n` tasks of the default queue.
+    pub async fn take(&self, n: usize) -> Vec<Run> {
+        self.take_as(&self.member, n).await
+    }
+
+    /// Takes up to `n` tasks of the default queue as `member`.
+    pub async fn take_as(&self, member: &Member, n: usize) -> Vec<Run> {
+        self.broker.dequeue(member, &[Wanted { queue: default_queue(), n }]).await.unwrap()
+    }
+
+    /// Takes the one task that is there.
+    pub async fn take_one(&self) -> Run {
+        only(self.take(2).await)
+    }
+
+    /// Takes the one task that is there, as `member`.
+    pub async fn take_one_as(&self, member: &Member) -> Run {
+        only(self.take_as(member, 2).await)
+    }
+
+    /// Takes everything that is there, and says the ids.
+    pub async fn drain(&self) -> Vec<String> {
+        self.take(100).await.iter().map(|run| run.key.id.to_string()).collect()
+    }
+
+    /// Renews one lease.
+    pub async fn extend(&self, run: &RunKey) -> Settled {
+        let answers = self.broker.extend(std::slice::from_ref(run)).await.unwrap();
+        assert_eq!(answers.len(), 1, "one answer per run");
+        answers[0]
+    }
+
+    /// Moves what is due; says how many.
+    pub async fn forward(&self) -> usize {
+        self.broker.forward(&[default_queue()]).await.unwrap().moved
+    }
+
+    /// Puts back the tasks of the dead; says their ids.
+    pub async fn recover(&self) -> Vec<String> {
+        let recovered = self.broker.recover(&[default_queue()]).await.unwrap();
+        recovered.tasks.iter().map(|(_, id)| id.to_string()).collect()
+    }
+
+    /// What the default queue holds.
+    pub async fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&*self.broker, &default_queue()).await
+    }
+}
+
+fn only(mut runs: Vec<Run>) -> Run {
+    assert_eq!(runs.len(), 1, "exactly one task was expected: {runs:?}");
+    runs.remove(0)
+}
+
+/// Joins as a server whose host and process id are made from `number`.
+pub(crate) async fn join(broker: &dyn Broker, number: u32) -> Member {
+    let name = ServerName {
+        host: format!("host-{number}"),
+        pid: 4000 + number,
+        server_id: format!("00000000-0000-4000-8000-{number:012}"),
+    };
+    let info = ServerInfo {
+        host: name.host.clone(),
+        pid: i32::try_from(name.pid).unwrap(),
+        server_id: name.server_id.clone(),
+        concurrency: 10,
+        status: "active".into(),
+        start_time: Some(broker.now().into()),
+        ..ServerInfo::default()
+    };
+    broker.join(&name, &info).await.unwrap()
+}

@@ -1,0 +1,298 @@
+//! A private redis-server per fixture, and the ways around the contract into it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{BufRead as _, BufReader},
+    net::{Ipv4Addr, TcpListener},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use ::redis::{Commands as _, Connection, FromRedisValue};
+use asynq_runtime::{
+    broker::{
+        Broker,
+        redis::{RedisBroker, RedisOptions},
+    },
+    clock::Clock,
+    task::{QueueName, TaskId},
+};
+use tempfile::TempDir;
+
+use crate::{GoPeer, Need, Store};
+
+/// What a server keeps when it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// Nothing.
+    None,
+    /// Everything it answered: `appendonly yes`, `appendfsync always`.
+    Always,
+}
+
+/// A redis-server on a free port of 127.0.0.1 with its data in a folder of its own; killed when dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    persistence: Persistence,
+    password: Option<String>,
+    folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts one.
+    pub fn start(persistence: Persistence) -> Self {
+        Self::launch(persistence, None)
+    }
+
+    /// Starts one that asks for a password and keeps nothing.
+    pub fn with_password(password: &str) -> Self {
+        Self::launch(Persistence::None, Some(password))
+    }
+
+    fn launch(persistence: Persistence, password: Option<&str>) -> Self {
+        let folder = TempDir::new().expect("a temp dir for redis-server");
+        let password = password.map(str::to_owned);
+        // Another process may take the free port before the server does; then it ends at once and another port is tried.
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(child) = spawn(port, persistence, password.as_deref(), &folder) {
+                return Self { child, port, persistence, password, folder };
+            }
+        }
+        panic!("redis-server did not start on any of 20 free ports");
+    }
+
+    /// `redis://` with the password, if there is one.
+    pub fn url(&self) -> String {
+        let login = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        format!("redis://{login}127.0.0.1:{}/0", self.port)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("redis-server can be killed");
+        self.child.wait().expect("redis-server ends");
+    }
+
+    /// Starts it again on the same port and data after [`kill`](Self::kill).
+    pub fn restart(&mut self) {
+        let started = spawn(self.port, self.persistence, self.password.as_deref(), &self.folder);
+        self.child = started.expect("redis-server starts again on its port");
+    }
+
+    /// A connection of the test's own.
+    pub fn connection(&self) -> Connection {
+        ::redis::Client::open(self.url()).unwrap().get_connection().expect("the private redis-server answers")
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+/// The running server once it accepts connections, or `None` if it ended before.
+fn spawn(port: u16, persistence: Persistence, password: Option<&str>, folder: &TempDir) -> Option<Child> {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"]).arg(folder.path());
+    if persistence == Persistence::Always {
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+    }
+    if let Some(password) = password {
+        command.args(["--requirepass", password]);
+    }
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap_or_else(|error| {
+            panic!("redis-server is needed for these tests and cannot be run ({error}); scripts/test installs it")
+        });
+    let log = BufReader::new(child.stdout.take().expect("its output is piped"));
+    let ready = log.lines().map_while(Result::ok).any(|line| line.contains("eady to accept connections"));
+    if ready {
+        return Some(child);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+/// One key with all that it holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dumped {
+    /// Redis's word for its type.
+    pub kind: String,
+    /// Milliseconds until it ends by itself, -1 if it does not.
+    pub pttl: i64,
+    /// When it ends by itself in Unix seconds, -1 if it does not.
+    pub expire_at: i64,
+    /// What it holds, as text pieces: a string's one value, a list from its head, a set's members sorted, a sorted set's
+    /// members with scores, a hash's fields with values.
+    pub value: Value,
+}
+
+/// What a key holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// A list, head first.
+    List(Vec<Vec<u8>>),
+    /// A set.
+    Set(Vec<Vec<u8>>),
+    /// A sorted set, ascending.
+    Zset(Vec<(Vec<u8>, String)>),
+    /// A hash.
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let items = |items: &[Vec<u8>]| items.iter().map(|item| text(item)).collect::<Vec<_>>();
+        let pieces = match self {
+            Self::String(value) => vec![text(value)],
+            Self::List(list) | Self::Set(list) => items(list),
+            Self::Zset(members) => members.iter().map(|(member, score)| format!("{}: {score}", text(member))).collect(),
+            Self::Hash(fields) => {
+                fields.iter().map(|(field, value)| format!("{}: {}", text(field), text(value))).collect()
+            }
+        };
+        f.write_str(&pieces.join(" | "))
+    }
+}
+
+/// Redis as a [`Store`].
+pub struct RedisStore {
+    server: RedisServer,
+    connection: Mutex<Connection>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// Its server.
+    pub fn server(&self) -> &RedisServer {
+        &self.server
+    }
+
+    /// Runs one command around the contract.
+    pub fn command<T: FromRedisValue>(&self, words: &[&[u8]]) -> T {
+        let mut command = ::redis::cmd(std::str::from_utf8(words[0]).unwrap());
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command.query(&mut *self.lock()).unwrap()
+    }
+
+    /// Every key.
+    pub fn keys(&self) -> BTreeMap<String, Dumped> {
+        let mut connection = self.lock();
+        let names: Vec<String> = connection.keys("*").unwrap();
+        names.into_iter().filter_map(|name| dump_key(&mut connection, &name).map(|value| (name, value))).collect()
+    }
+
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn dump_key(c: &mut Connection, key: &str) -> Option<Dumped> {
+    let kind: String = ::redis::cmd("TYPE").arg(key).query(c).unwrap();
+    let value = match kind.as_str() {
+        "none" => return None,
+        "string" => Value::String(c.get(key).unwrap()),
+        "list" => Value::List(c.lrange(key, 0, -1).unwrap()),
+        "set" => {
+            let mut members: Vec<Vec<u8>> = c.smembers(key).unwrap();
+            members.sort();
+            Value::Set(members)
+        }
+        "zset" => Value::Zset(c.zrange_withscores(key, 0, -1).unwrap()),
+        "hash" => Value::Hash(c.hgetall(key).unwrap()),
+        other => panic!("{key} has the type {other}, which no asynq program writes"),
+    };
+    let pttl = ::redis::cmd("PTTL").arg(key).query(c).unwrap();
+    let expire_at = ::redis::cmd("EXPIRETIME").arg(key).query(c).unwrap_or(-1);
+    Some(Dumped { kind, pttl, expire_at, value })
+}
+
+fn task_key(queue: &QueueName, id: &TaskId) -> String {
+    format!("asynq:{{{queue}}}:t:{id}")
+}
+
+impl Store for RedisStore {
+    const NAME: &'static str = "redis";
+    const GAPS: &'static [(Need, &'static str)] =
+        &[(Need::LivenessLock, "only leases tell that a server on another machine is dead")];
+
+    async fn start() -> Self {
+        let server = RedisServer::start(Persistence::None);
+        let connection = Mutex::new(server.connection());
+        Self { server, connection }
+    }
+
+    async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
+        let options = RedisOptions { clock, ..RedisOptions::default() };
+        Arc::new(RedisBroker::connect(&self.server.url(), options).await.expect("the private redis-server can be used"))
+    }
+
+    fn dump(&self) -> String {
+        let presence = ["asynq:servers", "asynq:workers"];
+        // Receipts, by which a repeated call recognises its first send, are our own and end by themselves.
+        let receipt = |name: &str, dumped: &Dumped| name.contains("}:x:") && dumped.pttl >= 0;
+        let kept = |(name, dumped): &(String, Dumped)| {
+            !presence.iter().any(|prefix| name.starts_with(prefix)) && !receipt(name, dumped)
+        };
+        self.keys().into_iter().filter(kept).map(|(name, dumped)| format!("{name} = {}\n", dumped.value)).collect()
+    }
+
+    fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {
+        let new: i64 = self.lock().hset(task_key(queue, id), "msg", bytes).unwrap();
+        assert_eq!(new, 0, "the task existed");
+    }
+
+    fn age(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap();
+        let mut connection = self.lock();
+        let keys: Vec<String> = connection.keys("*").unwrap();
+        // Counters of a day end at an instant of the manual clock's calendar, not after a span.
+        for key in keys.iter().filter(|key| !key.contains(":processed:") && !key.contains(":failed:")) {
+            let left: i64 = ::redis::cmd("PTTL").arg(key).query(&mut *connection).unwrap();
+            if left > 0 {
+                let _: i64 = connection.pexpire(key, (left - by).max(0)).unwrap();
+            }
+        }
+    }
+
+    fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
+        let gone: i64 = self.lock().del(task_key(queue, id)).unwrap();
+        assert_eq!(gone, 1, "the task existed");
+    }
+
+    fn lose_lease(&self, queue: &QueueName, id: &TaskId) {
+        let gone: i64 = self.lock().zrem(format!("asynq:{{{queue}}}:lease"), id.as_str()).unwrap();
+        assert_eq!(gone, 1, "the task had a lease");
+    }
+
+    fn go(&self) -> Option<GoPeer<'_>> {
+        Some(GoPeer::new(self))
+    }
+}

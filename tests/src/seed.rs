@@ -1,0 +1,280 @@
+//! Tasks for cases: built in one line, and brought into every state through the contract alone.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{Action, NewTask, Placed, Refused, Run, Settled, Settlement, UniqueLock, When},
+    task::{Extra, Header, QueueName, TaskId, TaskMessage},
+};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use crate::{Fixture, Store};
+
+/// The queue of every task that names no other.
+pub fn default_queue() -> QueueName {
+    queue("default")
+}
+
+/// A queue by name.
+pub fn queue(name: &str) -> QueueName {
+    QueueName::from_wire(name)
+}
+
+/// A task id by name.
+pub fn task_id(id: &str) -> TaskId {
+    TaskId::from_wire(id)
+}
+
+/// A unique key of the default queue.
+pub fn lock_key(name: &str) -> String {
+    format!("asynq:{{default}}:unique:email:send:{name}")
+}
+
+/// A task for now in the default queue: type `email:send`, its id as payload, asynq's defaults.
+pub fn task(id: &str) -> NewTask {
+    NewTask {
+        message: TaskMessage {
+            r#type: "email:send".into(),
+            payload: Bytes::copy_from_slice(id.as_bytes()),
+            id: id.into(),
+            queue: "default".into(),
+            retry: 25,
+            timeout: 1800,
+            ..TaskMessage::default()
+        },
+        queue: default_queue(),
+        id: task_id(id),
+        id_is_ours: false,
+        when: When::Now,
+        unique: None,
+        extra: Extra::default(),
+    }
+}
+
+/// Says more about a task, one word per fact.
+pub trait Build: Sized {
+    /// In another queue.
+    fn in_queue(self, name: &str) -> Self;
+    /// After a delay.
+    fn after(self, delay: Duration) -> Self;
+    /// At an instant.
+    fn at(self, at: DateTime<Utc>) -> Self;
+    /// Holding the lock `key` for at most `seconds`.
+    fn locked(self, key: &str, seconds: u64) -> Self;
+    /// Kept for `seconds` after success.
+    fn kept(self, seconds: i64) -> Self;
+    /// With another payload.
+    fn with_payload(self, payload: impl Into<Bytes>) -> Self;
+    /// With a header.
+    fn with_header(self, key: &str, value: &str) -> Self;
+    /// With extra facts.
+    fn with_extra(self, extra: Extra) -> Self;
+}
+
+impl Build for NewTask {
+    fn in_queue(mut self, name: &str) -> Self {
+        self.queue = queue(name);
+        self.message.queue = name.into();
+        self
+    }
+
+    fn after(mut self, delay: Duration) -> Self {
+        self.when = When::In(delay);
+        self
+    }
+
+    fn at(mut self, at: DateTime<Utc>) -> Self {
+        self.when = When::At(at);
+        self
+    }
+
+    fn locked(mut self, key: &str, seconds: u64) -> Self {
+        self.message.unique_key = key.into();
+        self.unique = Some(UniqueLock { key: key.into(), ttl: Duration::from_secs(seconds) });
+        self
+    }
+
+    fn kept(mut self, seconds: i64) -> Self {
+        self.message.retention = seconds;
+        self
+    }
+
+    fn with_payload(mut self, payload: impl Into<Bytes>) -> Self {
+        self.message.payload = payload.into();
+        self
+    }
+
+    fn with_header(mut self, key: &str, value: &str) -> Self {
+        self.message.headers.push(Header::new(key, value));
+        self
+    }
+
+    fn with_extra(mut self, extra: Extra) -> Self {
+        self.extra = extra;
+        self
+    }
+}
+
+/// [`Action::Done`].
+pub fn done() -> Action {
+    Action::Done
+}
+
+/// [`Action::Complete`] with a result.
+pub fn complete(result: &str) -> Action {
+    Action::Complete { result: Some(Bytes::copy_from_slice(result.as_bytes())) }
+}
+
+/// A retry that counts.
+pub fn retry(delay: Duration, error: &str) -> Action {
+    Action::Retry { delay, error: Some(error.into()), counted: true, extra: Extra::default() }
+}
+
+/// A retry that spends nothing and says nothing.
+pub fn snooze(delay: Duration, extra: Extra) -> Action {
+    Action::Retry { delay, error: None, counted: false, extra }
+}
+
+/// [`Action::Archive`] with a reason.
+pub fn archive(error: &str) -> Action {
+    archive_with(error, Extra::default())
+}
+
+/// [`Action::Archive`] with a reason and extra facts.
+pub fn archive_with(error: &str, extra: Extra) -> Action {
+    Action::Archive { error: error.into(), extra }
+}
+
+/// [`Action::Requeue`].
+pub fn requeue() -> Action {
+    Action::Requeue
+}
+
+/// What a run becomes.
+pub trait Seeded {
+    /// The outcome of this run, on its first way to the broker.
+    fn ends_with(&self, action: Action) -> Settlement;
+    /// The message, which must be one.
+    fn text(&self) -> &TaskMessage;
+}
+
+impl Seeded for Run {
+    fn ends_with(&self, action: Action) -> Settlement {
+        let message = match &self.message {
+            Ok(message) => message.clone(),
+            // As the contract asks for bytes that are no message.
+            Err(undecodable) => TaskMessage {
+                r#type: "undecodable".into(),
+                id: self.key.id.to_string(),
+                queue: self.key.queue.to_string(),
+                payload: undecodable.raw.clone(),
+                ..TaskMessage::default()
+            },
+        };
+        Settlement { run: self.key.clone(), message: Arc::new(message), action, resend: false }
+    }
+
+    fn text(&self) -> &TaskMessage {
+        self.message.as_ref().expect("a readable message")
+    }
+}
+
+impl<S: Store> Fixture<S> {
+    /// Enqueues one task and says what became of it.
+    pub async fn try_enqueue(&self, task: NewTask) -> Result<Placed, Refused> {
+        let mut answers = self.broker().enqueue(vec![task]).await;
+        assert_eq!(answers.len(), 1, "one answer per task");
+        answers.remove(0)
+    }
+
+    /// Enqueues one task that must be accepted.
+    pub async fn enqueue(&self, task: NewTask) -> Placed {
+        self.try_enqueue(task).await.unwrap()
+    }
+
+    /// Puts `ids` into pending, in this order.
+    pub async fn seed_pending(&self, ids: &[&str]) {
+        for answer in self.broker().enqueue(ids.iter().map(|id| task(id)).collect()).await {
+            answer.unwrap();
+        }
+    }
+
+    /// A plain task that runs. Nothing else may be pending.
+    pub async fn seed_active(&self, id: &str) -> Run {
+        self.start_run(task(id)).await
+    }
+
+    /// Enqueues `task` and takes it. Nothing else may be pending in its queue.
+    pub async fn start_run(&self, task: NewTask) -> Run {
+        use asynq_runtime::broker::Wanted;
+        let (id, queue) = (task.id.clone(), task.queue.clone());
+        self.enqueue(task).await;
+        let mut runs = self.broker().dequeue(self.member(), &[Wanted { queue, n: 1 }]).await.unwrap();
+        assert_eq!(runs.len(), 1, "the seeded task can be taken");
+        let run = runs.remove(0);
+        assert_eq!(run.key.id, id, "seed active tasks before pending ones");
+        run
+    }
+
+    /// A task that waits for its time.
+    pub async fn seed_scheduled(&self, id: &str, delay: Duration) {
+        self.enqueue(task(id).after(delay)).await;
+    }
+
+    /// A task that failed once and waits for its next attempt.
+    pub async fn seed_retry(&self, id: &str, delay: Duration) {
+        let run = self.seed_active(id).await;
+        assert_eq!(self.settle(&run, retry(delay, "boom")).await, Settled::Ok);
+    }
+
+    /// A task that was given up.
+    pub async fn seed_archived(&self, id: &str) {
+        let run = self.seed_active(id).await;
+        assert_eq!(self.settle(&run, archive("fatal")).await, Settled::Ok);
+    }
+
+    /// A task that succeeded and is kept for `seconds`.
+    pub async fn seed_completed(&self, id: &str, seconds: i64) {
+        let run = self.start_run(task(id).kept(seconds)).await;
+        assert_eq!(self.settle(&run, complete("42")).await, Settled::Ok);
+    }
+
+    /// One task in each of the six states, named after its state; keeps due times an hour away.
+    pub async fn seed_every_state(&self) -> Run {
+        let hour = Duration::from_secs(3600);
+        self.seed_completed("completed", 3600).await;
+        self.seed_archived("archived").await;
+        self.seed_retry("retry", hour).await;
+        self.seed_scheduled("scheduled", hour).await;
+        let run = self.seed_active("active").await;
+        self.seed_pending(&["pending"]).await;
+        run
+    }
+
+    /// Ends one run and says the broker's answer.
+    pub async fn settle(&self, run: &Run, action: Action) -> Settled {
+        self.send(run.ends_with(action)).await
+    }
+
+    /// Ends one run again, as after a lost answer.
+    pub async fn resend(&self, run: &Run, action: Action) -> Settled {
+        self.send(Settlement { resend: true, ..run.ends_with(action) }).await
+    }
+
+    async fn send(&self, settlement: Settlement) -> Settled {
+        let mut answers = self.broker().settle(std::slice::from_ref(&settlement)).await;
+        assert_eq!(answers.len(), 1, "one answer per outcome");
+        answers.remove(0).unwrap()
+    }
+
+    /// Who holds a lock of the default queue, found out by asking for it; a free lock is taken by this.
+    pub async fn holder_of(&self, key: &str) -> Option<TaskId> {
+        let probe = task(&format!("probe-{}", TaskId::random())).after(Duration::from_secs(999_999)).locked(key, 60);
+        match self.try_enqueue(probe).await {
+            Ok(_) => None,
+            Err(Refused::Duplicate { holder }) => Some(holder.expect("both brokers can tell who holds a lock")),
+            Err(other) => panic!("the lock could not be asked for: {other}"),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A SQLite file per fixture, and the ways around the contract into it.
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{
+        Broker,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    clock::Clock,
+    task::{QueueName, TaskId},
+};
+use rusqlite::{Connection, types::ValueRef};
+use tempfile::TempDir;
+
+use crate::{GoPeer, Need, Store};
+
+/// A SQLite file as a [`Store`]; in memory-backed `/dev/shm` where there is one, so that commits cost no disk.
+#[derive(Debug)]
+pub struct SqliteStore {
+    folder: TempDir,
+}
+
+impl SqliteStore {
+    /// The database file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("jobs.db")
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("sqlite://{}", self.path().display())
+    }
+
+    /// A connection of the test's own.
+    pub fn connection(&self) -> Connection {
+        let connection = Connection::open(self.path()).unwrap();
+        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        connection
+    }
+}
+
+/// A folder of the test's own.
+fn folder() -> TempDir {
+    let shm = std::path::Path::new("/dev/shm");
+    if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a temp dir for SQLite")
+}
+
+impl Store for SqliteStore {
+    const NAME: &'static str = "sqlite";
+    const GAPS: &'static [(Need, &'static str)] = &[
+        (Need::GoPeer, "no Go program reads it"),
+        (Need::Ghosts, "an id is a row, and a row is its task"),
+        (Need::LostLease, "the lease is a column of the task"),
+    ];
+
+    async fn start() -> Self {
+        Self { folder: folder() }
+    }
+
+    async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
+        let mut options = SqliteOptions::default();
+        options.clock = clock;
+        Arc::new(SqliteBroker::open(&self.url(), options).await.expect("the fresh file can be used"))
+    }
+
+    fn dump(&self) -> String {
+        const PRESENCE: [&str; 3] = ["server", "worker", "signal"];
+        let connection = self.connection();
+        let mut names =
+            connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").unwrap();
+        let names = names.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
+        let mut text = String::new();
+        for name in names.filter(|name| !name.starts_with("sqlite_") && !PRESENCE.contains(&name.as_str())) {
+            dump_table(&connection, &name, &mut text);
+        }
+        text
+    }
+
+    fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {
+        let changed = self.connection().execute(
+            "UPDATE body SET msg = ?3 WHERE seq = \
+             (SELECT seq FROM task WHERE id = ?2 AND q = (SELECT q FROM queue WHERE name = ?1))",
+            (queue.as_str(), id.as_str(), bytes),
+        );
+        assert_eq!(changed.unwrap(), 1, "the task existed");
+    }
+
+    fn age(&self, _: Duration) {
+        // Everything in the file is timed by the broker's clock.
+    }
+
+    fn make_ghost(&self, _: &QueueName, _: &TaskId) {
+        panic!("a case about ghosts asks for Need::Ghosts first");
+    }
+
+    fn lose_lease(&self, _: &QueueName, _: &TaskId) {
+        panic!("a case about lost leases asks for Need::LostLease first");
+    }
+
+    fn go(&self) -> Option<GoPeer<'_>> {
+        None
+    }
+}
+
+fn dump_table(connection: &Connection, name: &str, text: &mut String) {
+    let mut rows = connection.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
+    let columns = rows.column_count();
+    let mut rows = rows.query([]).unwrap();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let cells = (0..columns).map(|i| match row.get_ref(i).unwrap() {
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            other => format!("{other:?}"),
+        });
+        lines.push(format!("{name} {}\n", cells.collect::<Vec<_>>().join(" | ")));
+    }
+    lines.sort();
+    let _ = write!(text, "{}", lines.concat());
+}

@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+#[job]
+async unsafe fn send(to: String) {
+    drop(to);
+}
+
+fn main() {}

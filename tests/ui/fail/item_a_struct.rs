@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+#[job]
+struct Send {
+    to: String,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+#[job(retry = 5 queue = "low")]
+async fn send(to: String) -> JobResult {
+    Ok(drop(to))
+}
+
+fn main() {}

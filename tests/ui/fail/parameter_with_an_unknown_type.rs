@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+#[job]
+async fn send(to: Adress) -> JobResult {
+    Ok(drop(to))
+}
+
+fn main() {}

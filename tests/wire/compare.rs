@@ -1,0 +1,173 @@
+//! Two states of Redis, side by side: one line per difference, without what is ours alone.
+
+use std::collections::BTreeMap;
+
+use asynq_runtime::task::{ServerInfo, TaskMessage, WorkerInfo};
+use asynq_tests::{Dumped, Value};
+use bytes::Bytes;
+
+/// Fields of a task that only our programs write (DECISIONS §5).
+const OWN_FIELDS: [&str; 4] = ["last", "crashes", "x", "progress"];
+
+/// What differs between two runs of Go itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Volatile {
+    /// Nothing but when a key ends by Redis's own clock: the clock was pinned.
+    Nothing,
+    /// Enqueue times: the client's clock was real.
+    EnqueueTime,
+    /// Enqueue times and all scores.
+    Scores,
+    /// Every time there is, and dates in keys: the whole server's clock was real.
+    Times,
+}
+
+/// Every difference, as a line that names the place and both sides.
+pub(crate) fn differences(
+    go: &BTreeMap<String, Dumped>,
+    ours: &BTreeMap<String, Dumped>,
+    volatile: Volatile,
+) -> Vec<String> {
+    let (go, ours) = (flatten(go, volatile), flatten(ours, volatile));
+    let mut lines = Vec::new();
+    for (place, theirs) in &go {
+        match ours.get(place) {
+            None => lines.push(format!("{place}: only Go has {theirs}")),
+            Some(own) if !same(theirs, own) => lines.push(format!("{place}: Go has {theirs}, we have {own}")),
+            Some(_) => {}
+        }
+    }
+    let added = ours.iter().filter(|(place, _)| !go.contains_key(*place));
+    lines.extend(added.map(|(place, own)| format!("{place}: only we have {own}")));
+    lines
+}
+
+/// Equal, but for the few seconds of a time-to-live that passed before the dump was taken, there or here.
+fn same(go: &str, ours: &str) -> bool {
+    let left = |text: &str| text.strip_prefix("ends in ")?.parse::<i64>().ok();
+    match (left(go), left(ours)) {
+        (Some(go), Some(ours)) => (go - 10..=go + 10).contains(&ours),
+        _ => go == ours,
+    }
+}
+
+/// Places and what is there, as readable text.
+fn flatten(dump: &BTreeMap<String, Dumped>, volatile: Volatile) -> BTreeMap<String, String> {
+    let mut places = BTreeMap::new();
+    for (key, dumped) in dump.iter().filter(|(key, _)| !key.contains("}:x:") && !key.starts_with("asynq:x:")) {
+        let task = key.contains("}:t:");
+        let key = if volatile == Volatile::Times { without_date(key) } else { key.clone() };
+        match &dumped.value {
+            Value::String(value) => drop(places.insert(key.clone(), string(&key, value))),
+            Value::List(items) | Value::Set(items) => {
+                let items: Vec<_> = items.iter().map(|item| readable(item)).collect();
+                places.insert(key.clone(), items.join(" "));
+            }
+            Value::Zset(members) => {
+                for (member, score) in members {
+                    let masked = matches!(volatile, Volatile::Scores | Volatile::Times);
+                    let score = if masked { "<score>" } else { score };
+                    places.insert(format!("{key} {}", readable(member)), score.to_owned());
+                }
+            }
+            Value::Hash(fields) => {
+                for (field, value) in fields {
+                    let field = readable(field);
+                    if task && is_ours(&field, fields) {
+                        continue;
+                    }
+                    let value = if field == "msg" {
+                        message(value, volatile)
+                    } else {
+                        field_text(&key, &field, value, volatile)
+                    };
+                    places.insert(format!("{key} {field}"), value);
+                }
+            }
+        }
+        if dumped.expire_at > 1_890_000_000 {
+            places.insert(format!("{key} ttl"), format!("ends at {}", dumped.expire_at));
+        } else if dumped.pttl >= 0 {
+            places.insert(format!("{key} ttl"), format!("ends in {}", (dumped.pttl + 999) / 1000));
+        }
+    }
+    places
+}
+
+/// Rule (1): our own fields, and the run token that takes the place of an active task's enqueue time.
+fn is_ours(field: &str, fields: &BTreeMap<Vec<u8>, Vec<u8>>) -> bool {
+    let active = fields.get(&b"state"[..]).is_some_and(|state| state == b"active");
+    OWN_FIELDS.contains(&field) || (field == "pending_since" && active)
+}
+
+fn without_date(key: &str) -> String {
+    let date = |tail: &str| tail.len() == 10 && tail.bytes().all(|c| c.is_ascii_digit() || c == b'-');
+    match key.rsplit_once(':') {
+        Some((head, tail)) if date(tail) => format!("{head}:<date>"),
+        _ => key.to_owned(),
+    }
+}
+
+fn readable(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| format!("{bytes:02x?}"))
+}
+
+fn string(key: &str, value: &[u8]) -> String {
+    if key.starts_with("asynq:servers:{") {
+        return proto::<ServerInfo>(value);
+    }
+    readable(value)
+}
+
+fn field_text(key: &str, field: &str, value: &[u8], volatile: Volatile) -> String {
+    if key.starts_with("asynq:workers:{") {
+        return proto::<WorkerInfo>(value);
+    }
+    if field == "pending_since" && volatile != Volatile::Nothing {
+        let text = readable(value);
+        assert!(text.len() == 19 && text.parse::<i64>().is_ok(), "{text} is no time in nanoseconds");
+        return "<ns>".into();
+    }
+    readable(value)
+}
+
+/// Decoded, for people; equal text means equal bytes, because writing it again gives the bytes.
+fn proto<M: prost::Message + Default + std::fmt::Debug>(raw: &[u8]) -> String {
+    let decoded = M::decode(raw).unwrap();
+    assert_eq!(decoded.encode_to_vec(), raw, "what we read is written as Go wrote it");
+    format!("{decoded:?}")
+}
+
+/// A message's fields that say something. Headers are sorted: Go writes its map in random order.
+fn message(raw: &[u8], volatile: Volatile) -> String {
+    let mut m = TaskMessage::decode(Bytes::copy_from_slice(raw)).unwrap();
+    assert_eq!(m.encode(), raw, "what we read is written as Go wrote it");
+    m.headers.sort_by(|a, b| a.key.cmp(&b.key));
+    if volatile == Volatile::Times {
+        m.last_failed_at = m.last_failed_at.min(1);
+        m.completed_at = m.completed_at.min(1);
+    }
+    let headers: Vec<_> = m.headers.iter().map(|h| format!("{:?}={:?}", h.key, h.value)).collect();
+    let numbers = [
+        ("retry", i64::from(m.retry)),
+        ("retried", m.retried.into()),
+        ("timeout", m.timeout),
+        ("deadline", m.deadline),
+        ("last_failed_at", m.last_failed_at),
+        ("retention", m.retention),
+        ("completed_at", m.completed_at),
+    ];
+    let numbers = numbers.into_iter().filter(|(_, n)| *n != 0).map(|(name, n)| format!("{name}={n}"));
+    let texts = [
+        ("type", m.r#type),
+        ("payload", readable(&m.payload)),
+        ("id", m.id),
+        ("queue", m.queue),
+        ("error_msg", m.error_msg),
+        ("unique_key", m.unique_key),
+        ("group_key", m.group_key),
+        ("headers", headers.join(",")),
+    ];
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text:?}"));
+    texts.chain(numbers).collect::<Vec<_>>().join(" ")
+}

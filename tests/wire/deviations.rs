@@ -1,0 +1,159 @@
+//! Where we differ from Go on purpose: each line with the failure (F) or rule (D, H) of the design that asks for it.
+
+/// One line of difference in one scenario.
+pub(crate) struct Deviation {
+    scenario: &'static str,
+    /// The line as `compare.rs` writes it.
+    differs: &'static str,
+    /// RELIABILITY's F number, PROTOCOL's D, H or W number, or the page that decides.
+    rule: &'static str,
+    why: &'static str,
+}
+
+const fn row(scenario: &'static str, differs: &'static str, rule: &'static str, why: &'static str) -> Deviation {
+    Deviation { scenario, differs, rule, why }
+}
+
+/// All of them. A difference that is not here fails, and so does a row that no longer applies.
+pub(crate) const TABLE: &[Deviation] = &[
+    // Scores are rounded up, so that a Go forwarder is late and never early; the exact time is in x:due.
+    row("b08_retry_failure", "asynq:{default}:retry t1: Go has 1893553522, we have 1893553523", "D8", ROUNDED_UP),
+    row("b09_retry_not_failure", "asynq:{default}:retry t1: Go has 1893553505, we have 1893553506", "D8", ROUNDED_UP),
+    row(
+        "b15_schedule_forward",
+        "after_schedule: asynq:{default}:scheduled s1: Go has 1893553450, we have 1893553451",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b15_schedule_forward",
+        "after_schedule: asynq:{default}:scheduled s2: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b15_schedule_forward",
+        "after_first_forward: asynq:{default}:scheduled s1: Go has 1893553450, we have 1893553451",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b15_schedule_forward",
+        "after_first_forward: asynq:{default}:scheduled s2: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b15_schedule_forward",
+        "asynq:{default}:scheduled s2: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b16_schedule_unique",
+        "asynq:{default}:scheduled su1: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row("b31_stats_history", "asynq:{default}:retry p2: Go has 1893643445, we have 1893643446", "D8", ROUNDED_UP),
+    row("b32_counter_overflow", "asynq:{default}:retry t2: Go has 1893557045, we have 1893557046", "D8", ROUNDED_UP),
+    // An archived task holds no lock.
+    row(
+        "b10_archive",
+        "asynq:{default}:unique:email:5d41402abc4b2a76b9719d911017c592: only Go has t1",
+        "F19",
+        LOCK_FREED,
+    ),
+    row(
+        "b10_archive",
+        "asynq:{default}:unique:email:5d41402abc4b2a76b9719d911017c592 ttl: only Go has ends in 600",
+        "F19",
+        LOCK_FREED,
+    ),
+    row(
+        "s06_skip_retry",
+        "asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a: only Go has k1",
+        "F19",
+        LOCK_FREED,
+    ),
+    row(
+        "s06_skip_retry",
+        "asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a ttl: only Go has ends in 3600",
+        "F19",
+        LOCK_FREED,
+    ),
+    // A task handed back waits again, and shows since when.
+    row("b14_requeue", "asynq:{default}:t:t1 pending_since: only we have 1893553445678912345", "H8", WAITS_AGAIN),
+    row("s11_shutdown_requeue", "asynq:{default}:t:q1 pending_since: only we have <ns>", "H8", WAITS_AGAIN),
+    // An id without a task is set aside.
+    row("b35_ghost_id", "asynq:{default}:active: only Go has t1", "F13", NO_STUB),
+    row("b35_ghost_id", "asynq:{default}:lease t1: only Go has 1893553475", "F13", NO_STUB),
+    row("b35_ghost_id", "asynq:{default}:t:t1 state: only Go has active", "F13", NO_STUB),
+    row("b35_ghost_id", "ListActive: Go says 1, we say 0", "F13", NO_STUB),
+    // The id conflict of the third call left no lock, so the fourth is accepted.
+    row("c06_task_id_conflict", "asynq:{default}:pending: Go has same, we have other-id same", "F19", NO_LOCK_LEFT),
+    row(
+        "c06_task_id_conflict",
+        "asynq:{default}:unique:b:c81e728d9d4c2f636f067f89cc14862c: Go has same, we have other-id",
+        "F19",
+        NO_LOCK_LEFT,
+    ),
+    row(
+        "c06_task_id_conflict",
+        "asynq:{default}:t:other-id msg: only we have type=\"b\" payload=\"2\" id=\"other-id\" queue=\"default\" \
+         unique_key=\"asynq:{default}:unique:b:c81e728d9d4c2f636f067f89cc14862c\" retry=25 timeout=1800",
+        "F19",
+        NO_LOCK_LEFT,
+    ),
+    row("c06_task_id_conflict", "asynq:{default}:t:other-id pending_since: only we have <ns>", "F19", NO_LOCK_LEFT),
+    row("c06_task_id_conflict", "asynq:{default}:t:other-id state: only we have pending", "F19", NO_LOCK_LEFT),
+    row(
+        "c06_task_id_conflict",
+        "asynq:{default}:t:other-id unique_key: only we have asynq:{default}:unique:b:c81e728d9d4c2f636f067f89cc14862c",
+        "F19",
+        NO_LOCK_LEFT,
+    ),
+    row(
+        "c06_task_id_conflict",
+        "Client.Enqueue [\"TaskID(\\\"other-id\\\")\",\"Unique(1m0s)\"]: Go says no (task already exists), we say yes",
+        "F19",
+        NO_LOCK_LEFT,
+    ),
+    row(
+        "c15_batch_enqueue",
+        "asynq:{default}:t:b5 msg: Go has type=\"b:hdr\" payload=\"5\" id=\"b5\" queue=\"default\" retry=25 timeout=1800, \
+         we have type=\"b:hdr\" payload=\"5\" id=\"b5\" queue=\"default\" headers=\"Some(\\\"lost\\\")=Some(\\\"yes\\\")\" \
+         retry=25 timeout=1800",
+        "W32",
+        "Go's batch drops header options",
+    ),
+    row(
+        "c15_batch_enqueue",
+        "batch item b1 b:dup: Go says yes, we say no (the task id is taken in this queue)",
+        "F8",
+        "every item of a batch has an answer of its own",
+    ),
+];
+
+const ROUNDED_UP: &str = "the score is rounded up; x:due has the exact time";
+const LOCK_FREED: &str = "the archive frees the lock where its owner holds it";
+const WAITS_AGAIN: &str = "a task handed back shows since when it waits";
+const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";
+const NO_LOCK_LEFT: &str = "the id is looked at before the lock is taken";
+
+/// Holds the differences found in `scenario` against the table.
+#[track_caller]
+pub(crate) fn check(scenario: &str, found: Vec<String>) {
+    let rows: Vec<&Deviation> = TABLE.iter().filter(|row| row.scenario == scenario).collect();
+    let unexpected: Vec<&String> = found.iter().filter(|line| rows.iter().all(|row| row.differs != **line)).collect();
+    let stale: Vec<String> = rows
+        .iter()
+        .filter(|row| found.iter().all(|line| line != row.differs))
+        .map(|row| format!("{} ({}: {})", row.differs, row.rule, row.why))
+        .collect();
+    assert!(
+        unexpected.is_empty(),
+        "{scenario} differs from Go in a way that deviations.rs does not know:\n{unexpected:#?}"
+    );
+    assert!(stale.is_empty(), "{scenario} no longer differs as deviations.rs says:\n{stale:#?}");
+}

@@ -1,0 +1,15 @@
+//! Equal to Go on the wire: messages byte for byte, and the whole of Redis after the same calls.
+//!
+//! `vectors/` holds the golden data of `../shared/vectors` that is used here, made by the real Go library. A scenario
+//! replays Go's calls through the contract, on a broker whose clock stands where Go's stood, and compares every key. Two
+//! things may differ: our own keys and fields, and what `deviations.rs` lists with its reason.
+#![allow(clippy::unwrap_used)]
+
+mod compare;
+mod deviations;
+mod golden;
+mod not_yet;
+mod options;
+mod pure_encodings;
+mod replay;
+mod scenarios;

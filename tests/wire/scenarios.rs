@@ -1,0 +1,173 @@
+//! One test per golden scenario: the same calls, then the same Redis.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Action, Settled},
+    task::{Extra, ServerInfo},
+};
+use asynq_tests::{Persistence, RedisServer, Seeded as _, task_id};
+use bytes::Bytes;
+
+use crate::{
+    compare::{Volatile, differences},
+    golden::Scenario,
+    not_yet,
+    replay::Replay,
+};
+
+/// When a scenario with dumps between its calls took them: after so many calls.
+fn moment(scenario: &str, calls: usize) -> Option<&'static str> {
+    match (scenario, calls) {
+        ("b06_mark_complete_result", 3) => Some("after_write_result"),
+        ("b15_schedule_forward", 2) => Some("after_schedule"),
+        ("b15_schedule_forward", 7) => Some("after_first_forward"),
+        ("b32_counter_overflow", 4) => Some("after_done"),
+        ("b25_server_state_idle_clear", 1) => Some("after_write"),
+        _ => None,
+    }
+}
+
+/// What differs from Go after the same calls, answers included.
+async fn replayed(name: &str) -> Vec<String> {
+    let mut replay = Replay::start(Scenario::load(name)).await;
+    let volatile = match name {
+        "c07_process_in" => Volatile::Scores,
+        _ if replay.scenario.pinned => Volatile::Nothing,
+        _ => Volatile::EnqueueTime,
+    };
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    for (i, call) in replay.scenario.calls.clone().iter().enumerate() {
+        replay.call(call).await;
+        if let Some(moment) = moment(name, i + 1) {
+            let lines = differences(&replay.scenario.between(moment), &replay.dump(), volatile);
+            found.extend(lines.into_iter().map(|line| format!("{moment}: {line}")));
+            seen.push(moment.to_owned());
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, replay.scenario.moments(), "every dump between calls is compared");
+    found.extend(differences(&replay.scenario.end, &replay.dump(), volatile));
+    found.extend(replay.answers);
+    found
+}
+
+/// What differs from the end of a server's scenario when the broker is told its outcome.
+async fn ended(name: &str) -> Vec<String> {
+    let mut replay = Replay::start(Scenario::load(name)).await;
+    let server = ServerInfo { host: "h".into(), pid: 1, server_id: "s".into(), ..ServerInfo::default() };
+    let address = asynq_runtime::broker::ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
+    let member = replay.broker.join(&address, &server).await.unwrap();
+    let enqueue = replay.scenario.calls[0].clone();
+    replay.call(&enqueue).await;
+    let run = replay.take().await;
+    let left = replay.scenario.message(run.key.id.as_str());
+    let error = || left.as_ref().unwrap().error_msg.clone();
+    let extra = Extra::default;
+    if matches!(name, "s02_success_with_result" | "s03_result_without_retention") {
+        let result = replay.scenario.result(run.key.id.as_str()).unwrap_or(Bytes::from_static(b"42"));
+        assert_eq!(replay.broker.write_result(&run.key, &result).await.unwrap(), Settled::Ok);
+    }
+    let action = match name {
+        "s02_success_with_result" => Action::Complete { result: None },
+        "s06_skip_retry" => Action::Archive { error: error(), extra: extra() },
+        "s11_shutdown_requeue" => Action::Requeue,
+        "s04_handler_error_retry" | "s05_handler_panic" | "s08_mux_not_found" | "s09_timeout" => {
+            Action::Retry { delay: Duration::from_secs(3600), error: Some(error()), counted: true, extra: extra() }
+        }
+        _ => Action::Done,
+    };
+    let settled = replay.broker.settle(&[run.ends_with(action)]).await.remove(0).unwrap();
+    assert_eq!(settled, Settled::Ok);
+    replay.broker.leave(&member).await.unwrap();
+    differences(&replay.scenario.end, &replay.dump(), Volatile::Times)
+}
+
+macro_rules! scenarios {
+    ($how:ident: $($name:ident)*) => {
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        $(#[tokio::test] async fn $name() {
+            deviations::check(stringify!($name), super::$how(stringify!($name)).await);
+        })*
+    };
+}
+
+/// Scenarios that are replayed call by call.
+mod calls {
+    use crate::deviations;
+
+    scenarios! { replayed:
+        b01_enqueue b02_dequeue b03_dequeue_order_paused b04_done b06_mark_complete_result b07_delete_expired_completed
+        b08_retry_failure b09_retry_not_failure b10_archive b11_archive_trim_age b14_requeue b15_schedule_forward
+        b16_schedule_unique b18_scheduled_group_forward b24_server_state b25_server_state_idle_clear b31_stats_history
+        b32_counter_overflow b35_ghost_id b36_all_fields_message c01_enqueue_default c02_enqueue_all_options
+        c03_enqueue_unique c04_unique_nil_payload c05_unique_empty_payload c06_task_id_conflict c07_process_in
+        c08_process_at_pinned c12_group_delayed c13_headers c14_retention c15_batch_enqueue
+    }
+}
+
+/// Scenarios of a whole server, of which a broker can make the end.
+mod ends {
+    use crate::deviations;
+
+    scenarios! { ended:
+        s01_heartbeat_active_worker s02_success_with_result s03_result_without_retention s04_handler_error_retry
+        s05_handler_panic s06_skip_retry s07_revoke_task s08_mux_not_found s09_timeout s11_shutdown_requeue
+    }
+}
+
+/// s17: what a Go server hears on the cancel channel is the bare id.
+#[tokio::test(flavor = "multi_thread")]
+async fn s17_cli_cancel_channel() {
+    use asynq_runtime::broker::{
+        Presence as _,
+        redis::{RedisBroker, RedisOptions},
+    };
+    let golden = crate::golden::file("s17_cli_cancel_channel");
+    let call = &golden["calls"][0];
+    let server = RedisServer::start(Persistence::None);
+    let broker = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap();
+    let mut connection = server.connection();
+    let mut listener = connection.as_pubsub();
+    listener.subscribe(call["result"]["channel"].as_str().unwrap()).unwrap();
+
+    broker.cancel(&task_id(call["args"].as_str().unwrap())).await.unwrap();
+
+    let heard = tokio::task::block_in_place(|| listener.get_message()).unwrap();
+    assert_eq!(call["result"]["payload"], heard.get_payload::<String>().unwrap());
+}
+
+/// Nothing in the folder of golden data is forgotten: it is used here, or `not_yet.rs` says when it will be.
+#[test]
+fn every_golden_file_is_used_or_has_its_issue() {
+    let known: Vec<&str> = calls::NAMES
+        .iter()
+        .chain(ends::NAMES)
+        .chain(&["s17_cli_cancel_channel"])
+        .chain(&crate::pure_encodings::FILES)
+        .copied()
+        .chain(not_yet::FILES.iter().map(|(name, _)| *name))
+        .collect();
+    let mut sorted = known.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), known.len(), "no file is listed twice");
+    let copied: Vec<String> = files(&crate::golden::folder());
+    for name in &copied {
+        assert!(known.contains(&name.as_str()), "{name} is copied but not used");
+        assert!(not_yet::FILES.iter().all(|(later, _)| later != name), "{name} is copied and listed as not yet");
+    }
+    // The shared folder is there on a developer's machine only.
+    let shared = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors");
+    for name in files(&shared) {
+        assert!(known.contains(&name.as_str()), "{name} is golden data that nobody uses; list it in not_yet.rs");
+    }
+}
+
+/// The names of the JSON files of a folder; none where there is no folder.
+fn files(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let json = entries.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    json.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
