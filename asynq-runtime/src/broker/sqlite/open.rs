@@ -8,7 +8,7 @@ use std::{
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
-use super::{error::translate_io, location::Location};
+use super::{error::translate_io, url::Location};
 
 /// The first 16 bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

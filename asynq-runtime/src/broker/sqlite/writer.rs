@@ -15,7 +15,7 @@ use super::{
     bell::Ringer,
     connection,
     error::{concerns_everyone, is_full, needs_new_connection},
-    job::{Stage, Work},
+    order::{Stage, Work},
     presence,
     sql::Names,
     store::{Common, Message},
