@@ -8,7 +8,7 @@ use asynq_runtime::broker::{
 };
 
 use crate::{
-    server::{Proxy, Server},
+    server::{Proxy, Server, patient},
     tasks::*,
 };
 
@@ -36,7 +36,7 @@ async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
 async fn a_lost_answer_loses_and_doubles_nothing() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     let me = member("me");
     // Scripts are known from here on, so that one write is one try.
@@ -71,7 +71,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     put(&direct, &["warm"]).await;
     let warm = take(&direct, &member("w"), 1).await.remove(0);

@@ -61,7 +61,7 @@ impl Server {
     }
 
     pub(crate) async fn broker(&self) -> RedisBroker {
-        self.broker_with(RedisOptions::default()).await
+        self.broker_with(patient()).await
     }
 
     pub(crate) async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
@@ -90,6 +90,11 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// For a machine that does much else besides: no case but those about time-outs may run into one.
+pub(crate) fn patient() -> RedisOptions {
+    RedisOptions { call_timeout: Duration::from_secs(5), ..Default::default() }
 }
 
 /// Passes everything on; told so, it cuts the connection in place of the next answer to a script.

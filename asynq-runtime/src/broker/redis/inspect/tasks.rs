@@ -19,7 +19,7 @@ use crate::{
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
 const SLICE: usize = 100;
-const SLICES: usize = 20;
+const SLICES: usize = 5;
 
 impl RedisBroker {
     pub(super) async fn list(
