@@ -7,6 +7,7 @@ mod by_hand;
 mod commands;
 mod embedded;
 mod enqueueing;
+mod neighbours;
 mod policies;
 mod result;
 mod stage;
