@@ -14,9 +14,9 @@ use std::{
 };
 
 use super::{
+    attempt::Attempt,
     config::SAFETY_NET,
     dice::Dice,
-    executor::Attempt,
     hub::Hub,
     trouble::{FalseAlarms, Trouble},
 };
@@ -235,7 +235,7 @@ impl Fetcher {
         let since = Instant::now();
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),
-            news = hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET) => news?,
+            news = hub.news(hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET)) => news?,
         }
         let pause = self.alarms.fruitless(since.elapsed());
         if !pause.is_zero() {

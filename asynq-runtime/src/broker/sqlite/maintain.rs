@@ -16,7 +16,7 @@ use crate::{
 use super::{
     SqliteBroker,
     consume::far,
-    job::{Order, Stage},
+    order::{Order, Stage},
     settle::lost,
     sql,
     tx::{Doomed, Tx, View, day},

@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{connection, job::Query, sql::Names, store::Common, tx::View};
+use super::{connection, order::Query, sql::Names, store::Common, tx::View};
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -113,7 +113,7 @@ mod tests {
     use tokio::sync::{Semaphore, oneshot};
 
     use super::{
-        super::{connection::open_untouched, job::Question},
+        super::{connection::open_untouched, order::Question},
         *,
     };
     use crate::{broker::BrokerErrorKind, clock::SystemClock};

@@ -9,8 +9,8 @@ use crate::{
 
 use super::{
     super::{
-        job::{Order, Stage},
         liveness::{Grave, Liveness, Sign},
+        order::{Order, Stage},
         presence, sql,
         store::Store,
         tx::{Tx, View},

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        job::{Order, Stage},
+        order::{Order, Stage},
         sql,
         store::Store,
         tx::{Doomed, View},

@@ -111,7 +111,7 @@ impl<T> Order<T> {
 }
 
 /// An order with its caller.
-pub(super) struct Job<T> {
+pub(super) struct Call<T> {
     order: Order<T>,
     ticket: Arc<Ticket>,
     outcome: Option<T>,
@@ -119,7 +119,7 @@ pub(super) struct Job<T> {
     _room: OwnedSemaphorePermit,
 }
 
-impl<T> Job<T> {
+impl<T> Call<T> {
     pub(super) fn new(
         order: Order<T>,
         ticket: Arc<Ticket>,
@@ -130,7 +130,7 @@ impl<T> Job<T> {
     }
 }
 
-impl<T: Send> Work for Job<T> {
+impl<T: Send> Work for Call<T> {
     fn stage(&self) -> Stage {
         self.order.stage
     }
