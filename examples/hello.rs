@@ -1,3 +1,5 @@
+//! The README's first program.
+
 use asynq_runtime::prelude::*;
 
 /// Sends one e-mail.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// One struct as the only argument is the payload itself; with JSON, a Go program can enqueue and read it.
 #[derive(Serialize, Deserialize)]
-pub struct Resize {
+struct Resize {
     path: String,
     width: u32,
 }

@@ -1,7 +1,7 @@
 //! Shared state: a database pool, an HTTP client, settings. Given once, asked for by type.
 //!
 //! ```text
-//! cargo run --example state -- enqueue greet '{"name":"Ann"}'
+//! cargo run --example state -- enqueue greet '"Ann"'
 //! cargo run --example state
 //! ```
 
@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use asynq_runtime::prelude::*;
 
 /// What every job may need; here a greeting and a counter, in your program a pool of connections.
-pub struct Greeter {
+struct Greeter {
     greeting: String,
     greeted: AtomicU64,
 }
 
-/// Greets one person. `greeter` comes from the server and is no part of the task; `name` is.
+/// Greets one person. `greeter` comes from the server and is no part of the task; `name` is, and as the only argument it
+/// is the whole payload.
 #[job]
 async fn greet(greeter: State<Greeter>, name: String) -> JobResult {
     let number = greeter.greeted.fetch_add(1, Ordering::Relaxed) + 1;

@@ -19,7 +19,9 @@ use proc_macro::TokenStream;
 ///
 /// ```rust,ignore
 /// #[job(queue = "critical", retry = 5, timeout = "3m", unique = "1h")]
-/// async fn send_email(ctx: &JobContext, mailer: State<Mailer>, to: String, subject: &str) -> JobResult { … }
+/// async fn send_email(ctx: &JobContext, mailer: State<Mailer>, to: String, subject: &str) -> JobResult {
+///     mailer.send(to, subject).await
+/// }
 ///
 /// send_email::enqueue(&client, "ann@example.com", "Welcome").await?;
 /// send_email::job("ann@example.com", "Welcome").queue("low").enqueue(&client).await?;

@@ -22,14 +22,16 @@ mod report;
 mod subscribers;
 mod tally;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    DEFAULT_URL, URL_VARIABLE,
+    DEFAULT_URL, TaskId, URL_VARIABLE,
     broker::{Broker, BrokerError, Page},
     prelude::*,
     task::QueueName,
 };
+
+use chrono::{DateTime, Utc};
 
 use crate::{
     address::Address,
@@ -41,7 +43,7 @@ use crate::{
     render::Reader,
     report::{Report, Settled},
     subscribers::Subscriber,
-    tally::Tally,
+    tally::Counting,
 };
 
 const QUEUE: &str = "newsletter";
@@ -52,8 +54,9 @@ const CHUNK: usize = 500;
 
 /// Sends this campaign to one subscriber.
 ///
-/// `unique_by = "to"` refuses a second task for the same address while the first waits or runs; `retention` keeps a
-/// settled one long enough that its id refuses it afterwards.
+/// One task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so that
+/// the id refuses a second one even after the first was sent. `unique_by = "to"` refuses one under any other id too, as
+/// long as the first waits or runs.
 #[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "1d")]
 async fn send_issue(
     ctx: &JobContext,
@@ -64,7 +67,7 @@ async fn send_issue(
     plan: String,
 ) -> JobResult {
     let first = ctx.retried() == 0 && ctx.crashes() == 0;
-    let _attempt = post.meter.start(ctx.id().as_str(), ctx.header("enqueued"), first);
+    let _attempt = post.meter.start(ctx.header("enqueued"), first);
 
     let address = Address::parse(&to).map_err(JobError::skip_retry)?;
     if address.domain() == "greylist.example" && ctx.retried() == 0 {
@@ -112,16 +115,19 @@ async fn run() -> Result<ExitCode, BoxError> {
         Begun::Now => eprintln!("New campaign {} on {}", campaign.id, campaign.broker),
         Begun::Before => eprintln!("Going on with campaign {} on {}", campaign.id, campaign.broker),
     }
-    let tally = enqueue(&client, &campaign, &rows).await?;
+    let counting = enqueue(&client, &campaign, &rows).await?;
+    let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
     eprintln!(
         "{} rows: {} enqueued, {} duplicates refused, {} left over, {} already done",
         tally.rows, tally.enqueued, tally.duplicates, tally.left_over, tally.already_done
     );
 
+    // Whatever is active before our own server starts is another worker's, most likely a dead one's.
+    let theirs = active(client.broker().as_ref(), &queue).await?;
     let server = Server::builder(&url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
     let running = server.start().await?;
     let interrupted = tokio::select! {
-        () = all_settled(&client, &queue, &meter, tally.tasks()) => false,
+        () = all_settled(&client, &queue, theirs, tally.tasks()) => false,
         _ = tokio::signal::ctrl_c() => true,
     };
     if interrupted {
@@ -140,7 +146,7 @@ async fn run() -> Result<ExitCode, BoxError> {
     let settled = settled(&client, &queue, &campaign).await?;
     campaign.finished = true;
     outbox.note(&campaign)?;
-    let example = outbox.first().filter(|_| smtp.is_none());
+    let example = outbox.sample().filter(|_| smtp.is_none());
     let destination = match smtp {
         Some(_) => "by SMTP".to_owned(),
         None => format!("to {}/", outbox.folder().display()),
@@ -148,7 +154,7 @@ async fn run() -> Result<ExitCode, BoxError> {
     let on_redis = url.starts_with("redis");
     println!("{}", Report { campaign, tally, readings: meter.readings(), destination, settled });
     if let Some(example) = example {
-        println!("Read one:   cat '{}'", example.display());
+        println!("Read one:   cat {}", example.display());
     }
     if on_redis {
         println!("Try next:   run it again and press Ctrl-C in the middle, then once more");
@@ -159,8 +165,8 @@ async fn run() -> Result<ExitCode, BoxError> {
 }
 
 /// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
-async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Tally, BoxError> {
-    let mut tally = Tally::default();
+async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Counting, BoxError> {
+    let mut counting = Counting::default();
     for chunk in rows.chunks(CHUNK) {
         let enqueued = unix_millis().to_string();
         let ids: Vec<String> = chunk.iter().map(|row| campaign.task_id(&row.to())).collect();
@@ -170,18 +176,18 @@ async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> R
         });
         let answers = client.enqueue_many(tasks).await?;
         for (id, answer) in ids.iter().zip(answers) {
-            tally.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
+            counting.count(id, answer).map_err(|error| format!("{error}. Run the same command again to go on."))?;
         }
     }
-    Ok(tally)
+    Ok(counting)
 }
 
 /// Returns when every task is sent or archived, and shows the way there.
-async fn all_settled(client: &Client, queue: &QueueName, meter: &Meter, total: usize) {
+async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
     let total = total as u64;
     let mut progress = Progress::start(total);
     loop {
-        match moment(client.broker().as_ref(), queue, meter, total).await {
+        match moment(client.broker().as_ref(), queue, &mut theirs, total).await {
             Ok(moment) => {
                 progress.show(&moment);
                 if moment.settled == total {
@@ -194,18 +200,31 @@ async fn all_settled(client: &Client, queue: &QueueName, meter: &Meter, total: u
     }
 }
 
-async fn moment(broker: &dyn Broker, queue: &QueueName, meter: &Meter, total: u64) -> Result<Moment, BrokerError> {
+/// How far the campaign is. `theirs` are the tasks that another worker held when this run began; those that have moved on
+/// since are taken out.
+async fn moment(
+    broker: &dyn Broker,
+    queue: &QueueName,
+    theirs: &mut HashMap<TaskId, DateTime<Utc>>,
+    total: u64,
+) -> Result<Moment, BrokerError> {
     let stats = broker.queue_stats(queue).await?;
-    let settled = total.saturating_sub(left(&stats));
-    let mut elsewhere = None;
-    if stats.active > meter.running() as u64 {
-        let active = broker.tasks(queue, TaskState::Active, Page { number: 1, size: 100 }).await?;
-        let theirs: Vec<_> = active.iter().filter(|task| !meter.runs_here(task.id.as_str())).collect();
-        let until = theirs.iter().filter_map(|task| task.lease_until).min();
-        let lease = until.map(|until| (until - broker.now()).to_std().unwrap_or_default());
-        elsewhere = Some(Elsewhere { tasks: theirs.len() as u64, lease }).filter(|found| found.tasks > 0);
+    if !theirs.is_empty() {
+        // A lease that was extended is a living worker's, or already ours.
+        let now = active(broker, queue).await?;
+        theirs.retain(|id, until| now.get(id) == Some(until));
     }
-    Ok(Moment { total, settled, retry: stats.retry, elsewhere })
+    let elsewhere = theirs.values().min().map(|&until| Elsewhere {
+        tasks: theirs.len() as u64,
+        lease: (until - broker.now()).to_std().unwrap_or_default(),
+    });
+    Ok(Moment { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
+}
+
+/// The tasks that some worker holds, and until when unless it extends its lease.
+async fn active(broker: &dyn Broker, queue: &QueueName) -> Result<HashMap<TaskId, DateTime<Utc>>, BrokerError> {
+    let tasks = broker.tasks(queue, TaskState::Active, Page { number: 1, size: 500 }).await?;
+    Ok(tasks.into_iter().filter_map(|task| Some((task.id, task.lease_until?))).collect())
 }
 
 /// How many tasks are neither sent nor archived.

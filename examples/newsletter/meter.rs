@@ -1,14 +1,19 @@
 //! Measures the runs of this process: how long tasks waited for their start, and how many ended per second.
 
 use std::{
-    collections::HashSet,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
 /// Shared by the jobs, which are measured, and the program, which shows the readings.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(Mutex<Readings>);
+pub(crate) struct Meter(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    readings: Readings,
+    began: Option<Instant>,
+}
 
 /// What was measured so far.
 #[derive(Debug, Clone, Default)]
@@ -19,58 +24,43 @@ pub(crate) struct Readings {
     pub(crate) ended: usize,
     /// From the start of the first of them to the end of the last.
     pub(crate) took: Duration,
-    began: Option<Instant>,
-    running: HashSet<String>,
 }
 
 /// One attempt that is being measured; its end is its drop, however it ends.
 #[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     meter: &'a Meter,
-    id: String,
     first: bool,
 }
 
 impl Meter {
-    /// Measures an attempt at the task of this id until the result is dropped. `enqueued` is the moment in Unix
-    /// milliseconds that the enqueue noted, `first` whether the task never ran before.
-    pub(crate) fn start(&self, id: &str, enqueued: Option<&str>, first: bool) -> Attempt<'_> {
-        let mut readings = self.lock();
-        readings.began.get_or_insert_with(Instant::now);
-        readings.running.insert(id.to_owned());
+    /// Measures an attempt until the result is dropped. `enqueued` is the moment in Unix milliseconds that the enqueue
+    /// noted, `first` whether the task never ran before.
+    pub(crate) fn start(&self, enqueued: Option<&str>, first: bool) -> Attempt<'_> {
+        let mut inner = self.lock();
+        inner.began.get_or_insert_with(Instant::now);
         if first && let Some(enqueued) = enqueued.and_then(|text| text.parse().ok()) {
             let wait = unix_millis().saturating_sub(enqueued);
-            readings.waits.push(Duration::from_millis(wait));
+            inner.readings.waits.push(Duration::from_millis(wait));
         }
-        Attempt { meter: self, id: id.to_owned(), first }
+        Attempt { meter: self, first }
     }
 
     pub(crate) fn readings(&self) -> Readings {
-        self.lock().clone()
+        self.lock().readings.clone()
     }
 
-    /// Whether the task of this id runs in this process.
-    pub(crate) fn runs_here(&self, id: &str) -> bool {
-        self.lock().running.contains(id)
-    }
-
-    /// How many tasks run in this process.
-    pub(crate) fn running(&self) -> usize {
-        self.lock().running.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Readings> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let mut readings = self.meter.lock();
-        readings.running.remove(&self.id);
+        let mut inner = self.meter.lock();
         if self.first {
-            readings.ended += 1;
-            readings.took = readings.began.map(|began| began.elapsed()).unwrap_or_default();
+            inner.readings.ended += 1;
+            inner.readings.took = inner.began.map(|began| began.elapsed()).unwrap_or_default();
         }
     }
 }
@@ -111,15 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn only_first_attempts_are_timed_but_all_are_known_while_they_run() {
+    fn only_first_attempts_are_timed() {
         let meter = Meter::default();
         let enqueued = unix_millis().to_string();
-        let again = meter.start("b", Some(&enqueued), false);
-        drop(meter.start("a", Some(&enqueued), true));
-        assert!(meter.runs_here("b") && !meter.runs_here("a"));
-        assert_eq!(meter.running(), 1);
-        drop(again);
+        drop(meter.start(Some(&enqueued), true));
+        drop(meter.start(Some(&enqueued), false));
         let readings = meter.readings();
-        assert_eq!((readings.ended, readings.waits.len(), meter.running()), (1, 1, 0));
+        assert_eq!((readings.ended, readings.waits.len()), (1, 1));
     }
 }

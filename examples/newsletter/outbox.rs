@@ -73,9 +73,10 @@ impl Outbox {
         self.put(&format!("{task_id}.eml"), message)
     }
 
-    /// The name that [`write`](Self::write) gives first to last, to show one of them.
-    pub(crate) fn first(&self) -> Option<PathBuf> {
-        self.entries().ok()?.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "eml")).min()
+    /// Some message, to show one: the first whose name is easy to type.
+    pub(crate) fn sample(&self) -> Option<PathBuf> {
+        let plain = |path: &PathBuf| path.to_str().is_some_and(|name| name.ends_with(".eml") && !name.contains('%'));
+        self.entries().ok()?.into_iter().filter(plain).min()
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asynq_runtime::prelude::{BoxError, JobError};
-use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, transport::smtp};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 
 use crate::{meter::Meter, outbox::Outbox};
 
@@ -49,6 +49,53 @@ impl PostOffice {
     }
 }
 
-fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, smtp::Error> {
+/// Any URL that lettre reads: `smtps://user:password@host`, `smtp://host?tls=required`, `smtp://localhost:1025`.
+#[cfg(feature = "smtp-tls")]
+fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, BoxError> {
     Ok(AsyncSmtpTransport::<Tokio1Executor>::from_url(url)?.build())
+}
+
+/// `smtp://host:port` alone: lettre reads URLs only when it is built with TLS, and without TLS no password is sent.
+#[cfg(not(feature = "smtp-tls"))]
+fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, BoxError> {
+    let (host, port) = host_and_port(url).ok_or(
+        "without TLS it has to be smtp://host or smtp://host:port; for a password, smtps:// or ?tls=required use \
+         `cargo run --features smtp-tls --example newsletter`",
+    )?;
+    Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host).port(port).build())
+}
+
+#[cfg(not(feature = "smtp-tls"))]
+fn host_and_port(url: &str) -> Option<(&str, u16)> {
+    let place = url.strip_prefix("smtp://")?.trim_end_matches('/');
+    if place.contains(['@', '/', '?', '#']) {
+        return None;
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (place, 25),
+    };
+    (!host.is_empty()).then_some((host, port))
+}
+
+#[cfg(all(test, not(feature = "smtp-tls")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tls_a_url_is_a_host_and_a_port() {
+        let cases = [
+            ("smtp://localhost:1025", Some(("localhost", 1025))),
+            ("smtp://mail.example/", Some(("mail.example", 25))),
+            ("smtp://ann:secret@mail.example", None),
+            ("smtps://mail.example", None),
+            ("smtp://mail.example?tls=required", None),
+            ("smtp://mail.example:port", None),
+            ("smtp://", None),
+            ("mail.example", None),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(host_and_port(url), expected, "{url}");
+        }
+    }
 }

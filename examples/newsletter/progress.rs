@@ -24,7 +24,7 @@ pub(crate) struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
     pub(crate) tasks: u64,
-    pub(crate) lease: Option<Duration>,
+    pub(crate) lease: Duration,
 }
 
 impl Moment {
@@ -34,13 +34,9 @@ impl Moment {
         if self.retry > 0 {
             notes.push(format!("{} refused, waiting for the next attempt", self.retry));
         }
-        match self.elsewhere {
-            Some(Elsewhere { tasks, lease: Some(lease) }) => {
-                let seconds = lease.as_millis().div_ceil(1000);
-                notes.push(format!("{tasks} held by another worker: if it is dead, they come back in {seconds} s"));
-            }
-            Some(Elsewhere { tasks, lease: None }) => notes.push(format!("{tasks} held by another worker")),
-            None => {}
+        if let Some(Elsewhere { tasks, lease }) = self.elsewhere {
+            let seconds = lease.as_millis().div_ceil(1000);
+            notes.push(format!("{tasks} held by another worker: if it is dead, they come back in {seconds} s"));
         }
         notes.join("; ")
     }
@@ -109,15 +105,15 @@ mod tests {
 
     #[test]
     fn a_note_says_what_is_waited_for_and_how_long() {
-        let lease = |millis| Some(Elsewhere { tasks: 16, lease: Some(Duration::from_millis(millis)) });
+        let lease = |millis| Some(Elsewhere { tasks: 16, lease: Duration::from_millis(millis) });
         let moment = |retry, elsewhere| Moment { total: 100, settled: 60, retry, elsewhere }.note();
         assert_eq!(moment(0, None), "");
         assert_eq!(moment(3, None), "3 refused, waiting for the next attempt");
         assert_eq!(moment(0, lease(22_100)), "16 held by another worker: if it is dead, they come back in 23 s");
         assert_eq!(moment(0, lease(0)), "16 held by another worker: if it is dead, they come back in 0 s");
         assert_eq!(
-            moment(1, Some(Elsewhere { tasks: 2, lease: None })),
-            "1 refused, waiting for the next attempt; 2 held by another worker"
+            moment(1, lease(900)),
+            "1 refused, waiting for the next attempt; 16 held by another worker: if it is dead, they come back in 1 s"
         );
     }
 }

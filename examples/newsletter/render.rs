@@ -36,8 +36,10 @@ pub(crate) fn message(task_id: &str, to: &Address, reader: Reader<'_>) -> Result
 
 fn plain(Reader { name, city, plan }: Reader<'_>) -> String {
     format!(
-        "Hello {name},\n\nthree things worth a walk through {city} this week:\n\n  * the market, before ten\n  * the \
+        "Hello {},\n\nthree things worth a walk through {} this week:\n\n  * the market, before ten\n  * the \
          library, after six\n  * the hill, at any time\n\n{}\n\nYours\nThe Weekly\n",
+        one_line(name),
+        one_line(city),
         offer(plan)
     )
 }
@@ -108,7 +110,9 @@ mod tests {
     fn a_name_adds_no_header_and_no_markup() {
         let name = "<b>Eve</b>\r\nBcc: all@example.com";
         let text = rendered("eve@example.com", Reader { name, city: "Here & there", plan: "pro" });
-        assert!(!text.lines().any(|line| line.starts_with("Bcc:")), "{text}");
+        let headers = text.split("\r\n\r\n").next().unwrap();
+        assert!(!headers.lines().any(|line| line.starts_with("Bcc:")), "{text}");
+        assert!(text.contains("Hello <b>Eve</b> Bcc: all@example.com,"), "{text}");
         assert_eq!(escaped(name), "&lt;b&gt;Eve&lt;/b&gt;\r\nBcc: all@example.com");
         assert!(html(Reader { name, city: "Here & there", plan: "pro" }).contains("Here &amp; there"));
     }

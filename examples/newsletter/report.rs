@@ -60,7 +60,7 @@ impl fmt::Display for Report {
         for (reason, count) in reasons {
             row(f, "", *count, reason)?;
         }
-        row(f, "duplicates", tally.duplicates, "refused by `unique`")?;
+        row(f, "duplicates", tally.duplicates, "refused: one task per address")?;
         if tally.already_done > 0 {
             row(f, "already done", tally.already_done, "settled by an earlier run, not sent again")?;
         }
@@ -91,7 +91,7 @@ fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -119,7 +119,6 @@ mod tests {
                 waits: vec![Duration::from_millis(7), Duration::from_millis(1_234)],
                 ended: 1_960,
                 took: Duration::from_millis(490),
-                ..Readings::default()
             },
             destination: "to outbox/".into(),
             settled: Settled {
@@ -140,7 +139,7 @@ Campaign 20261124-091500-250 on sqlite://asynq.db
   archived                14
                           11   bad address: white space
                            3   bad address: no @
-  duplicates              44   refused by `unique`
+  duplicates              44   refused: one task per address
   jobs per second      4,000   1,960 jobs in 490 ms
   enqueue to start   p50 7 ms, p99 1.23 s
 ";

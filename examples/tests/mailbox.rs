@@ -10,7 +10,7 @@ use std::{
 
 /// The server. It lives as long as the test's process.
 #[derive(Clone)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     url: String,
     state: Arc<(Mutex<State>, Condvar)>,
 }
@@ -23,7 +23,7 @@ struct State {
 
 impl Mailbox {
     /// A server that answers the first `most` messages and holds the rest until [`open`](Self::open).
-    pub fn start(most: usize) -> Self {
+    pub(crate) fn start(most: usize) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("it has an address").port();
         let state = Arc::new((Mutex::new(State { taken: Vec::new(), held: 0, most }), Condvar::new()));
@@ -39,23 +39,23 @@ impl Mailbox {
     }
 
     /// What `SMTP_URL` has to be.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Answers all, held ones included, from now on.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state.0.lock().unwrap().most = usize::MAX;
         self.state.1.notify_all();
     }
 
     /// For whom messages were taken, in order.
-    pub fn taken(&self) -> Vec<String> {
+    pub(crate) fn taken(&self) -> Vec<String> {
         self.state.0.lock().unwrap().taken.clone()
     }
 
     /// Waits until this many messages wait for their answer.
-    pub fn wait_for_held(&self, count: usize) {
+    pub(crate) fn wait_for_held(&self, count: usize) {
         let (state, changed) = &*self.state;
         let patience = Duration::from_secs(60);
         let (state, late) =

@@ -15,14 +15,14 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An example that runs; killed when dropped.
-pub struct Program {
+pub(crate) struct Program {
     child: Child,
     output: Output,
 }
 
 impl Program {
     /// Starts the example `name` in `folder`.
-    pub fn start(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(executable(name));
         command.args(args).current_dir(folder).env_remove("ASYNQ_URL").env_remove("SMTP_URL").env_remove("RUST_LOG");
         command.envs(environment.iter().copied());
@@ -35,18 +35,18 @@ impl Program {
     }
 
     /// Waits for a line that contains `text` and returns it.
-    pub fn line(&self, text: &str) -> String {
+    pub(crate) fn line(&self, text: &str) -> String {
         self.output.wait_for(text)
     }
 
     /// Sends a signal, such as `INT`.
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").arg(format!("-{signal}")).arg(self.child.id().to_string()).status();
         assert!(sent.expect("kill runs").success(), "{signal} was not sent");
     }
 
     /// Waits for the end; returns how it ended and all that it said.
-    pub fn end(mut self) -> (ExitStatus, String) {
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let until = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("the program can be waited for") {
@@ -67,7 +67,7 @@ impl Drop for Program {
 }
 
 /// Runs an example to its good end and returns what it said.
-pub fn run(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
+pub(crate) fn run(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let (status, output) = Program::start(name, folder, args, environment).end();
     assert!(status.success(), "{name} {args:?} ended with {status}; it said:\n{output}");
     output

@@ -16,6 +16,7 @@ mod redis {
     mod go_peers;
     mod inspect;
     mod maintain;
+    mod model;
     mod pause;
     mod presence;
     mod produce;
@@ -38,6 +39,7 @@ mod sqlite {
     mod go_peers;
     mod inspect;
     mod maintain;
+    mod model;
     mod pause;
     mod presence;
     mod produce;

@@ -1,8 +1,10 @@
 //! Whole-process stories: workers are real processes, killed and stopped as an operating system would.
+#![allow(clippy::unwrap_used)] // a story that cannot be told is a failed test
 
 mod broker_outage;
 mod crash_recovery;
 mod poison;
 mod shutdown;
 mod sqlite_processes;
+#[allow(unreachable_pub, reason = "a module of a test binary; `pub` marks what the stories use")]
 mod world;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::TaskState;
+use asynq_tests::journal::Event;
 
 use crate::world::World;
 
@@ -40,7 +41,18 @@ async fn poison_is_archived_and_innocents_pay_nothing(world: World, limit: Durat
 
     let ends = history.ends();
     for id in &ids {
-        assert_eq!(ends.get(id.as_str()), Some(&1), "{id} reached its end once");
+        assert!(ends.contains_key(id.as_str()), "{id} reached its end");
+    }
+    // Beside the poison a run may be cut off, even between its end and its settling; nothing else runs twice.
+    let deadly: Vec<u32> =
+        history.lines.iter().filter(|line| line.id == poison.as_str()).map(|line| line.pid).collect();
+    for (id, _) in history.repeated() {
+        let outside = history
+            .lines
+            .iter()
+            .filter(|line| line.event == Event::Start && line.id == id && !deadly.contains(&line.pid))
+            .count();
+        assert!(outside <= 1, "{id} ran again without a crash");
     }
     assert!(history.lines.iter().all(|line| line.retried == 0), "no innocent lost a retry");
     let stats = world.stats().await;
@@ -54,8 +66,8 @@ async fn poison_is_archived_and_innocents_pay_nothing(world: World, limit: Durat
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_poison_job_is_archived_after_three_crashes_on_redis() {
-    // Three crashes, each noticed one lease later.
-    poison_is_archived_and_innocents_pay_nothing(World::redis().await, Duration::from_secs(150)).await;
+    // Three crashes, each noticed one lease later; a short one keeps the story short.
+    poison_is_archived_and_innocents_pay_nothing(World::redis_with("?lease=4s").await, Duration::from_secs(90)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,9 +14,9 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
+    Persistence, RedisServer,
     jobs::{Poison, Record},
     journal::{History, eventually},
-    redis::{Persistence, RedisServer},
 };
 use tempfile::TempDir;
 
@@ -32,8 +32,13 @@ pub struct World {
 impl World {
     /// On a Redis that keeps what it answered.
     pub async fn redis() -> Self {
+        Self::redis_with("").await
+    }
+
+    /// The same with parameters in the URL.
+    pub async fn redis_with(parameters: &str) -> Self {
         let server = RedisServer::start(Persistence::Always);
-        let url = server.url();
+        let url = server.url() + parameters;
         Self::new(url, Some(server), TempDir::new().unwrap()).await
     }
 

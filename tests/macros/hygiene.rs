@@ -2,6 +2,7 @@
 
 #![no_implicit_prelude]
 #![allow(dead_code, unused_imports, unreachable_pub, non_camel_case_types)]
+#![allow(clippy::too_many_arguments, clippy::duplicate_underscore_argument)] // names and number are the point
 #![deny(missing_docs, unused_variables, non_local_definitions)]
 
 use ::asynq_runtime::{JobContext, job};

@@ -28,10 +28,6 @@ pub enum Need {
     LostLease,
     /// The death of a server is seen at once, not only when its leases pass.
     LivenessLock,
-    /// The place of the data can be damaged, foreign or absent as a file.
-    File,
-    /// The store has logins.
-    Login,
 }
 
 /// Where tasks are kept, and the ways around the contract that a test needs.

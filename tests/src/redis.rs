@@ -240,10 +240,8 @@ fn task_key(queue: &QueueName, id: &TaskId) -> String {
 
 impl Store for RedisStore {
     const NAME: &'static str = "redis";
-    const GAPS: &'static [(Need, &'static str)] = &[
-        (Need::LivenessLock, "only leases tell that a server on another machine is dead"),
-        (Need::File, "the data is behind a server"),
-    ];
+    const GAPS: &'static [(Need, &'static str)] =
+        &[(Need::LivenessLock, "only leases tell that a server on another machine is dead")];
 
     async fn start() -> Self {
         let server = RedisServer::start(Persistence::None);
@@ -273,11 +271,13 @@ impl Store for RedisStore {
 
     fn age(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap();
-        for (key, dumped) in self.keys() {
-            // Counters of a day end at an instant of the manual clock's calendar, not after a span.
-            if dumped.pttl > 0 && !key.contains(":processed:") && !key.contains(":failed:") {
-                let left = (dumped.pttl - by).max(0);
-                let _: i64 = self.lock().pexpire(key, left).unwrap();
+        let mut connection = self.lock();
+        let keys: Vec<String> = connection.keys("*").unwrap();
+        // Counters of a day end at an instant of the manual clock's calendar, not after a span.
+        for key in keys.iter().filter(|key| !key.contains(":processed:") && !key.contains(":failed:")) {
+            let left: i64 = ::redis::cmd("PTTL").arg(key).query(&mut *connection).unwrap();
+            if left > 0 {
+                let _: i64 = connection.pexpire(key, (left - by).max(0)).unwrap();
             }
         }
     }

@@ -52,7 +52,6 @@ impl Store for SqliteStore {
         (Need::GoPeer, "no Go program reads it"),
         (Need::Ghosts, "an id is a row, and a row is its task"),
         (Need::LostLease, "the lease is a column of the task"),
-        (Need::Login, "who may open the file may use it"),
     ];
 
     async fn start() -> Self {

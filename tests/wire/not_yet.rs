@@ -2,11 +2,9 @@
 
 /// Name of the file, and the issue that brings it.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    // The server of this issue, when it lands.
-    ("pure_retry_delay", "Foundation: the retry delay is the server's, `server/backoff.rs`"),
-    ("c17_enqueue_errors", "Foundation: the client refuses these before any broker is asked"),
     // Groups.
     ("c10_group", "Parity: groups"),
+    ("c12_group_delayed", "Parity: groups"),
     ("b19_aggregation_max_size", "Parity: groups"),
     ("b20_aggregation_grace_delete", "Parity: groups"),
     ("b22_aggregation_reclaim", "Parity: groups"),

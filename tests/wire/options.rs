@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{
-    broker::{NewTask, UniqueLock, When},
-    task::Header,
-};
-use asynq_tests::{Build as _, queue, task, task_id};
+use asynq_runtime::RawTask;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value as Json;
 
-use crate::golden::{Scenario, raw};
+use crate::golden::raw;
 
 /// `1h30m`, `1.5s`, `+3s`.
 pub(crate) fn duration(text: &str) -> Duration {
     let (mut total, mut number) = (Duration::ZERO, String::new());
+    // Go writes fractions of a second below one in milliseconds.
+    if let Some(ms) = text.strip_suffix("ms") {
+        return Duration::from_millis(ms.parse().unwrap());
+    }
     for c in text.trim_start_matches('+').chars() {
         let seconds = match c {
             'h' => 3600.0,
@@ -39,55 +39,37 @@ pub(crate) fn instant(text: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     }
 }
 
-/// The task that Go's client makes of a `Client.Enqueue` call.
-pub(crate) fn client_task(scenario: &Scenario, call: &Json) -> NewTask {
-    let mut new = task("none");
-    new.message.r#type = call["type"].as_str().unwrap_or_default().into();
-    new = new.with_payload(raw(&call["payload"]));
+/// The task of a `Client.Enqueue` call, as a caller of our client writes it.
+pub(crate) fn raw_task(call: &Json) -> RawTask {
+    let name = call["type"].as_str().unwrap_or_default();
+    let nil = call["payload_is_nil"].as_bool().unwrap_or(call["payload"].is_null());
+    let mut task = if nil { RawTask::without_payload(name) } else { RawTask::new(name, raw(&call["payload"])) };
     for (key, value) in call["headers"].as_object().into_iter().flatten() {
-        new = new.with_header(key, value.as_str().unwrap());
+        task = task.header(key, value.as_str().unwrap());
     }
-    let mut unique = None;
     for option in call["options"].as_array().into_iter().flatten() {
         let option = option.as_str().unwrap();
         let (name, argument) = option.strip_suffix(')').and_then(|option| option.split_once('(')).unwrap();
         let quoted = || serde_json::from_str::<String>(argument).unwrap();
         let date = || NaiveDateTime::parse_from_str(argument, "%a %b %e %H:%M:%S UTC %Y").unwrap().and_utc();
-        match name {
-            "TaskID" => {
-                new.id = task_id(&quoted());
-                new.message.id = quoted();
-            }
-            "Queue" => {
-                new.queue = queue(&quoted());
-                new.message.queue = quoted();
-            }
-            "MaxRetry" => new.message.retry = argument.parse().unwrap(),
-            "Timeout" => new.message.timeout = duration(argument).as_secs() as i64,
-            "Deadline" => new.message.deadline = date().timestamp(),
-            "Retention" => new.message.retention = duration(argument).as_secs() as i64,
-            "ProcessIn" => new.when = When::In(duration(argument)),
-            "ProcessAt" => new.when = When::At(date()),
-            "Unique" => unique = Some(duration(argument)),
-            "Group" => new.message.group_key = quoted(),
+        task = match name {
+            "TaskID" => task.task_id(quoted()),
+            "Queue" => task.queue(quoted()),
+            "MaxRetry" => task.retry(argument.parse().unwrap()),
+            "Timeout" => task.timeout(duration(argument)),
+            "Deadline" => task.deadline(date()),
+            "Retention" => task.retention(duration(argument)),
+            "ProcessIn" => task.process_in(duration(argument)),
+            "ProcessAt" => task.process_at(date()),
+            "Unique" => task.unique(duration(argument)),
             "Header" => {
                 let (key, value): (String, String) = serde_json::from_str(argument).unwrap();
-                new.message.headers.retain(|header| header.key.as_ref() != Some(&key));
-                new.message.headers.push(Header::new(key, value));
+                task.header(key, value)
             }
             // What an option at the call overrides.
-            "task-level MaxRetry" => {}
+            "task-level MaxRetry" => task,
             other => panic!("{other} is no option that is replayed here"),
-        }
+        };
     }
-    if let Some(ttl) = unique {
-        let prefix = format!("asynq:{{{}}}:unique:{}:", new.queue, new.message.r#type);
-        let lock = |key: &&String| key.starts_with(&prefix);
-        let hash = scenario.end.keys().find(lock).cloned();
-        let key = hash.or_else(|| scenario.message(new.id.as_str()).map(|message| message.unique_key));
-        let key = key.unwrap_or_else(|| panic!("{}: no key begins with {prefix}", scenario.name));
-        new.message.unique_key.clone_from(&key);
-        new.unique = Some(UniqueLock { key, ttl: Duration::from_secs(ttl.as_secs()) });
-    }
-    new
+    task
 }

@@ -40,14 +40,14 @@ async fn replayed(name: &str) -> Vec<String> {
     for (i, call) in replay.scenario.calls.clone().iter().enumerate() {
         replay.call(call).await;
         if let Some(moment) = moment(name, i + 1) {
-            let lines = differences(&replay.scenario.between(moment), &replay.dump(), volatile);
+            let lines = differences(&replay.scenario.between(moment), replay.dump(), volatile);
             found.extend(lines.into_iter().map(|line| format!("{moment}: {line}")));
             seen.push(moment.to_owned());
         }
     }
     seen.sort();
     assert_eq!(seen, replay.scenario.moments(), "every dump between calls is compared");
-    found.extend(differences(&replay.scenario.end, &replay.dump(), volatile));
+    found.extend(differences(&replay.scenario.end, replay.dump(), volatile));
     found.extend(replay.answers);
     found
 }
@@ -80,7 +80,7 @@ async fn ended(name: &str) -> Vec<String> {
     let settled = replay.broker.settle(&[run.ends_with(action)]).await.remove(0).unwrap();
     assert_eq!(settled, Settled::Ok);
     replay.broker.leave(&member).await.unwrap();
-    differences(&replay.scenario.end, &replay.dump(), Volatile::Times)
+    differences(&replay.scenario.end, replay.dump(), Volatile::Times)
 }
 
 macro_rules! scenarios {
@@ -103,7 +103,7 @@ mod calls {
         b16_schedule_unique b18_scheduled_group_forward b24_server_state b25_server_state_idle_clear b31_stats_history
         b32_counter_overflow b35_ghost_id b36_all_fields_message c01_enqueue_default c02_enqueue_all_options
         c03_enqueue_unique c04_unique_nil_payload c05_unique_empty_payload c06_task_id_conflict c07_process_in
-        c08_process_at_pinned c12_group_delayed c13_headers c14_retention c15_batch_enqueue
+        c08_process_at_pinned c13_headers c14_retention c15_batch_enqueue c17_enqueue_errors
     }
 }
 
@@ -138,6 +138,9 @@ async fn s17_cli_cancel_channel() {
     assert_eq!(call["result"]["payload"], heard.get_payload::<String>().unwrap());
 }
 
+/// Golden files that are compared in another place, with that place.
+const ELSEWHERE: [(&str, &str); 1] = [("pure_retry_delay", "asynq-runtime/src/server/testdata/pure_retry_delay.json")];
+
 /// Nothing in the folder of golden data is forgotten: it is used here, or `not_yet.rs` says when it will be.
 #[test]
 fn every_golden_file_is_used_or_has_its_issue() {
@@ -148,6 +151,7 @@ fn every_golden_file_is_used_or_has_its_issue() {
         .chain(&crate::pure_encodings::FILES)
         .copied()
         .chain(not_yet::FILES.iter().map(|(name, _)| *name))
+        .chain(ELSEWHERE.iter().map(|(name, _)| *name))
         .collect();
     let mut sorted = known.clone();
     sorted.sort_unstable();
@@ -158,8 +162,12 @@ fn every_golden_file_is_used_or_has_its_issue() {
         assert!(known.contains(&name.as_str()), "{name} is copied but not used");
         assert!(not_yet::FILES.iter().all(|(later, _)| later != name), "{name} is copied and listed as not yet");
     }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, place) in ELSEWHERE {
+        assert!(root.join(place).is_file(), "{name} is not at {place}");
+    }
     // The shared folder is there on a developer's machine only.
-    let shared = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors");
+    let shared = root.join("../shared/vectors");
     for name in files(&shared) {
         assert!(known.contains(&name.as_str()), "{name} is golden data that nobody uses; list it in not_yet.rs");
     }

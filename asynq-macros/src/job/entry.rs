@@ -177,7 +177,7 @@ impl<'a> Entry<'a> {
         match self.input.fork().call(Path::parse_mod_style) {
             Ok(path) if path.segments.iter().any(|segment| segment.ident == "$crate") => {
                 let _ = self.input.call(Path::parse_mod_style);
-                self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::asynq_runtime`")
+                self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::jobs`")
             }
             Ok(_) => self.input.call(Path::parse_mod_style).ok(),
             Err(_) => self.stuck_here(),

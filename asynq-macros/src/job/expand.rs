@@ -195,10 +195,7 @@ fn requires(job: &JobModel) -> Option<TokenStream> {
     (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];))
 }
 
-/// The type of the result; where nothing else can fail, the function's own.
-///
-/// It is written out wherever it is needed, always in the same place of the source: the compiler says the same thing
-/// about the same place only once.
+/// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
 fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
     if is_direct(job) {
@@ -227,7 +224,8 @@ fn run(job: &JobModel) -> TokenStream {
         job.is_blocking || job.parameters.iter().any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
     let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
-    let (this, output) = (this(), output_type(job));
+    let this = this();
+    let output = quote_spanned!(at(job.output.span())=> Self::Output);
     // The place of the function's name: here the compiler says that a future is not `Send`.
     quote_spanned! {at(job.ident().span())=>
         async fn run(#this, #ctx: &__rt::JobContext) -> #output {

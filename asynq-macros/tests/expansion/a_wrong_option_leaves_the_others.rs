@@ -116,7 +116,7 @@ const _: () = {
         const NAME: &'static str = "hello";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new().queue("low");
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await
         }
     }

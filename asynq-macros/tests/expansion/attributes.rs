@@ -149,7 +149,7 @@ const _: () = {
     impl __rt::Job for old {
         const NAME: &'static str = "old";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             old(self.to, self.retries).await
         }
     }

@@ -117,10 +117,7 @@ const _: () = {
     impl __rt::Job for thumbnail {
         const NAME: &'static str = "thumbnail";
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(
-            self,
-            ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value> {
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(
                     ctx,
                     move |_| <JobResult as __rt::IntoJobResult>::into_job_result(

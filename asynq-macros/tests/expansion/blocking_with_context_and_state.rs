@@ -124,10 +124,7 @@ const _: () = {
         const NAME: &'static str = "thumbnail";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Store>()];
         type Output = __rt::JobResult<<JobResult<u64> as __rt::IntoJobResult>::Value>;
-        async fn run(
-            self,
-            ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<JobResult<u64> as __rt::IntoJobResult>::Value> {
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             let state_0 = __rt::state::<Store>(ctx)?;
             __rt::run_blocking(
                     ctx,

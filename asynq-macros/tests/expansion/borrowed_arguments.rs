@@ -135,7 +135,7 @@ const _: () = {
     impl __rt::Job for archive {
         const NAME: &'static str = "archive";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             archive(&self.to, &self.tags, &self.order, &self.file).await
         }
     }

@@ -1,5 +1,5 @@
 // #[job(retry = 3)]
-// pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: asynq_runtime::State<Pool>) -> JobResult {
+// pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: runtime::State<Pool>) -> JobResult {
 //     mailer.send(to).await
 // }
 
@@ -7,7 +7,7 @@ pub async fn deliver(
     ctx: &JobContext,
     mailer: State<Mailer>,
     to: &str,
-    pool: asynq_runtime::State<Pool>,
+    pool: runtime::State<Pool>,
 ) -> JobResult {
     mailer.send(to).await
 }
@@ -123,10 +123,7 @@ const _: () = {
             __rt::StateKey::of::<Pool>(),
         ];
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(
-            self,
-            ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value> {
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(
                 deliver(
                         ctx,

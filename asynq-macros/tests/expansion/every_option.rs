@@ -162,10 +162,7 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to, &self.campaign)))
         }
-        async fn run(
-            self,
-            _ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<Result<(), MailError> as __rt::IntoJobResult>::Value> {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             __rt::with_policy(
                 send_email(self.to, self.campaign, self.subject).await,
                 policies::mail,

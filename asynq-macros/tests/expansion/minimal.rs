@@ -121,7 +121,7 @@ const _: () = {
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await
         }
     }

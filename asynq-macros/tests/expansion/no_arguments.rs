@@ -100,7 +100,7 @@ const _: () = {
     impl __rt::Job for cleanup {
         const NAME: &'static str = "cleanup";
         type Output = ();
-        async fn run(self, _ctx: &__rt::JobContext) -> () {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             cleanup().await
         }
     }

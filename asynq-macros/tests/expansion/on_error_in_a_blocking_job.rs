@@ -113,10 +113,7 @@ const _: () = {
         type Output = __rt::JobResult<
             <Result<Receipt, PayError> as __rt::IntoJobResult>::Value,
         >;
-        async fn run(
-            self,
-            ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<Result<Receipt, PayError> as __rt::IntoJobResult>::Value> {
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(
                     ctx,
                     move |_| __rt::with_policy(pay(self.cents), PayError::policy),

@@ -122,7 +122,7 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.r#type,)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             r#match(self.r#type, self.value).await
         }
     }

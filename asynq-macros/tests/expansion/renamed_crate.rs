@@ -114,10 +114,7 @@ const _: () = {
         const NAME: &'static str = "hello";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Db>()];
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
-        async fn run(
-            self,
-            ctx: &__rt::JobContext,
-        ) -> __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value> {
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(
                 hello(__rt::state::<Db>(ctx)?, &self.name).await,
             )

@@ -107,7 +107,7 @@ const _: () = {
     impl __rt::Job for tick {
         const NAME: &'static str = "tick";
         type Output = ();
-        async fn run(self, _ctx: &__rt::JobContext) -> () {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             tick(self.at).await
         }
     }

@@ -114,7 +114,7 @@ const _: () = {
             .retention(__rt::Duration::from_secs(3600));
         const CODEC: __rt::Codec = __rt::Codec::Json;
         type Output = JobResult<u64>;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult<u64> {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             resize(self.args).await
         }
     }

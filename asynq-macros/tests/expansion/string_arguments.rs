@@ -128,7 +128,7 @@ const _: () = {
     impl __rt::Job for log {
         const NAME: &'static str = "log";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             log(self.a, self.b, self.c).await
         }
     }

@@ -128,7 +128,7 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to,)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> JobResult {
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             greet(self.to, self.text).await
         }
     }

@@ -14,9 +14,9 @@ use std::{
 };
 
 use super::{
+    attempt::Attempt,
     config::SAFETY_NET,
     dice::Dice,
-    executor::Attempt,
     hub::Hub,
     trouble::{FalseAlarms, Trouble},
 };
@@ -42,7 +42,9 @@ pub(crate) struct Fetcher {
 /// What a fetch found.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    Work,
+    /// So many tasks.
+    Work(usize),
+    /// Suspects, of which none may start now.
     OnlySuspects,
     Nothing,
 }
@@ -91,7 +93,7 @@ impl Fetcher {
             if asked.is_empty() { Found::Nothing } else { self.fetch(&asked).await? }
         };
         match found {
-            Found::Work => {
+            Found::Work(_) => {
                 self.alarms.fruitful();
                 Ok(Next::Fetch)
             }
@@ -133,18 +135,20 @@ impl Fetcher {
     /// Asks the queues by rank, each only for what those above it left free.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<Found, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let mut found = Found::Nothing;
+        let (mut left, mut found) = (room, Found::Nothing);
         for &queue in hub.queues.ranked() {
-            // Asked anew each time: a suspect that was put back has left its slot free.
-            let room = room.min(self.room());
-            if room == 0 || hub.quiet.is_cancelled() {
+            // Slots that became free meanwhile are for the next turn, which starts at the top again.
+            if left == 0 || hub.quiet.is_cancelled() {
                 break;
             }
-            match self.fetch(&[(queue, room)]).await? {
+            match self.fetch(&[(queue, left)]).await? {
                 Found::Nothing => {}
                 // What ranks lower must not overtake the suspects' queue.
                 Found::OnlySuspects => return Ok(Found::OnlySuspects),
-                Found::Work => found = Found::Work,
+                Found::Work(n) => {
+                    left = left.saturating_sub(n);
+                    found = Found::Work(n);
+                }
             }
         }
         Ok(found)
@@ -178,15 +182,14 @@ impl Fetcher {
             }
             return Ok(Found::Nothing);
         }
+        let taken = attempts.len();
         let (suspects, others): (Vec<_>, Vec<_>) = attempts.into_iter().partition(Attempt::is_suspect);
-        let mut found = if others.is_empty() { Found::OnlySuspects } else { Found::Work };
+        let has_others = !others.is_empty();
         for attempt in others {
             hub.launch(attempt);
         }
-        if self.start_one_of(suspects).await {
-            found = Found::Work;
-        }
-        Ok(found)
+        let starts = self.start_one_of(suspects).await;
+        Ok(if has_others || starts { Found::Work(taken) } else { Found::OnlySuspects })
     }
 
     /// Starts the first suspect if none is running, once the others are back in their queues. Returns whether one was
@@ -232,7 +235,7 @@ impl Fetcher {
         let since = Instant::now();
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),
-            news = hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET) => news?,
+            news = hub.news(hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET)) => news?,
         }
         let pause = self.alarms.fruitless(since.elapsed());
         if !pause.is_zero() {

@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 
 use super::{
-    executor::Attempt,
+    attempt::Attempt,
     limit::Limit,
     stop::{Stop, Why},
 };
@@ -179,6 +179,12 @@ impl Runs {
         }
     }
 
+    /// Stops everything and lets go of it: nobody waits for outcomes any more.
+    pub(crate) fn abandon(&self) {
+        self.stop_all(Why::Lost);
+        self.lock().clear();
+    }
+
     /// What has not ended although it was told to: taken from its job, so that it can be handed back.
     pub(crate) fn take_unended(&self) -> Vec<(RunKey, Arc<TaskMessage>)> {
         let mut live = self.lock();
@@ -261,7 +267,7 @@ mod tests {
         assert!(runs.settling(&a.key));
         runs.forget(&a.key);
         // The other one is still extended, and can still be cancelled.
-        assert_eq!(runs.keys(), [b.key.clone()]);
+        assert_eq!(runs.keys(), std::slice::from_ref(&b.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
     }

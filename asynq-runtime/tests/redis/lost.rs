@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    Action, Consume, Inspect, Settle, Settled, Settlement, Wanted,
+    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted,
     redis::{RedisBroker, RedisOptions},
 };
 
@@ -141,4 +141,25 @@ async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
         assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
         assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 0, "nothing was taken besides");
     }
+}
+
+/// As above, but the network keeps the first send until long after the second was answered.
+#[tokio::test]
+async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let options = RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
+    let broker = RedisBroker::connect(&proxy.url(), options).await.unwrap();
+    put(&broker, &["a", "b"]).await;
+    proxy.hold_back();
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+    assert!(late.is_unavailable(), "{late:?}");
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+    proxy.release().await;
+    for _ in 0..10 {
+        broker.ping().await.unwrap();
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.active, stats.pending), (1, 1), "the late one took a task for nobody");
 }

@@ -96,6 +96,25 @@ impl Drop for Server {
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     lose: Arc<AtomicUsize>,
+    late: Arc<Late>,
+}
+
+/// A write that arrives late.
+#[derive(Default)]
+struct Late {
+    wanted: AtomicBool,
+    released: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Late {
+    fn hold(&self) {
+        if self.wanted.swap(false, Ordering::SeqCst) {
+            while !self.released.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
 }
 
 impl Proxy {
@@ -103,16 +122,17 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let lose = Arc::new(AtomicUsize::new(0));
-        let (socket, losing) = (server.socket(), Arc::clone(&lose));
+        let late = Arc::new(Late::default());
+        let (socket, losing, holding) = (server.socket(), Arc::clone(&lose), Arc::clone(&late));
         // It ends with the test's process; its connections end with either side.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if let Ok(redis) = UnixStream::connect(&socket) {
-                    pass(client, redis, &losing);
+                    pass(client, redis, &losing, &holding);
                 }
             }
         });
-        Self { port, lose }
+        Self { port, lose, late }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -124,23 +144,38 @@ impl Proxy {
         self.lose.store(n, Ordering::SeqCst);
     }
 
+    /// Keeps the next write that holds a script back until [`release`](Self::release).
+    pub(crate) fn hold_back(&self) {
+        self.late.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets what was held back go on, and returns when it was written or could not be.
+    pub(crate) async fn release(&self) {
+        self.late.released.store(true, Ordering::SeqCst);
+        while !self.late.over.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     pub(crate) fn still_to_lose(&self) -> usize {
         self.lose.load(Ordering::SeqCst)
     }
 }
 
-fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>) {
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>, late: &Arc<Late>) {
     let scripted = Arc::new(AtomicBool::new(false));
-    let (seen, lose) = (Arc::clone(&scripted), Arc::clone(lose));
+    let (seen, lose, late) = (Arc::clone(&scripted), Arc::clone(lose), Arc::clone(late));
     let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
     let (mut to_client, mut from_redis) = (client, redis);
     thread::spawn(move || {
         copy(&mut from_client, &mut to_redis, |bytes| {
             if bytes.windows(4).any(|word| word == b"EVAL") {
                 seen.store(true, Ordering::SeqCst);
+                late.hold();
             }
             true
         });
+        late.over.store(late.released.load(Ordering::SeqCst), Ordering::SeqCst);
         let _ = to_redis.shutdown(Shutdown::Both);
     });
     thread::spawn(move || {

@@ -27,6 +27,10 @@ pub(crate) struct Flaky {
     pub(crate) lose_answers: AtomicU32,
     /// So many settles fail before they take effect.
     pub(crate) refuse_settles: AtomicU32,
+    /// So often the settling of the task `stubborn` fails while its neighbours are taken.
+    pub(crate) refuse_stubborn: AtomicU32,
+    /// So many calls of forward panic.
+    pub(crate) panics: AtomicU32,
     /// So many dequeues fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
     /// No call is answered any more.
@@ -50,6 +54,8 @@ impl Flaky {
             inner,
             lose_answers: AtomicU32::new(0),
             refuse_settles: AtomicU32::new(0),
+            refuse_stubborn: AtomicU32::new(0),
+            panics: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
@@ -113,6 +119,14 @@ impl Settle for Flaky {
         if counts_down(&self.refuse_settles) {
             return batch.iter().map(|_| Err(down())).collect();
         }
+        let stubborn = batch.iter().position(|settlement| settlement.run.id == "stubborn");
+        if let Some(at) = stubborn.filter(|_| counts_down(&self.refuse_stubborn)) {
+            let mut others = batch.to_vec();
+            others.remove(at);
+            let mut answers = self.inner.settle(&others).await;
+            answers.insert(at, Err(down()));
+            return answers;
+        }
         let answers = self.inner.settle(batch).await;
         self.settled.lock().unwrap().extend(batch.iter().map(|s| (s.run.id.to_string(), s.clone())));
         if counts_down(&self.lose_answers) {
@@ -136,6 +150,7 @@ impl Settle for Flaky {
 impl Maintain for Flaky {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
         self.pulse().await;
+        assert!(!counts_down(&self.panics), "a bug in a broker");
         self.inner.forward(queues).await
     }
 

@@ -55,19 +55,25 @@ async fn suspects_run_one_at_a_time_beside_innocents_while_the_others_are_back_i
     let running = start(builder.state(gate.clone())).await;
     assert_eq!(told(&mut log).await, "a started with 1");
     // A worker that died now would take nobody else down: the others are not in its hands.
-    assert_eq!(ids(&broker, TaskState::Active).await, ["a"]);
-    assert_eq!(ids(&broker, TaskState::Pending).await, ["b", "c"]);
+    soon(running.signals().settled.reached(2)).await;
+    // Each look past the others puts them back, so in between they are where they should be.
+    soon(async {
+        while ids(&broker, TaskState::Active).await != ["a"] || ids(&broker, TaskState::Pending).await != ["b", "c"] {
+            running.signals().settled.wait().await;
+        }
+    })
+    .await;
     // An innocent passes them.
     waits::job().task_id("innocent").enqueue(&client).await.unwrap();
     assert_eq!(told(&mut log).await, "innocent started with 0");
     assert_eq!(running.running(), 2);
-    for next in ["b started with 1", "c started with 1"] {
-        gate.add_permits(1);
-        assert_eq!(told(&mut log).await, next);
-        gate.add_permits(0);
-    }
-    gate.add_permits(10);
-    soon(running.signals().idle.wait()).await;
+    gate.add_permits(2);
+    assert_eq!(told(&mut log).await, "b started with 1");
+    gate.add_permits(1);
+    assert_eq!(told(&mut log).await, "c started with 1");
+    let idle = running.signals().idle.count();
+    gate.add_permits(1);
+    soon(running.signals().idle.reached(idle + 1)).await;
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
     assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 4, 0));
 }
@@ -89,7 +95,7 @@ async fn a_task_that_worker_after_worker_died_of_is_archived_without_running() {
     let touchy = settled(&broker, &running, "touchy", TaskState::Archived).await;
     assert_eq!(touchy.last_error.as_deref(), Some("worker died 1 times while this ran"));
     assert_eq!(told(&mut log).await, "tough started with 1");
-    soon(running.signals().idle.wait()).await;
+    soon(running.signals().settled.reached(3)).await;
     assert!(task(&broker, "tough").await.is_none());
     assert!(log.try_recv().is_err());
 }

@@ -83,6 +83,21 @@ async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
 }
 
 #[tokio::test]
+async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
+    assert_eq!(dequeue(&gone, &member, 250).await.len(), 250);
+    gone.close().await;
+    for (count, more) in [(100, true), (100, true), (50, false), (0, false)] {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        assert_eq!((recovered.tasks.len(), recovered.more), (count, more));
+    }
+}
+
+#[tokio::test]
 async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");

@@ -49,6 +49,48 @@ async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_
 }
 
 #[tokio::test]
+async fn a_broker_whose_writer_is_stuck_can_be_closed_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = SqliteBroker::open(&url(&file), in_a_hurry()).await.unwrap();
+    let member = join(&broker).await;
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(broker.beat(&member, &ServerInfo::default(), &[]).await.unwrap_err().is_unavailable());
+    let begun = Instant::now();
+    broker.close().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_is_emptied_when_there_is_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let wal = folder.path().join("jobs.db-wal");
+    let reader = rusqlite::Connection::open(&file).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM task;").unwrap();
+    let large = |n: usize| {
+        let mut large = task(&n.to_string());
+        large.message.payload = vec![7; 20_000].into();
+        large
+    };
+    assert!(broker.enqueue((0..600).map(large).collect()).await.iter().all(Result::is_ok));
+    assert!(fs::metadata(&wal).unwrap().len() > 8 << 20, "the reader keeps it from being emptied");
+    // The writer tidies up after one idle second, and must not wait for the reader then.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    let begun = Instant::now();
+    enqueue(&broker, task("small")).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    reader.execute_batch("COMMIT").unwrap();
+    let begun = Instant::now();
+    while fs::metadata(&wal).unwrap().len() > 4 << 20 {
+        assert!(begun.elapsed() < PATIENCE, "{} bytes", fs::metadata(&wal).unwrap().len());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn tasks_taken_for_a_caller_that_went_away_come_with_the_next_call() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");

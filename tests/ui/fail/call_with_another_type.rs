@@ -7,7 +7,6 @@ async fn send(to: String, count: u32) -> JobResult {
 
 async fn caller(client: &Client) {
     let _ = send::enqueue(client, "ann", "5").await;
-    let _ = send::job(7, 5);
 }
 
 fn main() {}

@@ -4,7 +4,7 @@ struct Mailer;
 
 impl Mailer {
     #[job]
-    async fn send(to: String) -> JobResult {
+    async fn mail(to: String) -> JobResult {
         Ok(drop(to))
     }
 }

@@ -1,9 +1,9 @@
 use asynq_runtime::prelude::*;
 
-mod send {}
+mod mail {}
 
 #[job]
-async fn send(to: String) -> JobResult {
+async fn mail(to: String) -> JobResult {
     Ok(drop(to))
 }
 

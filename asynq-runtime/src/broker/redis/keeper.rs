@@ -179,7 +179,8 @@ impl Keeper {
             // What we sent on the old connection and Redis has not read yet must not be run after what we send again.
             let mut kill = redis::pipe();
             kill.cmd("CLIENT").arg("KILL").arg("ID").arg(previous.client);
-            let _refused_at_worst = connection.send_packed_commands(&kill, 0, 1).await;
+            // It may be gone, or we may not be allowed to; but without an answer it is still to do.
+            connection.send_packed_commands(&kill, 0, 1).await.map_err(reply::failed)?;
         }
         self.previous = identity;
         Ok(())

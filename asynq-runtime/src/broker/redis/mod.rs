@@ -66,7 +66,9 @@ pub struct RedisOptions {
     /// Longest wait for a connection, and again for an answer. Default: 500 ms.
     pub call_timeout: Duration,
     /// How long a dequeued task is ours without being extended; whole seconds, at least 1. Default: 30 s, which is also
-    /// what Go servers on the same queues expect: they take over anything that lapsed 30 s ago.
+    /// what Go servers on the same queues expect: they take over anything that lapsed 30 s ago. A shorter one brings the
+    /// tasks of a dead worker back sooner; [`join`](super::Presence::join) refuses it while a Go server is listed, which
+    /// would call such a lease lapsed. `?lease=10s` in the URL comes first.
     pub lease: Duration,
     /// Whether to use a Redis that may evict any key when its memory is full, which loses tasks. Default: no.
     pub allow_eviction: bool,
@@ -84,7 +86,8 @@ impl Default for RedisOptions {
 }
 
 impl RedisBroker {
-    /// Connects to `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path?db=&user=&pass=`.
+    /// Connects to `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path?db=&user=&pass=`, each with an
+    /// optional `lease=10s` (see [`RedisOptions::lease`]).
     ///
     /// Afterwards a lost connection is made again by itself, with a back-off of 20 ms doubling to 1 s.
     ///
@@ -96,6 +99,7 @@ impl RedisBroker {
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
         let RedisOptions { clock, call_timeout, lease, allow_eviction } = options;
+        let lease = target.lease().unwrap_or(lease);
         if call_timeout.is_zero() || lease < Duration::from_secs(1) {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,

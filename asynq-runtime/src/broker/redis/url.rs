@@ -1,6 +1,6 @@
 //! Reads the URL of a single Redis; a password goes in here and never comes out again.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, io::tcp::TcpSettings,
@@ -15,6 +15,7 @@ pub(super) struct Target {
     user: Option<String>,
     password: Option<String>,
     db: i64,
+    lease: Option<Duration>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Target {
         let (login, host) = split_login(authority);
         let (user, password) = parse_login(login)?;
         let address = parse_host(host)?;
-        let mut target = Self { address, user, password, db: 0 };
+        let mut target = Self { address, user, password, db: 0, lease: None };
         if !path.is_empty() {
             target.db = parse_db(path)?;
         }
@@ -73,7 +74,7 @@ impl Target {
         if path == "/" {
             return Err(config("a URL of a unix socket names its path: redis+unix:///run/redis.sock"));
         }
-        let mut target = Self { address: Address::Unix(path.into()), user, password, db: 0 };
+        let mut target = Self { address: Address::Unix(path.into()), user, password, db: 0, lease: None };
         target.read_query(query)?;
         Ok(target)
     }
@@ -85,8 +86,9 @@ impl Target {
                 "db" => self.db = parse_db(value)?,
                 "user" => self.user = Some(decode(value)?),
                 "pass" | "password" => self.password = Some(decode(value)?),
+                "lease" => self.lease = Some(parse_lease(value)?),
                 // Its name is not repeated: a password with an unescaped `?` could be in it.
-                _ => return Err(config("the Redis URL has an unknown parameter; known are db, user and pass")),
+                _ => return Err(config("the Redis URL has an unknown parameter; known are db, user, pass and lease")),
             }
         }
         if self.user.is_some() && self.password.is_none() {
@@ -95,6 +97,11 @@ impl Target {
             ));
         }
         Ok(())
+    }
+
+    /// The lease that the URL asks for, `?lease=10s`.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.lease
     }
 
     /// What the redis crate needs to connect.
@@ -190,6 +197,14 @@ fn parse_db(text: &str) -> Result<i64, BrokerError> {
     db.map(i64::from).ok_or_else(|| config("the database in the Redis URL is a number: redis://localhost:6379/0"))
 }
 
+fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
+    let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| {
+        // The wire counts leases in whole seconds.
+        lease.subsec_nanos() == 0 && (1..=3600).contains(&lease.as_secs())
+    });
+    lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 1s to 1h: ?lease=10s"))
+}
+
 fn decode(text: &str) -> Result<String, BrokerError> {
     let bad = || config("the Redis URL has a percent sign that is not followed by two hexadecimal digits of UTF-8");
     let mut bytes = Vec::with_capacity(text.len());
@@ -212,7 +227,7 @@ mod tests {
 
     fn tcp(host: &str, port: u16, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
         let address = Address::Tcp { host: host.into(), port };
-        Target { address, user: user.map(Into::into), password: password.map(Into::into), db }
+        Target { address, user: user.map(Into::into), password: password.map(Into::into), db, lease: None }
     }
 
     fn unix(path: &str, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
@@ -238,6 +253,8 @@ mod tests {
             let target = Target::parse(url).unwrap();
             assert!(target == expected, "{url} was read as {target}");
         }
+        let ten = Target::parse("redis://h?lease=10s").unwrap();
+        assert_eq!(ten.lease(), Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -255,6 +272,8 @@ mod tests {
             ("redis://canary@h", "no password"),
             ("redis://:canary%zz@h", "percent"),
             ("redis://:canary@h?canary=1", "parameter"),
+            ("redis://:canary@h?lease=soon", "lease"),
+            ("redis://:canary@h?lease=1500ms", "lease"),
             ("redis+unix://host/canary.sock", "three slashes"),
             ("redis+unix://", "path"),
             ("redis://[::1", "bracket"),

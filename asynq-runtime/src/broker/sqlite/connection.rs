@@ -66,6 +66,14 @@ fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
+/// Empties the write-ahead log if nobody reads from it; never waits for those who do.
+pub(super) fn empty_wal(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(None::<fn(i32) -> bool>)?;
+    let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    be_patient(connection)?;
+    emptied
+}
+
 /// The turn keeps our own programs from meeting at the lock; this is for everyone else who writes into the file.
 fn be_patient(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_for_lock as fn(i32) -> bool))

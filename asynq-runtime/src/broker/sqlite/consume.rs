@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    job::{Order, Stage, Ticket},
+    order::{Order, Stage, Ticket},
     row::{Facts, message},
     sql,
     tx::Tx,

@@ -8,13 +8,12 @@ mod connection;
 mod consume;
 mod error;
 mod inspect;
-mod job;
 mod liveness;
-mod location;
 mod maintain;
 mod migrate;
 mod news;
 mod open;
+mod order;
 #[cfg(test)]
 mod plans;
 mod presence;
@@ -26,6 +25,7 @@ mod sql;
 mod store;
 mod turn;
 mod tx;
+mod url;
 mod watch;
 mod writer;
 
@@ -44,9 +44,9 @@ use crate::clock::{Clock, SystemClock};
 use self::{
     consume::Tokens,
     error::{translate, translate_io},
-    location::Location,
     store::{Common, Store},
     turn::Turn,
+    url::Location,
     writer::Writer,
 };
 use super::{Broker, BrokerError, BrokerErrorKind};

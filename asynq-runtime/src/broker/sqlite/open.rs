@@ -8,7 +8,7 @@ use std::{
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
-use super::{error::translate_io, location::Location};
+use super::{error::translate_io, url::Location};
 
 /// The first 16 bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -40,6 +40,10 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
     }
     match fs::metadata(&file) {
         Ok(found) if found.is_dir() => Err(config(format!("{} is a folder; name a file in it", file.display()))),
+        // Opening a pipe would wait for ever.
+        Ok(found) if !found.is_file() => {
+            Err(config(format!("{} is no regular file; choose another path", file.display())))
+        }
         Ok(_) => {
             check_start(&file)?;
             check_writable(&file)?;
@@ -95,7 +99,49 @@ fn config(message: impl Into<String>) -> BrokerError {
 fn shared_file_system(folder: &Path) -> Option<&'static str> {
     let found = rustix::fs::statfs(folder).ok()?;
     // The field's type differs between architectures; the magic numbers fit in 32 bits everywhere.
-    name_of_file_system(found.f_type as u32)
+    let magic = found.f_type as u32;
+    if magic == FUSE {
+        let folder = fs::canonicalize(folder).ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        return type_of_mount(&mounts, folder.to_str()?).and_then(name_of_fuse);
+    }
+    name_of_file_system(magic)
+}
+
+/// The number that everything behind FUSE has in common.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+const FUSE: u32 = 0x6573_5546;
+
+/// The type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
+    let mut best: Option<(usize, &str)> = None;
+    for line in mounts.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let (Some(point), Some(kind)) = (left.split(' ').nth(4), right.split(' ').next()) else { continue };
+        let point = point.replace("\\040", " ");
+        let inside = folder
+            .strip_prefix(point.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        // A later mount on the same point hides the earlier one.
+        if inside && best.is_none_or(|(length, _)| point.len() >= length) {
+            best = Some((point.len(), kind));
+        }
+    }
+    best.map(|(_, kind)| kind)
+}
+
+/// Which of the many things behind FUSE several kernels write to; the others, such as fuse-overlayfs, are local.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn name_of_fuse(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "virtiofs" => "a shared folder (virtiofs)",
+        "fuse.sshfs" => "sshfs",
+        "fuse.glusterfs" => "GlusterFS",
+        "fuse.ceph" | "fuse.ceph-fuse" => "Ceph",
+        "fuse.s3fs" | "fuse.rclone" | "fuse.gcsfuse" | "fuse.mount-s3" => "an object store",
+        _ => return None,
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -112,7 +158,6 @@ fn name_of_file_system(magic: u32) -> Option<&'static str> {
         0xfe53_4d42 => "a Windows share (smb2)",
         0x517b => "a Windows share (smbfs)",
         0x0102_1997 => "a shared folder (9p)",
-        0x6573_5546 => "a FUSE file system (sshfs, virtiofs)",
         0x00c3_6400 => "Ceph",
         0x0bd0_0bd0 => "Lustre",
         0x0116_1970 => "GFS2",
@@ -143,5 +188,27 @@ mod tests {
         assert_eq!(name_of_file_system(0x6969), Some("NFS"));
         assert_eq!(name_of_file_system(0xef53), None, "ext4");
         assert_eq!(name_of_file_system(0x0102_1994), None, "tmpfs");
+    }
+
+    #[test]
+    fn behind_fuse_the_mount_says_whether_it_is_shared() {
+        let mounts = "\
+            22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            40 22 0:44 / /home/a\\040b/remote rw - fuse.sshfs host:/ rw\n\
+            41 22 0:45 / /var/lib/containers rw - fuse.fuse-overlayfs fuse-overlayfs rw\n\
+            42 22 0:46 / /mnt rw - ext4 /dev/sdb1 rw\n\
+            43 42 0:47 / /mnt rw - virtiofs share rw\n";
+        for (folder, kind, name) in [
+            ("/", "ext4", None),
+            ("/home/a b", "ext4", None),
+            ("/home/a b/remote", "fuse.sshfs", Some("sshfs")),
+            ("/home/a b/remote/jobs", "fuse.sshfs", Some("sshfs")),
+            ("/home/a b/remotely", "ext4", None),
+            ("/var/lib/containers/x", "fuse.fuse-overlayfs", None),
+            ("/mnt/jobs", "virtiofs", Some("a shared folder (virtiofs)")),
+        ] {
+            assert_eq!(type_of_mount(mounts, folder), Some(kind), "{folder}");
+            assert_eq!(name_of_fuse(kind), name, "{folder}");
+        }
     }
 }

@@ -13,8 +13,8 @@ use crate::{
 use super::{
     SqliteBroker,
     error::translate_io,
-    job::{Order, Stage},
     news::Listener,
+    order::{Order, Stage},
     sql,
     store::Store,
     tx::View,

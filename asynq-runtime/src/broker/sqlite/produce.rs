@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    job::{Order, Stage},
+    order::{Order, Stage},
     row::{after, due_ms, instant},
     sql,
     tx::{Tx, View},

@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{connection, job::Query, sql::Names, store::Common, tx::View};
+use super::{connection, order::Query, sql::Names, store::Common, tx::View};
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -106,4 +106,49 @@ fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
     let connection = connection::open_reader(file)?;
     *desk.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.get_interrupt_handle());
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::{
+        super::{connection::open_untouched, order::Question},
+        *,
+    };
+    use crate::{broker::BrokerErrorKind, clock::SystemClock};
+
+    #[test]
+    fn a_query_that_takes_too_long_is_stopped_and_the_reader_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
+        let common = Arc::new(Common::in_file(file, false, Arc::new(SystemClock)).unwrap());
+        let (inbox, desks) = start(&common, Names::Plain).unwrap();
+        let ask = |sql: &'static str| {
+            let (reply, answer) = oneshot::channel();
+            let read = move |view: &View<'_>| view.count(sql);
+            let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            inbox.send(Box::new(Question { read, ticket: Arc::default(), reply, _room })).unwrap();
+            answer
+        };
+        let begun = Instant::now();
+        let mut endless: Vec<_> = (0..READERS)
+            .map(|_| ask("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"))
+            .collect();
+        while let Some(mut answer) = endless.pop() {
+            loop {
+                desks.interrupt_slow();
+                match answer.try_recv() {
+                    Err(oneshot::error::TryRecvError::Empty) => thread::sleep(Duration::from_millis(10)),
+                    answer => {
+                        assert_eq!(answer.unwrap().unwrap_err().kind(), BrokerErrorKind::Timeout);
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(begun.elapsed() >= LONGEST);
+        assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    job::{Order, Stage},
+    order::{Order, Stage},
     row::after,
     sql,
     tx::{Doomed, Tx, View},

@@ -24,9 +24,9 @@ use crate::{
 
 use super::{
     error::translate,
-    job::{Job, Order, Query, Question, Ticket, Work},
     liveness::Liveness,
     news::News,
+    order::{Call, Order, Query, Question, Ticket, Work},
     tx::View,
     watch::{Identity, check_identity},
 };
@@ -217,8 +217,8 @@ impl Store {
         let deadline = Instant::now() + self.call_timeout;
         let room = self.room(&self.writer_room, deadline).await?;
         let (reply, answer) = oneshot::channel();
-        let job = Job::new(order, Arc::clone(&ticket), reply, room);
-        self.writer.send(Message::Work(Box::new(job))).map_err(|_| self.common.closed_error())?;
+        let call = Call::new(order, Arc::clone(&ticket), reply, room);
+        self.writer.send(Message::Work(Box::new(call))).map_err(|_| self.common.closed_error())?;
         self.answer(answer, &ticket, deadline).await
     }
 
@@ -234,7 +234,7 @@ impl Store {
         let Some(readers) = &self.readers else {
             let read = Arc::new(read);
             let look = Arc::clone(&read);
-            let order = Order::new(super::job::Stage::Settle, 1, move |tx| read(&tx.view));
+            let order = Order::new(super::order::Stage::Settle, 1, move |tx| read(&tx.view));
             return self.write(order.unless(move |view| look(view).map(Some))).await;
         };
         self.common.check()?;

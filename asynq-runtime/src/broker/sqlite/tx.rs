@@ -57,6 +57,11 @@ impl<'a> View<'a> {
         self.find(&sql::QUEUE_FIND, [name.as_str()], |row| row.get(0))
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self, sql: &str) -> rusqlite::Result<i64> {
+        self.connection.query_row(sql, [], |row| row.get(0))
+    }
+
     /// The number of the row inserted last.
     pub(super) fn last_row(&self) -> i64 {
         self.connection.last_insert_rowid()
@@ -90,6 +95,7 @@ pub(super) struct Tx<'a> {
     pub(super) effects: Effects,
     tally: BTreeMap<(i64, u8), i64>,
     stat: BTreeMap<i64, (i64, i64)>,
+    queues: HashMap<QueueName, i64>,
     heads: HashMap<i64, i64>,
     tails: HashMap<i64, Option<i64>>,
 }
@@ -101,6 +107,7 @@ impl<'a> Tx<'a> {
             effects: Effects::default(),
             tally: BTreeMap::new(),
             stat: BTreeMap::new(),
+            queues: HashMap::new(),
             heads: HashMap::new(),
             tails: HashMap::new(),
         }
@@ -108,11 +115,18 @@ impl<'a> Tx<'a> {
 
     /// The number of a queue, which becomes known if it was not.
     pub(super) fn queue_or_new(&mut self, name: &QueueName) -> rusqlite::Result<i64> {
-        if let Some(q) = self.view.queue(name)? {
+        if let Some(&q) = self.queues.get(name) {
             return Ok(q);
         }
-        self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
-        Ok(self.view.last_row())
+        let q = match self.view.queue(name)? {
+            Some(q) => q,
+            None => {
+                self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
+                self.view.last_row()
+            }
+        };
+        self.queues.insert(name.clone(), q);
+        Ok(q)
     }
 
     /// Counts a task that came into `state`.

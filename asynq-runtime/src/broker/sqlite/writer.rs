@@ -15,7 +15,7 @@ use super::{
     bell::Ringer,
     connection,
     error::{concerns_everyone, is_full, needs_new_connection},
-    job::{Stage, Work},
+    order::{Stage, Work},
     presence,
     sql::Names,
     store::{Common, Message},
@@ -270,7 +270,7 @@ impl Writer {
         }
         let wal = super::turn::beside(file, "-wal");
         if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > LARGE_WAL) {
-            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let _ = connection::empty_wal(&mut self.connection);
         }
         let number = |sql: &str| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
         let (free, pages) = (number("PRAGMA freelist_count"), number("PRAGMA page_count"));

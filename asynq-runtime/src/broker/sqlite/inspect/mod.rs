@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    job::{Order, Stage},
+    order::{Order, Stage},
     sql,
 };
 

@@ -10,8 +10,9 @@ use crate::{
 };
 
 use super::super::{
-    job::{Job, Order, Ticket},
-    migrate, sql,
+    migrate,
+    order::{Call, Order, Ticket},
+    sql,
 };
 
 fn writer() -> Writer {
@@ -23,15 +24,15 @@ fn writer() -> Writer {
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
-fn job<T: Send + 'static>(order: Order<T>) -> (Box<dyn Work>, Answer<T>) {
+fn call<T: Send + 'static>(order: Order<T>) -> (Box<dyn Work>, Answer<T>) {
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    (Box::new(Job::new(order, Arc::<Ticket>::default(), reply, room)), answer)
+    (Box::new(Call::new(order, Arc::<Ticket>::default(), reply, room)), answer)
 }
 
 /// Adds a row of `bytes` bytes to a queue that `name` names.
 fn insert(stage: Stage, name: &'static str, bytes: usize) -> (Box<dyn Work>, Answer<()>) {
-    job(Order::new(stage, 1, move |tx| {
+    call(Order::new(stage, 1, move |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire(name))?;
         tx.view.execute(&sql::BODY_INSERT, rusqlite::params![q, vec![7_u8; bytes]])?;
         tx.came(q, TaskState::Pending);
@@ -69,7 +70,7 @@ fn when_there_is_no_room_inserts_are_refused_and_outcomes_still_go_through() {
 fn a_call_that_fails_takes_no_other_with_it() {
     let mut writer = writer();
     let (good, good_answer) = insert(Stage::Insert, "good", 1);
-    let (bad, bad_answer) = job(Order::new(Stage::Insert, 1, |tx| {
+    let (bad, bad_answer) = call(Order::new(Stage::Insert, 1, |tx| {
         tx.queue_or_new(&QueueName::from_wire("never"))?;
         tx.view.execute(&sql::BODY_INSERT, rusqlite::params![1, rusqlite::types::Null])?;
         Ok(())
@@ -90,7 +91,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     let mut batch = Vec::new();
     for n in 0..3 {
         let done = Arc::clone(&done);
-        let (work, answer) = job(Order::new(Stage::Settle, 1, move |_| {
+        let (work, answer) = call(Order::new(Stage::Settle, 1, move |_| {
             std::thread::sleep(MOST_TIME);
             done.lock().unwrap().push(n);
             Ok(())
@@ -116,7 +117,7 @@ fn a_call_that_was_given_up_is_never_begun() {
     assert!(ticket.give_up());
     let order = Order::<()>::new(Stage::Insert, 1, |_| panic!("nobody wants this any more"));
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    writer.process(vec![Box::new(Job::new(order, ticket, reply, room))], &Ringer::ready());
+    writer.process(vec![Box::new(Call::new(order, ticket, reply, room))], &Ringer::ready());
     drop(answer);
 }
 
@@ -124,7 +125,7 @@ fn a_call_that_was_given_up_is_never_begun() {
 fn counts_are_written_once_per_commit_and_state() {
     let mut writer = writer();
     let (one, _a) = insert(Stage::Insert, "a", 1);
-    let (two, _b) = job(Order::new(Stage::Settle, 1, |tx| {
+    let (two, _b) = call(Order::new(Stage::Settle, 1, |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire("a"))?;
         tx.left(q, TaskState::Pending);
         for failed in [true, false] {

@@ -12,7 +12,7 @@ local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
 if again then
   local receipt = call('GET', KEYS[4])
   if receipt and string.sub(receipt, 1, #sent) == sent then
-    return cjson.decode(string.sub(receipt, #sent + 1))
+    return cmsgpack.unpack(string.sub(receipt, #sent + 1))
   end
 end
 
@@ -103,5 +103,5 @@ for _, i in ipairs(accepted) do
   call('HSET', KEYS[4 + i], unpack(fields))
 end
 -- Where nothing was stored, nothing can be stored twice.
-if #accepted > 0 then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', 60) end
+if #accepted > 0 then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', 60) end
 return answers

@@ -111,7 +111,7 @@ impl<T> Order<T> {
 }
 
 /// An order with its caller.
-pub(super) struct Job<T> {
+pub(super) struct Call<T> {
     order: Order<T>,
     ticket: Arc<Ticket>,
     outcome: Option<T>,
@@ -119,7 +119,7 @@ pub(super) struct Job<T> {
     _room: OwnedSemaphorePermit,
 }
 
-impl<T> Job<T> {
+impl<T> Call<T> {
     pub(super) fn new(
         order: Order<T>,
         ticket: Arc<Ticket>,
@@ -130,7 +130,7 @@ impl<T> Job<T> {
     }
 }
 
-impl<T: Send> Work for Job<T> {
+impl<T: Send> Work for Call<T> {
     fn stage(&self) -> Stage {
         self.order.stage
     }
@@ -156,13 +156,16 @@ impl<T: Send> Work for Job<T> {
     }
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
-        let answer = match (error, self.outcome) {
+        let Self { order, outcome, reply, .. } = *self;
+        // What the order holds, file locks for instance, is free again before its caller goes on.
+        drop(order);
+        let answer = match (error, outcome) {
             (Some(error), _) => Err(error),
             (None, Some(outcome)) => Ok(outcome),
             // Dropping the sender tells the caller that nothing was done.
             (None, None) => return,
         };
-        let _ = self.reply.send(answer);
+        let _ = reply.send(answer);
     }
 }
 

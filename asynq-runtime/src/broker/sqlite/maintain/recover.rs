@@ -1,0 +1,140 @@
+//! Gives the tasks of dead programs and lapsed leases to others.
+
+use std::{collections::HashSet, sync::Arc};
+
+use crate::{
+    broker::{BrokerError, Recovered},
+    task::{QueueName, TaskId, TaskState},
+};
+
+use super::{
+    super::{
+        liveness::{Grave, Liveness, Sign},
+        order::{Order, Stage},
+        presence, sql,
+        store::Store,
+        tx::{Tx, View},
+    },
+    SLICE, limit_of,
+};
+
+/// After this time without a beat, a server that has no lock file counts as dead.
+const SILENCE_MS: i64 = 60_000;
+
+/// Puts back what nobody runs any more, of `queues`.
+pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
+    let queues: Arc<[QueueName]> = queues.into();
+    let common = Arc::clone(&store.common);
+    let look = Arc::clone(&queues);
+    // File locks are tried outside of the write transaction, which others wait for.
+    let (dead, lapsed) = store
+        .read(move |view| {
+            let dead = match &common.liveness {
+                Some(liveness) => find_dead(view, liveness)?,
+                None => Vec::new(),
+            };
+            Ok((dead, any_lapsed(view, &look)?))
+        })
+        .await?;
+    if dead.is_empty() && !lapsed {
+        return Ok(Recovered::default());
+    }
+    let dead = Arc::new(dead);
+    let buried = Arc::clone(&dead);
+    let order = Order::new(Stage::Forward, SLICE, move |tx| put_back(tx, &queues, &buried));
+    let (recovered, emptied) = store.write(order).await?;
+    close_graves(&dead, &emptied);
+    Ok(recovered)
+}
+
+/// A server whose program is dead.
+#[derive(Debug)]
+struct Dead {
+    number: i64,
+    file: String,
+    /// Held by the first of the servers that share the file.
+    grave: Option<Grave>,
+}
+
+fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>> {
+    let mut dead: Vec<Dead> = Vec::new();
+    for server in presence::everyone(view)? {
+        if server.file == liveness.name() {
+            continue;
+        }
+        let grave = if dead.iter().any(|known| known.file == server.file) {
+            None
+        } else {
+            match liveness.look(&server.file) {
+                Sign::Dead(grave) => Some(grave),
+                Sign::Alive => continue,
+                // Somebody took its file away. As long as it beats, only the lease decides.
+                Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
+                Sign::Unknown => None,
+            }
+        };
+        dead.push(Dead { number: server.number, file: server.file, grave });
+    }
+    Ok(dead)
+}
+
+fn any_lapsed(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<bool> {
+    for queue in queues {
+        if let Some(q) = view.queue(queue)?
+            && !view.list(&sql::MAINTAIN_LAPSED, [q, view.now, 1], |_| Ok(()))?.is_empty()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Puts back what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
+fn put_back(tx: &mut Tx<'_>, queues: &[QueueName], dead: &[Dead]) -> rusqlite::Result<(Recovered, Vec<i64>)> {
+    let mut recovered = Recovered::default();
+    for queue in queues {
+        let Some(q) = tx.view.queue(queue)? else { continue };
+        let mut found: Vec<(i64, String)> = Vec::new();
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        for server in dead {
+            let missing = limit_of(SLICE + 1 - found.len());
+            found.extend(tx.view.list(&sql::MAINTAIN_LEFT_BY, [q, server.number, missing], row)?);
+        }
+        let known: HashSet<i64> = found.iter().map(|(seq, _)| *seq).collect();
+        if found.len() <= SLICE {
+            let lapsed = tx.view.list(&sql::MAINTAIN_LAPSED, [q, tx.view.now, limit_of(SLICE + 1)], row)?;
+            found.extend(lapsed.into_iter().filter(|(seq, _): &(i64, String)| !known.contains(seq)));
+        }
+        recovered.more |= found.len() > SLICE;
+        found.truncate(SLICE);
+        for (seq, id) in found {
+            let place = tx.head(q)?;
+            tx.view.execute(&sql::MAINTAIN_PUT_BACK, [seq, place, tx.view.now])?;
+            tx.left(q, TaskState::Active);
+            tx.came(q, TaskState::Pending);
+            recovered.tasks.push((queue.clone(), TaskId::from_wire(&id)));
+        }
+    }
+    let mut emptied = Vec::new();
+    for server in dead {
+        // Other queues of the dead server are the business of those who serve them.
+        if !presence::runs_something(&tx.view, server.number)? {
+            tx.view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
+            emptied.push(server.number);
+        }
+    }
+    Ok((recovered, emptied))
+}
+
+/// Removes the files of dead programs of which no server is on the list any more.
+fn close_graves(dead: &[Dead], emptied: &[i64]) {
+    let waiting: HashSet<&str> =
+        dead.iter().filter(|server| !emptied.contains(&server.number)).map(|server| server.file.as_str()).collect();
+    for server in dead {
+        if let Some(grave) = &server.grave
+            && !waiting.contains(server.file.as_str())
+        {
+            grave.close();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Deletes what has been kept long enough.
+
+use std::time::Duration;
+
+use crate::{
+    broker::BrokerError,
+    task::{QueueName, TaskState},
+};
+
+use super::{
+    super::{
+        order::{Order, Stage},
+        sql,
+        store::Store,
+        tx::{Doomed, View},
+    },
+    limit_of,
+};
+
+/// Most tasks deleted by one transaction.
+const DELETES: usize = 250;
+
+/// Deletes completed tasks whose retention has passed.
+pub(super) async fn delete_expired(store: &Store, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
+    let mut deleted = 0;
+    while deleted < limit {
+        let slice = (limit - deleted).min(DELETES);
+        let (queue, look) = (queue.clone(), queue.clone());
+        let order = Order::new(Stage::Forward, slice, move |tx| {
+            let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
+            let expired = expired(&tx.view, q, slice)?;
+            for &seq in &expired {
+                // Its unique lock was freed when it succeeded.
+                tx.delete(&Doomed { seq, q, state: TaskState::Completed, id: "", lock: None })?;
+            }
+            Ok(expired.len())
+        });
+        let order = order.unless(move |view| {
+            let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
+            Ok(expired(view, q, 1)?.is_empty().then_some(0))
+        });
+        let now = store.write(order).await?;
+        deleted += now;
+        if now < slice {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+/// Deletes archived tasks that are too old or too many.
+pub(super) async fn trim_archive(
+    store: &Store,
+    queue: &QueueName,
+    max_age: Duration,
+    max_size: usize,
+    limit: usize,
+) -> Result<usize, BrokerError> {
+    let max_size = i64::try_from(max_size).unwrap_or(i64::MAX);
+    let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
+    let mut deleted = 0;
+    while deleted < limit {
+        let slice = (limit - deleted).min(DELETES);
+        let (queue, look) = (queue.clone(), queue.clone());
+        let order = Order::new(Stage::Forward, slice, move |tx| {
+            let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
+            let old = superfluous(&tx.view, q, max_age, max_size, slice)?;
+            for task in &old {
+                tx.delete(&Doomed {
+                    seq: task.seq,
+                    q,
+                    state: TaskState::Archived,
+                    id: &task.id,
+                    lock: task.lock.as_deref(),
+                })?;
+            }
+            Ok(old.len())
+        });
+        let order = order.unless(move |view| {
+            let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
+            Ok(superfluous(view, q, max_age, max_size, 1)?.is_empty().then_some(0))
+        });
+        let now = store.write(order).await?;
+        deleted += now;
+        if now < slice {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    view.list(&sql::MAINTAIN_EXPIRED, [q, view.now, limit_of(limit)], |row| row.get(0))
+}
+
+/// An archived task.
+#[derive(Debug)]
+struct Old {
+    seq: i64,
+    at: i64,
+    id: String,
+    lock: Option<String>,
+}
+
+/// The oldest archived tasks that are too old or beyond the newest `max_size`.
+fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
+    let archived = i64::from(TaskState::Archived.number());
+    let counts = view.list(&sql::INSPECT_COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
+    let excess = usize::try_from(size.saturating_sub(max_size)).unwrap_or(0);
+    let oldest = view.list(&sql::MAINTAIN_OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
+        Ok(Old { seq: row.get(0)?, at: row.get(1)?, id: row.get(2)?, lock: row.get(3)? })
+    })?;
+    let too_old = view.now.saturating_sub(max_age);
+    Ok(oldest
+        .into_iter()
+        .enumerate()
+        .filter(|(i, task)| *i < excess || task.at < too_old)
+        .map(|(_, task)| task)
+        .collect())
+}

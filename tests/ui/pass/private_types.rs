@@ -1,0 +1,23 @@
+//! A job may use types that are as private as itself.
+
+mod jobs {
+    use asynq_runtime::prelude::*;
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Hidden;
+    struct HiddenState;
+
+    #[job]
+    async fn private(hidden: Hidden, state: State<HiddenState>) -> JobResult<Hidden> {
+        drop(state);
+        Ok(hidden)
+    }
+
+    pub(super) fn make() {
+        let _ = private::job(Hidden);
+    }
+}
+
+fn main() {
+    jobs::make();
+}

@@ -1,0 +1,48 @@
+//! Jobs that other crates see: everything public is documented.
+
+#![deny(missing_docs, rustdoc::all, warnings)]
+
+/// Jobs about mail.
+pub mod mail {
+    use asynq_runtime::prelude::*;
+    use serde::{Deserialize, Serialize};
+
+    /// Whom to write to.
+    #[derive(Debug, Serialize, Deserialize)]
+    pub struct Address(pub String);
+
+    /// What can go wrong.
+    #[derive(Debug)]
+    pub struct MailError;
+
+    impl std::fmt::Display for MailError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("no mail today")
+        }
+    }
+
+    impl std::error::Error for MailError {}
+
+    impl MailError {
+        /// No retry mends it.
+        pub fn policy(&self) -> Policy {
+            Policy::SkipRetry
+        }
+    }
+
+    /// Sends one e-mail.
+    #[job(on_error = MailError::policy)]
+    pub async fn send(
+        to: Address,
+        /// Below the address.
+        subject: String,
+    ) -> Result<(), MailError> {
+        drop((to, subject));
+        Err(MailError)
+    }
+}
+
+fn main() {
+    let _ = mail::send { to: mail::Address("ann".into()), subject: "Hi".into() };
+    let _ = mail::send::job(mail::Address("ann".into()), "Hi");
+}
