@@ -13,7 +13,7 @@ async fn mail(to: String) -> JobResult {
 async fn tidy() {}
 
 async fn client() -> Client {
-    Client::connect("sqlite::memory:").await.unwrap()
+    Client::connect("sqlite::memory:").await.expect("memory is there")
 }
 
 #[tokio::test]

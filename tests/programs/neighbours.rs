@@ -45,7 +45,7 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
             command.env("ASYNQ_QUEUES", queues);
         }
         let worker = Worker::start(command);
-        worker.wait_for(&[expected]);
+        worker.wait_for(&[expected, "serving"]);
         let lines = worker.terminate();
         let warned = lines.iter().filter(|line| line.contains("does not serve the job's queue")).count();
         assert_eq!(warned, if variable.is_some() { 2 } else { 0 }, "{lines:#?}");
