@@ -1,4 +1,71 @@
-//! Typed background jobs on Redis, wire-compatible with Go's asynq, or on an embedded SQLite file.
+//! Typed background jobs on Redis, wire-compatible with Go's [asynq](https://github.com/hibiken/asynq), or on an embedded
+//! SQLite file with nothing to install.
+//!
+//! Put [`#[job]`](macro@job) on a function, enqueue it like a call, and run a worker with one line:
+//!
+//! ```no_run
+//! # mod program {
+//! use asynq_runtime::prelude::*;
+//!
+//! /// Sends one e-mail.
+//! #[job(queue = "critical", retry = 5, timeout = "3m", unique = "1h")]
+//! async fn send_email(to: String, subject: String) -> JobResult {
+//!     println!("to {to}: {subject}");
+//!     Ok(())
+//! }
+//!
+//! asynq_runtime::main!();
+//! # }
+//! # fn main() {}
+//! ```
+//!
+//! The same job on a broker in memory, from enqueue to the end:
+//!
+//! ```standalone_crate
+//! use asynq_runtime::prelude::*;
+//!
+//! #[job(retention = "1h")]
+//! async fn double(n: u64) -> JobResult<u64> {
+//!     Ok(n * 2)
+//! }
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let server = Server::builder("sqlite::memory:").concurrency(4).build().await?;
+//! let running = server.start().await?;
+//! let client = running.client();
+//!
+//! let task = double::enqueue(&client, 21).await?;
+//! # let queue = &task.queue;
+//! while client.broker().queue_stats(queue).await?.completed < 1 {
+//!     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+//! }
+//! running.shutdown().await?;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! # Where to read on
+//!
+//! | | |
+//! |---|---|
+//! | [`docs::jobs`] | writing jobs: arguments, state, options, errors, tests |
+//! | [`docs::lifecycle`] | the states of a task and what you can rely on |
+//! | [`docs::operations`] | settings, commands, signals, brokers |
+//! | [`docs::wire`] | every key in Redis and who owns it |
+//! | [`testing`] | a whole application in memory, for tests of your own jobs |
+//!
+//! # The parts
+//!
+//! - [`job`](mod@job): the typed side. A *job* is a function and its arguments.
+//! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
+//! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
+//! - [`Client`] enqueues, [`server`] works, [`app`] is what [`main!`] runs.
+//!
+//! # Features
+//!
+//! `redis` and `sqlite`, both on by default: each brings its broker. A feature adds, and never changes behaviour.
 
 pub mod app;
 pub mod broker;
@@ -9,6 +76,18 @@ pub mod job;
 pub mod server;
 pub mod task;
 pub mod testing;
+
+/// The guides.
+pub mod docs {
+    #[doc = include_str!("docs/jobs.md")]
+    pub mod jobs {}
+    #[doc = include_str!("docs/lifecycle.md")]
+    pub mod lifecycle {}
+    #[doc = include_str!("docs/operations.md")]
+    pub mod operations {}
+    #[doc = include_str!("docs/wire.md")]
+    pub mod wire {}
+}
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]

@@ -1,5 +1,7 @@
 //! Every example does what it says, on every broker that it can be given.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; clippy knows that of #[test] functions only")]
+
 mod mailbox;
 mod newsletter;
 mod program;

@@ -60,6 +60,16 @@ fn a_program_without_jobs_says_how_to_get_some() {
 }
 
 #[test]
+fn two_jobs_of_one_name_are_told_with_both_places() {
+    for args in [&[][..], &["jobs"], &["enqueue", "mail:send"]] {
+        let error = error_line(&run(env!("CARGO_BIN_EXE_twins"), args));
+        for part in ["two jobs are named `mail:send`", "programs/bin/twins.rs:7", "programs/bin/twins.rs:15"] {
+            assert!(error.contains(part), "{error}\n  should contain {part}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
     let error = error_line(&program(MISFIT).env("ASYNQ_URL", "redis://127.0.0.1:1").output().unwrap());
     for part in ["job `needs_mailer`", "programs/bin/misfit.rs:", "needs State<misfit::Mailer>"] {

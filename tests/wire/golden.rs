@@ -9,7 +9,6 @@ use serde_json::Value as Json;
 
 /// One scenario of the real Go library.
 pub(crate) struct Scenario {
-    pub(crate) name: String,
     /// Whether Go's clock stood still.
     pub(crate) pinned: bool,
     pub(crate) calls: Vec<Json>,
@@ -33,7 +32,6 @@ impl Scenario {
     pub(crate) fn load(name: &str) -> Self {
         let file = file(name);
         Self {
-            name: name.into(),
             pinned: file["clock_pinned"].as_bool().unwrap(),
             calls: file["calls"].as_array().unwrap().clone(),
             end: dump(&file["redis"]),

@@ -13,23 +13,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    config::{MAX_CRASHES, OnUnknown},
+    attempt::Attempt,
+    config::OnUnknown,
     dice::Dice,
     limit::Limit,
     outcome::{Ended, Facts, decide},
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{Action, Broker, Run, RunKey, Settlement},
+    broker::{Action, Broker, Run, Settlement},
     job::{
         BlockingPool, BoxFuture, ContextParts, JobContext, JobError, PayloadError, Policy, Registry, RunResult,
         StateMap, panics,
     },
-    task::{Extra, TaskMessage},
 };
 
-/// The type that stands in for one that could not be read.
-const UNDECODABLE: &str = "undecodable";
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1000;
 /// asynq's words for an attempt that took too long.
@@ -175,50 +173,6 @@ impl fmt::Debug for ExecutorParts {
             .field("registry", &self.registry)
             .field("on_unknown", &self.on_unknown)
             .finish_non_exhaustive()
-    }
-}
-
-/// A dequeued task in the form in which it runs, is shown and is settled.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    pub(crate) key: RunKey,
-    pub(crate) message: Arc<TaskMessage>,
-    pub(crate) crashes: u32,
-    extra: Extra,
-    /// Why it could not be read, if so.
-    defect: Option<String>,
-}
-
-impl Attempt {
-    /// Whether workers died too often while this ran.
-    pub(crate) fn is_condemned(&self) -> bool {
-        self.crashes >= self.extra.max_crashes.unwrap_or(MAX_CRASHES).max(1)
-    }
-
-    /// Whether a worker died while this ran, so that it must not take more than itself down if it does it again.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.crashes > 0 && !self.is_condemned() && self.defect.is_none()
-    }
-}
-
-impl From<Run> for Attempt {
-    fn from(run: Run) -> Self {
-        let Run { key, message, crashes, extra } = run;
-        let (message, defect) = match message {
-            Ok(message) => (message, None),
-            Err(bad) => {
-                let defect = bad.to_string();
-                let message = TaskMessage {
-                    r#type: UNDECODABLE.to_owned(),
-                    payload: bad.raw,
-                    id: key.id.as_str().to_owned(),
-                    queue: key.queue.as_str().to_owned(),
-                    ..TaskMessage::default()
-                };
-                (message, Some(defect))
-            }
-        };
-        Self { key, message: Arc::new(message), crashes, extra, defect }
     }
 }
 

@@ -44,7 +44,7 @@ async fn turn(hub: &Hub, alarms: &mut FalseAlarms) -> Result<(), BrokerError> {
         }
     }
     let since = Instant::now();
-    hub.broker.wait_for_due(queues, SAFETY_NET).await?;
+    hub.news(hub.broker.wait_for_due(queues, SAFETY_NET)).await?;
     tokio::time::sleep(alarms.fruitless(since.elapsed())).await;
     Ok(())
 }

@@ -3,12 +3,16 @@
 //! A job that burns the processor or blocks every thread of its runtime cannot cost a lease (RELIABILITY F30): nothing
 //! that keeps tasks ours runs where jobs run.
 
-use std::{future::Future, io, thread};
+use std::{future::Future, io, sync::Arc, thread, time::Duration};
 
 use tokio::{runtime, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::error::ServerError;
+use super::{error::ServerError, hub::Hub};
+use crate::job::panics;
+
+/// Before a component that panicked is started again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Owns the thread; dropping it ends everything that runs there.
 #[derive(Debug)]
@@ -35,6 +39,26 @@ impl HeartThread {
     /// Runs `future` over there until the thread ends.
     pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(future);
+    }
+
+    /// Runs a component on the heart's thread until `until`, or until the thread ends. One that panics is started again.
+    pub(crate) fn tend<F, R>(&self, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
+    where
+        F: Fn(Arc<Hub>) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (hub, until) = (Arc::clone(hub), until.clone());
+        self.spawn_on(async move {
+            loop {
+                let ended = tokio::select! {
+                    ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
+                    () = until.cancelled() => return,
+                };
+                let Err(panic) = ended else { return };
+                tracing::error!(component = name, "a component panicked and is started again: {panic}");
+                tokio::time::sleep(AFTER_PANIC).await;
+            }
+        });
     }
 
     /// Runs `future` over there and waits for what it returns. Dropping this drops it.

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use chrono::{DateTime, Utc};
@@ -13,8 +14,9 @@ use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    config::{ANSWER, Config},
-    executor::{Attempt, Executor},
+    attempt::Attempt,
+    config::{ANSWER, Config, SAFETY_NET},
+    executor::Executor,
     outbox::Outbox,
     queues::Queues,
     runs::Runs,
@@ -22,8 +24,11 @@ use super::{
 };
 use crate::{
     broker::{Action, Broker, BrokerError, BrokerErrorKind, Member, Settlement},
-    task::ServerInfo,
+    task::{Extra, ServerInfo},
 };
+
+/// Before a task is tried again that met a mistake of ours.
+const AFTER_MISTAKE: Duration = Duration::from_secs(60);
 
 /// What the components of one server share.
 #[derive(Debug)]
@@ -101,6 +106,11 @@ impl Hub {
     pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
         timeout(ANSWER, call).await.unwrap_or_else(|_| Err(no_answer()))
     }
+
+    /// The same for a wait that ends by itself after [`SAFETY_NET`].
+    pub(crate) async fn news<T>(&self, wait: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
+        timeout(SAFETY_NET + ANSWER, wait).await.unwrap_or_else(|_| Err(no_answer()))
+    }
 }
 
 pub(crate) fn no_answer() -> BrokerError {
@@ -123,11 +133,31 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Without a settlement the jobs' runtime has dropped the attempt: it is ending.
-        let settlement = self.settlement.take().unwrap_or_else(|| Hub::hand_back(&self.attempt));
+        let settlement = self.settlement.take().unwrap_or_else(|| self.unended());
         if self.hub.runs.settling(&self.attempt.key) {
             self.hub.outbox.put(settlement);
         }
         self.hub.runs.release(self.is_suspect);
+    }
+}
+
+impl Slot {
+    /// What becomes of a task whose attempt was neither ended nor stopped.
+    fn unended(&self) -> Settlement {
+        let settlement = Hub::hand_back(&self.attempt);
+        if std::thread::panicking() {
+            // A mistake of ours; going back to the head of the queue would meet it again at once.
+            let error = Some("the worker failed beside the job: please report this".to_owned());
+            let action = Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: Extra::default() };
+            return Settlement { action, ..settlement };
+        }
+        // The jobs' runtime is ending, and would drop whatever came after this as well.
+        if !self.hub.quiet.is_cancelled() {
+            tracing::error!(
+                "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now"
+            );
+            self.hub.quiet.cancel();
+        }
+        settlement
     }
 }

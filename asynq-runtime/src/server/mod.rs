@@ -13,6 +13,7 @@
 //! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the server leaves, and the rest
 //! ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
 
+mod attempt;
 mod backoff;
 mod beat;
 mod builder;
@@ -31,6 +32,7 @@ mod outbox;
 mod outcome;
 mod queues;
 mod recoverer;
+mod running;
 mod runs;
 mod service;
 mod shutdown;
@@ -41,12 +43,11 @@ mod trouble;
 
 use std::{
     fmt,
-    future::Future,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc};
+use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
@@ -54,23 +55,25 @@ pub use self::{
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
 use self::{
-    config::Config, fetcher::Fetcher, heart::HeartThread, hub::Hub, outbox::Outbox, queues::Queues, runs::Runs,
-    service::Services, shutdown::Asked,
+    config::{ANSWER, Config},
+    fetcher::Fetcher,
+    heart::HeartThread,
+    hub::Hub,
+    outbox::Outbox,
+    queues::Queues,
+    runs::Runs,
+    service::Services,
+    shutdown::Asked,
 };
-use crate::{
-    broker::Broker,
-    client::Client,
-    job::{Registry, panics},
-};
+use crate::{broker::Broker, client::Client, job::Registry};
 
 /// What a process that was stopped twice says to its parent: as if the signal had killed it.
 const LEFT_AT_ONCE: i32 = 130;
-/// Before a component that panicked is started again.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// A server that is connected and checked, and not started yet.
 #[must_use = "a server does nothing until `.start()` or `.run()`"]
@@ -131,6 +134,7 @@ impl Server {
             let info = beat::introduction(&name, &config, shown, started);
             broker.join(&name, &info).await
         };
+        let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(hub::no_answer())) };
         let member = self.heart.call(join).await??;
         tracing::info!(server = %member.name, broker = %self.broker.location(), "serving");
 
@@ -152,14 +156,14 @@ impl Server {
             services_ended: CancellationToken::new(),
         });
         let (heart, never, closing) = (&self.heart, CancellationToken::new(), hub.closing.clone());
-        tend(heart, "heart", &hub, &never, beat::run);
-        tend(heart, "lease", &hub, &never, lease::run);
-        tend(heart, "outbox", &hub, &never, Outbox::run);
-        tend(heart, "subscriber", &hub, &never, subscriber::run);
-        tend(heart, "recoverer", &hub, &closing, recoverer::run);
-        tend(heart, "forwarder", &hub, &closing, forwarder::run);
-        tend(heart, "fetcher", &hub, &never, Fetcher::run);
-        tend(heart, "janitor", &hub, &closing, janitor::run);
+        heart.tend("heart", &hub, &never, beat::run);
+        heart.tend("lease", &hub, &never, lease::run);
+        heart.tend("outbox", &hub, &never, Outbox::run);
+        heart.tend("subscriber", &hub, &never, subscriber::run);
+        heart.tend("recoverer", &hub, &closing, recoverer::run);
+        heart.tend("forwarder", &hub, &closing, forwarder::run);
+        heart.tend("fetcher", &hub, &never, Fetcher::run);
+        heart.tend("janitor", &hub, &closing, janitor::run);
 
         let context = ServiceContext {
             client: Client::new(Arc::clone(&hub.broker)),
@@ -220,90 +224,4 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("config", &self.config).field("broker", &self.broker).finish_non_exhaustive()
     }
-}
-
-/// A server that runs. Dropping it ends everything at once: what was running runs again when its lease is over. To
-/// leave in order, [`shutdown`](Self::shutdown).
-#[derive(Debug)]
-#[must_use = "dropping it ends the server"]
-pub struct Running {
-    hub: Arc<Hub>,
-    services: Services,
-    closes_broker: bool,
-    heart: HeartThread,
-}
-
-impl Running {
-    /// A client of the server's broker.
-    pub fn client(&self) -> Client {
-        Client::new(Arc::clone(&self.hub.broker))
-    }
-
-    /// The broker.
-    pub fn broker(&self) -> &Arc<dyn Broker> {
-        &self.hub.broker
-    }
-
-    /// Stops fetching, as TSTP does; what runs goes on.
-    pub fn quiet(&self) {
-        self.hub.quiet.cancel();
-    }
-
-    /// How many tasks run at the moment.
-    pub fn running(&self) -> usize {
-        self.hub.runs.running()
-    }
-
-    /// Named moments, for tests.
-    pub fn signals(&self) -> &Signals {
-        &self.hub.signals
-    }
-
-    /// Waits until a service has failed, which is a reason to shut down; for ever if none does.
-    pub async fn failed(&self) {
-        self.services.failed().await;
-    }
-
-    /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, hands the rest back to
-    /// the heads of their queues without spending a retry, and takes the server off the list. It returns at most a
-    /// second after the timeout, even if the broker is dead.
-    ///
-    /// # Errors
-    ///
-    /// A service had failed.
-    pub async fn shutdown(self) -> Result<(), ServerError> {
-        self.heart.call(shutdown::drain(Arc::clone(&self.hub), self.closes_broker)).await?;
-        self.services.outcome()
-    }
-
-    /// Ends everything at once; the same as dropping it.
-    pub fn abort(self) {}
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.hub.quiet.cancel();
-        self.hub.closing.cancel();
-        self.hub.runs.abandon();
-    }
-}
-
-/// Runs a component on the heart's thread until `until`, or until the thread ends. One that panics is started again.
-fn tend<F, R>(heart: &HeartThread, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
-where
-    F: Fn(Arc<Hub>) -> R + Send + 'static,
-    R: Future<Output = ()> + Send + 'static,
-{
-    let (hub, until) = (Arc::clone(hub), until.clone());
-    heart.spawn_on(async move {
-        loop {
-            let ended = tokio::select! {
-                ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
-                () = until.cancelled() => return,
-            };
-            let Err(panic) = ended else { return };
-            tracing::error!(component = name, "a component panicked and is started again: {panic}");
-            tokio::time::sleep(AFTER_PANIC).await;
-        }
-    });
 }

@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 
 use super::{
-    executor::Attempt,
+    attempt::Attempt,
     limit::Limit,
     stop::{Stop, Why},
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, future::Future, panic::Location, sync::Arc};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 
 use super::drain::{self, Drained};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{IntoSpan, Job, Registry, StateMap, decode_arguments},
+    job::{IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
     task::{TaskInfo, TaskState},
 };
 
@@ -33,13 +33,13 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// An application with every job of this program, whose clock starts at the system's time.
+    /// An application with every job of this program, whose clock starts at the system's time, cut to a whole second.
     ///
     /// # Panics
     ///
     /// Two jobs have one name, or there is no memory for the database.
     pub async fn new() -> Self {
-        let clock = ManualClock::default();
+        let clock = ManualClock::new(Utc::now().trunc_subsecs(0));
         let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
         let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
         let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
@@ -57,6 +57,19 @@ impl TestApp {
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Runs `J` too: a job written by hand, which is in no inventory.
+    ///
+    /// # Panics
+    ///
+    /// Another job has its name.
+    #[must_use]
+    pub fn register<J: Job>(mut self) -> Self {
+        let job = JobDescriptor::of::<J>(std::any::type_name::<J>(), 0);
+        let jobs = self.registry.iter().copied().chain([job]);
+        self.registry = Registry::from_descriptors(jobs).unwrap_or_else(|error| panic!("{error}"));
         self
     }
 

@@ -1,6 +1,6 @@
 //! For the tests of one's own jobs: a whole application in memory whose clock is turned by hand.
 //!
-//! ```
+//! ```standalone_crate
 //! # use asynq_runtime::prelude::*;
 //! use asynq_runtime::testing::TestApp;
 //!

@@ -48,6 +48,19 @@ async fn hangs(log: State<Log>) -> JobResult {
 }
 
 #[job]
+async fn panics_when_dropped() -> JobResult {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in the drop");
+        }
+    }
+    let _bomb = Bomb;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+#[job]
 async fn policy(log: State<Log>, what: String) -> JobResult {
     log.send(what.clone())?;
     Err(match what.as_str() {
@@ -115,6 +128,17 @@ async fn an_attempt_that_takes_too_long_is_dropped_at_its_await() {
     let task = settled(&broker, &running, "h", TaskState::Retry).await;
     assert_eq!(task.last_error.as_deref(), Some("context deadline exceeded"));
     assert_eq!((told(&mut log).await, told(&mut log).await), ("started".into(), "dropped".into()));
+}
+
+#[tokio::test]
+async fn a_job_that_panics_while_it_is_dropped_is_settled_all_the_same() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(panics_when_dropped,)>(&broker);
+    panics_when_dropped::job().task_id("b").timeout("1s").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let running = start(builder).await;
+    let task = settled(&broker, &running, "b", TaskState::Retry).await;
+    assert_eq!(task.last_error.as_deref(), Some("context deadline exceeded"));
+    assert_eq!(running.running(), 0);
 }
 
 #[tokio::test]

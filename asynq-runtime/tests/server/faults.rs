@@ -100,7 +100,7 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     let broker: Arc<dyn Broker> = flaky.clone();
     let client = Client::new(broker.clone());
     client.enqueue_many((0..600).map(counts::job)).await.unwrap();
-    flaky.refuse_settles.store(u32::MAX, SeqCst);
+    flaky.refuse_settles.store(1_000_000, SeqCst);
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
     // As many as may wait, and those in the four slots: then nothing more, whatever time passes.
@@ -119,4 +119,32 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     assert_eq!(ids(&broker, TaskState::Pending).await.len(), 600 - started);
     flaky.refuse_settles.store(0, SeqCst);
     soon(running.signals().settled.reached(600)).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_the_broker_refuses_does_not_hold_up_the_others() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    counts::job(0).task_id("stubborn").enqueue(&client).await.unwrap();
+    client.enqueue_many((1..300).map(counts::job)).await.unwrap();
+    flaky.refuse_stubborn.store(4, SeqCst);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(300)).await;
+    assert_eq!(flaky.refuse_stubborn.load(SeqCst), 0);
+    let settled = flaky.settled.lock().unwrap();
+    let (last, settlement) = settled.last().unwrap();
+    assert_eq!((last.as_str(), settlement.resend), ("stubborn", true));
+}
+
+#[tokio::test]
+async fn a_component_that_panics_is_started_again() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.panics.store(1, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    counts::job(5).process_in(Duration::from_millis(5)).enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "5");
 }

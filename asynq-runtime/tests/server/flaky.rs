@@ -14,7 +14,7 @@ use asynq_runtime::{
     broker::{
         Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, Inspect, Maintain, Member, NewTask,
         Page, Placed, Presence, Produce, QueueStats, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
-        Settled, Settlement, Swept, Wanted,
+        Settled, Settlement, Suspects, Swept, Wanted,
     },
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
@@ -27,6 +27,10 @@ pub(crate) struct Flaky {
     pub(crate) lose_answers: AtomicU32,
     /// So many settles fail before they take effect.
     pub(crate) refuse_settles: AtomicU32,
+    /// So often the settling of the task `stubborn` fails while its neighbours are taken.
+    pub(crate) refuse_stubborn: AtomicU32,
+    /// So many calls of forward panic.
+    pub(crate) panics: AtomicU32,
     /// So many dequeues fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
     /// No call is answered any more.
@@ -50,6 +54,8 @@ impl Flaky {
             inner,
             lose_answers: AtomicU32::new(0),
             refuse_settles: AtomicU32::new(0),
+            refuse_stubborn: AtomicU32::new(0),
+            panics: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
@@ -85,12 +91,17 @@ impl Produce for Flaky {
 
 #[async_trait]
 impl Consume for Flaky {
-    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+    async fn dequeue_sparing(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> Result<Vec<Run>, BrokerError> {
         self.pulse().await;
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }
-        let mut runs = self.inner.dequeue(member, wanted).await?;
+        let mut runs = self.inner.dequeue_sparing(member, wanted, suspects).await?;
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
                 run.message =
@@ -112,6 +123,14 @@ impl Settle for Flaky {
         self.pulse().await;
         if counts_down(&self.refuse_settles) {
             return batch.iter().map(|_| Err(down())).collect();
+        }
+        let stubborn = batch.iter().position(|settlement| settlement.run.id == "stubborn");
+        if let Some(at) = stubborn.filter(|_| counts_down(&self.refuse_stubborn)) {
+            let mut others = batch.to_vec();
+            others.remove(at);
+            let mut answers = self.inner.settle(&others).await;
+            answers.insert(at, Err(down()));
+            return answers;
         }
         let answers = self.inner.settle(batch).await;
         self.settled.lock().unwrap().extend(batch.iter().map(|s| (s.run.id.to_string(), s.clone())));
@@ -136,6 +155,7 @@ impl Settle for Flaky {
 impl Maintain for Flaky {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
         self.pulse().await;
+        assert!(!counts_down(&self.panics), "a bug in a broker");
         self.inner.forward(queues).await
     }
 

@@ -1,9 +1,12 @@
 //! The server over the embedded broker in memory: every ending, every fault, every way to stop.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod endings;
 mod faults;
 mod flaky;
 mod setup;
+#[cfg(unix)]
+mod signals;
 mod stopping;
 mod suspects;
 

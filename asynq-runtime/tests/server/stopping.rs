@@ -190,3 +190,22 @@ async fn dropping_a_running_server_drops_its_jobs() {
     assert_eq!(gate.available_permits(), 0);
     assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);
 }
+
+#[test]
+fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_hands_them_back() {
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    ours.block_on(async {
+        let broker = memory().await;
+        let (builder, mut log) = server::<(waits,)>(&broker);
+        let gate = Gate::new(tokio::sync::Semaphore::new(0));
+        let server = builder.state(gate).build().await.unwrap();
+        let running = theirs.spawn(server.start()).await.unwrap().unwrap();
+        waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        assert_eq!(told(&mut log).await, "a started");
+        theirs.shutdown_background();
+        soon(running.signals().quiet.reached(1)).await;
+        soon(running.shutdown()).await.unwrap();
+        assert_eq!(ids(&broker, TaskState::Pending).await, ["a"]);
+    });
+}

@@ -1,0 +1,110 @@
+//! One dequeued task, in the form in which it runs, is shown and is settled.
+
+use std::sync::Arc;
+
+use super::config::MAX_CRASHES;
+use crate::{
+    broker::{Run, RunKey},
+    task::{Extra, TaskMessage},
+};
+
+/// The type that stands in for one that could not be read.
+const UNDECODABLE: &str = "undecodable";
+
+/// One dequeued task. What could not be read is a message made in its place, with the bytes as its payload, so that
+/// nothing is lost (RELIABILITY F14).
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) key: RunKey,
+    pub(crate) message: Arc<TaskMessage>,
+    pub(crate) crashes: u32,
+    pub(crate) extra: Extra,
+    /// Why it could not be read, if so.
+    pub(crate) defect: Option<String>,
+}
+
+impl Attempt {
+    /// Whether workers died too often while this ran.
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.crashes >= self.extra.max_crashes.unwrap_or(MAX_CRASHES).max(1)
+    }
+
+    /// Whether a worker died while this ran, so that it must not take more than itself down if it does it again.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.crashes > 0 && !self.is_condemned() && self.defect.is_none()
+    }
+}
+
+impl From<Run> for Attempt {
+    fn from(run: Run) -> Self {
+        let Run { key, message, crashes, extra } = run;
+        let (message, defect) = match message {
+            Ok(message) => (message, None),
+            Err(bad) => {
+                let defect = bad.to_string();
+                let message = TaskMessage {
+                    r#type: UNDECODABLE.to_owned(),
+                    payload: bad.raw,
+                    id: key.id.as_str().to_owned(),
+                    queue: key.queue.as_str().to_owned(),
+                    ..TaskMessage::default()
+                };
+                (message, Some(defect))
+            }
+        };
+        Self { key, message: Arc::new(message), crashes, extra, defect }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        broker::RunToken,
+        task::{QueueName, TaskId, UndecodableMessage},
+    };
+
+    fn run(crashes: u32, max_crashes: Option<u32>) -> Run {
+        let key = RunKey {
+            queue: QueueName::from_wire("q"),
+            id: TaskId::from_wire("i"),
+            token: RunToken(1),
+            server: 0,
+            row: 0,
+        };
+        let extra = Extra { max_crashes, unknown: None };
+        Run { key, message: Ok(TaskMessage::default()), crashes, extra }
+    }
+
+    #[test]
+    fn a_task_is_innocent_then_suspect_then_condemned() {
+        let table = [
+            // crashes, at most   suspect, condemned
+            (0, None, false, false),
+            (1, None, true, false),
+            (2, None, true, false),
+            (3, None, false, true),
+            (9, None, false, true),
+            (1, Some(1), false, true),
+            (3, Some(4), true, false),
+            (0, Some(0), false, false),
+        ];
+        for (crashes, most, is_suspect, is_condemned) in table {
+            let attempt = Attempt::from(run(crashes, most));
+            assert_eq!(
+                (attempt.is_suspect(), attempt.is_condemned()),
+                (is_suspect, is_condemned),
+                "{crashes} of {most:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_keeps_its_bytes_and_is_no_suspect() {
+        let bad = UndecodableMessage { raw: b"\xff"[..].into(), reason: "no".into() };
+        let attempt = Attempt::from(Run { message: Err(bad), ..run(1, None) });
+        assert_eq!((attempt.message.r#type.as_str(), &attempt.message.payload[..]), ("undecodable", &b"\xff"[..]));
+        assert_eq!((attempt.message.id.as_str(), attempt.message.queue.as_str()), ("i", "q"));
+        assert!(!attempt.is_suspect());
+    }
+}

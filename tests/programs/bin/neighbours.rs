@@ -1,0 +1,68 @@
+//! Everything that `main!` can be told: where jobs are, who brings a service with flags of its own, and a set-up.
+
+mod my_jobs {
+    use asynq_runtime::prelude::*;
+
+    /// Says hello.
+    #[job]
+    pub(crate) async fn hello(name: String) -> JobResult {
+        println!("hello {name}");
+        Ok(())
+    }
+}
+
+mod billing {
+    pub(crate) mod jobs {
+        use asynq_runtime::prelude::*;
+
+        /// Sends a bill.
+        #[job(queue = "bills", codec = "json")]
+        pub(crate) async fn bill(cents: u64) -> JobResult {
+            println!("bill over {cents}");
+            Ok(())
+        }
+    }
+}
+
+/// As a crate would bring it: a service that is on when its flag is given.
+mod greeter {
+    use asynq_runtime::{
+        job::{BoxError, BoxFuture},
+        server::{Service, ServiceContext, ServiceEntry, ServiceRow},
+    };
+
+    struct Greeter(String);
+
+    impl Service for Greeter {
+        fn name(&self) -> &'static str {
+            "greeter"
+        }
+
+        fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+            Box::pin(async move {
+                super::my_jobs::hello::enqueue(cx.client(), self.0).await?;
+                cx.stopping().await;
+                println!("greeter leaves");
+                Ok(())
+            })
+        }
+    }
+
+    inventory::submit! {
+        ServiceEntry {
+            name: "greeter",
+            make: |flags| {
+                let name = flags.get_one::<String>("greet")?;
+                Some(Box::new(Greeter(name.clone())))
+            },
+            args: |command| command.arg(clap::Arg::new("greet").long("greet").help("Greets this one")),
+            rows: || vec![ServiceRow { what: "greeting".into(), detail: "once".into(), next: Vec::new() }],
+        }
+    }
+}
+
+async fn setup(app: asynq_runtime::App) -> Result<asynq_runtime::App, asynq_runtime::BoxError> {
+    Ok(app.queue("bills", 2).queue("default", 1).concurrency(3))
+}
+
+asynq_runtime::main!(jobs: [my_jobs, billing::jobs], services: [greeter], setup);

@@ -1,0 +1,66 @@
+//! What else `main!` can be told: crates with jobs, services with flags, a set-up; and what wins.
+
+use serde_json::Value;
+
+use crate::stage::{Stage, Worker, program, text};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");
+
+#[test]
+fn a_service_brings_its_flag_and_its_rows() {
+    let help = program(PROGRAM).arg("--help").output().unwrap();
+    assert!(text(&help.stdout).contains("--greet"), "{}", text(&help.stdout));
+    let json = program(PROGRAM).args(["jobs", "--json"]).output().unwrap();
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let names: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["bill", "hello"]);
+    assert_eq!(
+        (&json["services"][0]["service"], &json["services"][0]["what"]),
+        (&"greeter".into(), &"greeting".into())
+    );
+}
+
+#[test]
+fn a_service_runs_beside_the_jobs_when_its_flag_says_so() {
+    let stage = Stage::sqlite();
+    let mut command = stage.program(PROGRAM);
+    command.args(["worker", "--greet", "ann"]);
+    let worker = Worker::start(command);
+    worker.wait_for(&["hello ann", "greeter", "queues bills=2 default=1 · 3 at a time"]);
+    let lines = worker.terminate();
+    assert!(lines.iter().any(|line| line == "greeter leaves"), "{lines:#?}");
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_set_up() {
+    for (flag, variable, expected) in [
+        (None, None, "queues bills=2 default=1 · 3 at a time"),
+        (None, Some("env=4"), "queues env=4 · 3 at a time"),
+        (Some("flag=5"), Some("env=4"), "queues flag=5 · 3 at a time"),
+    ] {
+        let stage = Stage::sqlite();
+        let mut command = stage.program(PROGRAM);
+        command.args(flag.map(|queues| format!("--queues={queues}")));
+        if let Some(queues) = variable {
+            command.env("ASYNQ_QUEUES", queues);
+        }
+        let worker = Worker::start(command);
+        worker.wait_for(&[expected, "serving"]);
+        let lines = worker.terminate();
+        let warned = lines.iter().filter(|line| line.contains("does not serve the job's queue")).count();
+        assert_eq!(warned, if variable.is_some() { 2 } else { 0 }, "{lines:#?}");
+    }
+}
+
+#[test]
+fn json_logs_are_one_object_per_line_and_there_is_no_table() {
+    let stage = Stage::sqlite();
+    let mut command = stage.program(PROGRAM);
+    command.args(["--log-format", "json"]);
+    let worker = Worker::start(command);
+    worker.wait_for(&["worker starts", "serving"]);
+    for line in worker.terminate() {
+        let object: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(object["level"].is_string() && object["timestamp"].is_string(), "{line}");
+    }
+}
