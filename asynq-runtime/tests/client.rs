@@ -1,5 +1,6 @@
 //! `Client`: outcomes one by one, limits, and errors a program can act on.
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
 

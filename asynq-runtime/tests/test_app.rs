@@ -1,5 +1,6 @@
 //! `TestApp`: what users test their own jobs with.
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 use std::{sync::Mutex, time::Duration};
 
