@@ -44,6 +44,7 @@ fn jobs_needs_no_broker_and_does_not_run_the_set_up() {
 #[test]
 fn jobs_speaks_json() {
     let json: Value = serde_json::from_str(&good(&run(ONE, &["jobs", "--json"]))).unwrap();
+    assert_eq!(json["jobs"].as_array().map(Vec::len), Some(1), "a crate that is not named is not linked");
     let job = &json["jobs"][0];
     assert_eq!((&job["name"], &job["queue"], &job["retry"]), (&"send_email".into(), &"critical".into(), &5.into()));
     assert_eq!((&job["timeout_seconds"], &job["unique_seconds"]), (&180.0.into(), &3600.0.into()));

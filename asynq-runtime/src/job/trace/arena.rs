@@ -1,5 +1,7 @@
 //! What the passes have found so far: slots for shapes, and the named types that shapes may come back to.
 
+use std::collections::HashMap;
+
 /// A place for a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Slot(usize);
@@ -71,7 +73,6 @@ struct Node {
 
 #[derive(Debug)]
 struct Type {
-    key: &'static str,
     form: Form,
     /// How often it is on the way from the root to here.
     depth: usize,
@@ -82,6 +83,7 @@ struct Type {
 pub(super) struct Arena {
     nodes: Vec<Node>,
     types: Vec<Type>,
+    by_visitor: HashMap<&'static str, Named>,
 }
 
 impl Arena {
@@ -123,12 +125,14 @@ impl Arena {
 
     /// The type whose visitor is called `key`; made with `form` when it is new.
     pub(super) fn named(&mut self, key: &'static str, form: impl FnOnce(&mut Self) -> Form) -> Named {
-        if let Some(known) = self.types.iter().position(|known| known.key == key) {
-            return Named(known);
+        if let Some(&known) = self.by_visitor.get(key) {
+            return known;
         }
         let form = form(self);
-        self.types.push(Type { key, form, depth: 0 });
-        Named(self.types.len() - 1)
+        self.types.push(Type { form, depth: 0 });
+        let new = Named(self.types.len() - 1);
+        self.by_visitor.insert(key, new);
+        new
     }
 
     pub(super) fn form(&self, named: Named) -> &Form {
