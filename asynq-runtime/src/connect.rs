@@ -11,7 +11,11 @@ pub const DEFAULT_URL: &str = "sqlite://asynq.db";
 
 /// The URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
 pub(crate) fn url_from_env() -> String {
-    std::env::var(URL_VARIABLE).ok().filter(|url| !url.trim().is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned())
+    let said = std::env::var(URL_VARIABLE).unwrap_or_default();
+    match said.trim() {
+        "" => DEFAULT_URL.to_owned(),
+        url => url.to_owned(),
+    }
 }
 
 /// Connects to the broker at `url`.
@@ -21,12 +25,20 @@ pub(crate) fn url_from_env() -> String {
 /// A scheme that is unknown or not compiled in, or whatever the broker says.
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     let scheme = url.split(':').next().unwrap_or_default();
+    #[allow(unreachable_patterns)] // with both features on, no scheme is left without its broker
     match scheme {
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(crate::broker::sqlite::SqliteBroker::open(url, Default::default()).await?)),
         #[cfg(feature = "redis")]
         "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "redis-sentinel" => {
             Ok(Arc::new(crate::broker::redis::RedisBroker::connect(url, Default::default()).await?))
+        }
+        // The URL itself is not shown: whatever it is, there may be a password in it.
+        "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "redis-sentinel" => {
+            Err(BrokerError::new(
+                BrokerErrorKind::Config,
+                format!("this program was built without the broker for {scheme}:// (a feature of asynq-runtime)"),
+            ))
         }
         _ => Err(BrokerError::new(
             BrokerErrorKind::Config,

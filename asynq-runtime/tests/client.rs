@@ -1,5 +1,6 @@
 //! `Client`: outcomes one by one, limits, and errors a program can act on.
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
 
@@ -13,7 +14,7 @@ async fn mail(to: String) -> JobResult {
 async fn tidy() {}
 
 async fn client() -> Client {
-    Client::connect("sqlite::memory:").await.unwrap()
+    Client::connect("sqlite::memory:").await.expect("memory is there")
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! `TestApp`: what users test their own jobs with.
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 use std::{sync::Mutex, time::Duration};
 
@@ -13,7 +14,7 @@ struct Seen(Mutex<Vec<String>>);
 
 impl Seen {
     fn note(&self, text: impl Into<String>) {
-        self.0.lock().unwrap().push(text.into());
+        self.0.lock().expect("nobody panics while noting").push(text.into());
     }
 }
 
@@ -185,4 +186,83 @@ async fn one_job_runs_through_the_codec_alone() {
     let error = testing::run_in(&ctx, note { text: "hopeless".into() }).await.unwrap_err();
     assert_eq!((error.policy(), seen.0.lock().unwrap().len()), (Policy::SkipRetry, 1));
     assert!(testing::run(blocking { path: "/does/not/exist".into() }).await.is_err());
+}
+
+mod other_version {
+    use super::*;
+
+    /// The same name on the wire with another shape: what an earlier deploy enqueued.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Doubled {
+        pub(super) factor: u8,
+        pub(super) n: u64,
+    }
+
+    impl Job for Doubled {
+        const NAME: &'static str = "double";
+        type Output = JobResult;
+
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shapes() {
+    let app = TestApp::new().await;
+    let theirs = other_version::Doubled { factor: 3, n: 7 };
+    let task = theirs.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.handed_back, 1);
+    let waiting = app.task(&task).await.unwrap();
+    assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
+    assert_eq!(waiting.payload, task.payload, "the message is untouched");
+
+    app.advance("1d").await;
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1, "{drained:?}");
+    let shape = |job: &str| {
+        let registry = match job {
+            "theirs" => Registry::only::<(other_version::Doubled,)>().unwrap(),
+            _ => Registry::only::<(double,)>().unwrap(),
+        };
+        format!("{:08x}", registry.get("double").unwrap().fingerprint().value)
+    };
+    let reason = &drained.failures[0].error;
+    assert!(reason.contains(&shape("theirs")) && reason.contains(&shape("ours")), "{reason}");
+}
+
+#[tokio::test]
+async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
+    let app = TestApp::new().await;
+    other_version::Doubled { factor: 3, n: 7 }.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.handed_back, 1);
+    let app = app.registry(Registry::only::<(other_version::Doubled,)>().unwrap());
+    app.advance("5s").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+}
+
+#[tokio::test]
+async fn undecodable_arguments_are_archived_at_once() {
+    let app = TestApp::new().await;
+    app.client().enqueue_raw(RawTask::new("double", "{}")).await.unwrap();
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1);
+    assert!(drained.failures[0].error.contains("it looks like JSON"), "{drained:?}");
+}
+
+#[tokio::test]
+async fn a_job_written_by_hand_is_registered() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct ByHand {}
+
+    impl Job for ByHand {
+        const NAME: &'static str = "by hand";
+        type Output = ();
+        async fn run(self, _: &JobContext) {}
+    }
+
+    let app = TestApp::new().await.register::<ByHand>();
+    ByHand {}.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.succeeded, 1);
 }

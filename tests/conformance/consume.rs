@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Run, RunToken, Wanted},
+    broker::{Page, Run, RunToken, Suspects, Wanted},
     task::TaskState,
 };
 use asynq_tests::{
@@ -265,4 +265,49 @@ async fn what_a_retry_wrote_comes_with_the_next_run() {
     t.advance(Duration::from_secs(1));
     t.forward().await;
     assert_eq!(t.take_one().await.text().retried, 1);
+}
+
+#[tokio::test]
+async fn suspects_beyond_the_limit_stay_in_their_places_and_innocents_pass_them() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["s1", "s2", "s3"]).await;
+    assert_eq!(t.take(3).await.len(), 3);
+    t.let_leases_pass();
+    assert_eq!(t.recover().await.len(), 3);
+    t.seed_pending(&["i1", "i2", "i3"]).await;
+    // Recovery promises the head of the queue, not an order among those that it puts there.
+    let pending = async || {
+        let page = Page { number: 1, size: 9 };
+        let tasks = t.broker().tasks(&default_queue(), TaskState::Pending, page).await.unwrap();
+        tasks.into_iter().map(|task| task.id.to_string()).collect::<Vec<_>>()
+    };
+    let before = pending().await;
+    let ask = async |n, suspects| {
+        let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), &suspects).await.unwrap();
+        places(&runs)
+    };
+    assert_eq!(ask(2, Suspects::None).await, ["default/i1", "default/i2"]);
+    assert_eq!(pending().await, [&before[..3], &["i3".to_owned()]].concat());
+    assert!(ask(2, Suspects::OneFrom(queue("other"))).await.contains(&"default/i3".to_owned()));
+    assert!(ask(2, Suspects::None).await.is_empty());
+    assert_eq!(ask(2, Suspects::OneFrom(default_queue())).await, [format!("default/{}", before[0])]);
+    assert_eq!(pending().await, before[1..3]);
+    assert_eq!(ask(9, Suspects::All).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_spared_suspect_is_not_charged_for_the_death_of_the_one_who_spared_it() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["a", "b"]).await;
+    t.take(2).await;
+    t.let_leases_pass();
+    t.recover().await;
+    let one = Suspects::OneFrom(default_queue());
+    let taken = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", 5)]), &one).await.unwrap();
+    assert_eq!((taken.len(), taken[0].crashes), (1, 1));
+    t.let_leases_pass();
+    assert_eq!(t.recover().await.len(), 1);
+    let mut crashes: Vec<u32> = t.take(2).await.iter().map(|run| run.crashes).collect();
+    crashes.sort_unstable();
+    assert_eq!(crashes, [1, 2]);
 }

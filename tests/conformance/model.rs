@@ -367,10 +367,14 @@ impl Life {
         if seen.ids(TaskState::Pending) != model.pending {
             self.fail(&format!("pending is {:?}", seen.ids(TaskState::Pending)));
         }
-        for state in [TaskState::Scheduled, TaskState::Retry] {
-            let expected: Vec<_> = model.waiting.get(&state).into_iter().flatten().map(|(_, id)| id.as_str()).collect();
-            if seen.ids(state) != expected {
-                self.fail(&format!("{state} is {:?}, not {expected:?}", seen.ids(state)));
+        for (state, list) in [(TaskState::Scheduled, &seen.scheduled), (TaskState::Retry, &seen.retry)] {
+            let expected = model.waiting.get(&state).cloned().unwrap_or_default();
+            let shown: Vec<_> =
+                list.iter().map(|entry| (entry.due.unwrap().timestamp_millis(), entry.id.clone())).collect();
+            // Redis keeps whole seconds in order, so that Go can read them; within one second any order is right.
+            let in_order = shown.is_sorted_by_key(|(at, _)| (at + 999) / 1000);
+            if !in_order || shown.iter().cloned().collect::<BTreeSet<_>>() != expected {
+                self.fail(&format!("{state} is {shown:?}, not {expected:?}"));
             }
         }
         for state in [TaskState::Archived, TaskState::Completed] {

@@ -44,6 +44,7 @@ fn jobs_needs_no_broker_and_does_not_run_the_set_up() {
 #[test]
 fn jobs_speaks_json() {
     let json: Value = serde_json::from_str(&good(&run(ONE, &["jobs", "--json"]))).unwrap();
+    assert_eq!(json["jobs"].as_array().map(Vec::len), Some(1), "a crate that is not named is not linked");
     let job = &json["jobs"][0];
     assert_eq!((&job["name"], &job["queue"], &job["retry"]), (&"send_email".into(), &"critical".into(), &5.into()));
     assert_eq!((&job["timeout_seconds"], &job["unique_seconds"]), (&180.0.into(), &3600.0.into()));
@@ -56,6 +57,16 @@ fn a_program_without_jobs_says_how_to_get_some() {
     for args in [&[][..], &["jobs"]] {
         let error = error_line(&run(JOBLESS, args));
         assert!(error.contains("this program has no jobs") && error.contains("main!(jobs: [that_crate])"), "{error}");
+    }
+}
+
+#[test]
+fn two_jobs_of_one_name_are_told_with_both_places() {
+    for args in [&[][..], &["jobs"], &["enqueue", "mail:send"]] {
+        let error = error_line(&run(env!("CARGO_BIN_EXE_twins"), args));
+        for part in ["two jobs are named `mail:send`", "programs/bin/twins.rs:7", "programs/bin/twins.rs:15"] {
+            assert!(error.contains(part), "{error}\n  should contain {part}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ fn a_service_brings_its_flag_and_its_rows() {
     let json = program(PROGRAM).args(["jobs", "--json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     let names: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["bill", "hello"]);
+    assert_eq!(names, ["bill", "from_a_library", "hello"], "a crate is linked by being named");
     assert_eq!(
         (&json["services"][0]["service"], &json["services"][0]["what"]),
         (&"greeter".into(), &"greeting".into())
@@ -45,10 +45,10 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
             command.env("ASYNQ_QUEUES", queues);
         }
         let worker = Worker::start(command);
-        worker.wait_for(&[expected]);
+        worker.wait_for(&[expected, "serving"]);
         let lines = worker.terminate();
         let warned = lines.iter().filter(|line| line.contains("does not serve the job's queue")).count();
-        assert_eq!(warned, if variable.is_some() { 2 } else { 0 }, "{lines:#?}");
+        assert_eq!(warned, if variable.is_some() { 3 } else { 0 }, "{lines:#?}");
     }
 }
 

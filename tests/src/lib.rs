@@ -8,6 +8,7 @@ mod fixture;
 mod go;
 pub mod jobs;
 pub mod journal;
+pub mod library;
 mod redis;
 mod seed;
 mod snapshot;

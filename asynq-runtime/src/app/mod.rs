@@ -175,3 +175,49 @@ impl fmt::Debug for App {
 
 #[doc(hidden)]
 pub use self::main_macro::{main_with, main_without};
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{JobContext, JobResult};
+
+    #[derive(Serialize, Deserialize)]
+    struct Tidy {}
+
+    impl Job for Tidy {
+        const NAME: &'static str = "app tests: tidy";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    fn app() -> App {
+        App::new().url("sqlite::memory:").register::<Tidy>().queue("mails", 2).concurrency(7).strict_priority()
+    }
+
+    #[tokio::test]
+    async fn the_set_up_holds_where_nothing_else_is_said() {
+        let server = app().into_builder(Settings::default()).unwrap().build().await.unwrap();
+        assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (7, vec![("mails", 2)]));
+        assert!(server.registry().get("app tests: tidy").is_some());
+    }
+
+    #[tokio::test]
+    async fn flags_and_environment_replace_what_the_set_up_says() {
+        let settings = Settings { queues: Some(vec![("low".into(), 1)]), concurrency: Some(2), ..Settings::default() };
+        let server = app().into_builder(settings).unwrap().build().await.unwrap();
+        assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (2, vec![("low", 1)]));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_told_unless_a_flag_replaces_it() {
+        let app = || App::new().shutdown_timeout("soon");
+        let error = app().into_builder(Settings::default()).unwrap_err().to_string();
+        assert!(error.starts_with("App::shutdown_timeout: invalid duration \"soon\""), "{error}");
+        let settings = Settings { shutdown_timeout: Some(Duration::from_secs(1)), ..Settings::default() };
+        assert!(app().into_builder(settings).is_ok());
+    }
+}

@@ -19,7 +19,23 @@ pub trait Consume {
     /// # Errors
     ///
     /// No queue could be asked. If some could, their tasks are returned and the error comes with the next call.
-    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError>;
+    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+        self.dequeue_sparing(member, wanted, &Suspects::All).await
+    }
+
+    /// The same, but takes no more suspects than said: the others stay pending in their places, never active for a
+    /// moment, and what is behind them is taken instead. So whoever runs a suspect holds no other when its worker dies of
+    /// it (DECISIONS §5).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    async fn dequeue_sparing(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> Result<Vec<Run>, BrokerError>;
 
     /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
     /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
@@ -38,6 +54,28 @@ pub struct Wanted {
     pub queue: QueueName,
     /// Most tasks to take from it.
     pub n: usize,
+}
+
+/// How many tasks to take of those whose worker died while it ran them (crashes above 0).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Suspects {
+    /// As many as come.
+    All,
+    /// One, if this queue has one.
+    OneFrom(QueueName),
+    /// None.
+    None,
+}
+
+impl Suspects {
+    /// How many of them `queue` may give.
+    pub fn most_from(&self, queue: &QueueName) -> usize {
+        match self {
+            Self::All => usize::MAX,
+            Self::OneFrom(one) => usize::from(one == queue),
+            Self::None => 0,
+        }
+    }
 }
 
 /// One attempt at one task, from its dequeue on.

@@ -31,7 +31,7 @@ use std::{fmt, time::Duration};
 use chrono::{DateTime, Utc};
 
 pub use self::{
-    consume::{Consume, Run, RunKey, RunToken, Wanted},
+    consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
     error::{BrokerError, BrokerErrorKind},
     inspect::{Inspect, Page, QueueStats},
     maintain::{Forwarded, Maintain, Recovered, Swept},

@@ -178,3 +178,66 @@ impl fmt::Debug for ContextParts {
         f.debug_struct("ContextParts").field("run", &self.run).field("states", &self.states).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Header;
+
+    fn context(message: TaskMessage) -> JobContext {
+        let mut states = StateMap::default();
+        states.insert(7_u8);
+        JobContext::new(ContextParts {
+            run: RunKey {
+                queue: QueueName::from_wire("mails"),
+                id: TaskId::from_wire("t-1"),
+                token: RunToken(1_893_553_445_678_912_345),
+                server: 0,
+                row: 0,
+            },
+            message: Arc::new(message),
+            crashes: 2,
+            deadline: None,
+            cancel: CancellationToken::new(),
+            states: Arc::new(states),
+            blocking: BlockingPool::default(),
+            broker: None,
+        })
+    }
+
+    #[test]
+    fn it_knows_the_task_and_the_run() {
+        let headers = vec![Header::new("trace", "abc"), Header::new("empty", "")];
+        let ctx = context(TaskMessage { retry: 5, retried: 3, headers, ..TaskMessage::default() });
+        assert_eq!((ctx.id().as_str(), ctx.queue().as_str()), ("t-1", "mails"));
+        assert_eq!((ctx.retried(), ctx.max_retry(), ctx.crashes()), (3, 5, 2));
+        assert_eq!((ctx.header("trace"), ctx.header("empty"), ctx.header("none")), (Some("abc"), Some(""), None));
+        assert_eq!(ctx.run_id(), "mails:t-1:1893553445678912345");
+        assert_eq!(ctx.fence(), 1_893_553_445_678_912_345);
+        assert_eq!(ctx.state::<u8>().map(|state| *state), Some(7));
+        assert!(ctx.state::<u16>().is_none());
+    }
+
+    #[test]
+    fn counters_that_no_program_should_write_are_zero() {
+        let ctx = context(TaskMessage { retry: -1, retried: -3, ..TaskMessage::default() });
+        assert_eq!((ctx.retried(), ctx.max_retry()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn clones_are_cancelled_together() {
+        let ctx = context(TaskMessage::default());
+        let other = ctx.clone();
+        assert!(!other.is_cancelled());
+        ctx.0.cancel.cancel();
+        other.cancelled().await;
+        assert!(other.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_detached_one_swallows_progress() {
+        let ctx = JobContext::detached();
+        assert!(ctx.progress(0.5, "half").await.is_ok());
+        assert!(ctx.progress_blocking(1.0, "done").is_ok());
+    }
+}

@@ -25,6 +25,7 @@ mod builder;
 mod codec;
 mod context;
 mod descriptor;
+mod enqueue_error;
 mod error;
 mod fingerprint;
 mod options;
@@ -42,10 +43,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
     blocking::{BlockingPool, run_blocking},
-    builder::{EnqueueError, JobBuilder, PreparedTask, RawTask},
+    builder::{JobBuilder, PreparedTask, RawTask},
     codec::{Codec, CodecError, encode_key},
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
+    enqueue_error::EnqueueError,
     error::{BoxError, JobError, JobResult, Policy, with_policy},
     fingerprint::Fingerprint,
     options::JobOptions,

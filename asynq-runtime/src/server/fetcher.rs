@@ -4,9 +4,8 @@
 //! queues in it. When there is nothing it sleeps until the broker says otherwise: nothing polls. While too many outcomes
 //! wait for the broker it fetches nothing.
 //!
-//! A task that was running when a worker died is a *suspect*. One of them runs at a time; others that come along are put
-//! back before it starts, because a worker's death counts against everything that it holds, waiting or not (DECISIONS §5,
-//! RELIABILITY F32).
+//! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
+//! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -20,14 +19,12 @@ use super::{
     hub::Hub,
     trouble::{FalseAlarms, Trouble},
 };
-use crate::broker::{BrokerError, Wanted};
+use crate::broker::{BrokerError, Suspects, Wanted};
 
 /// A queue that gave less than it was asked for is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long a server whose suspect is running waits before it looks past the other suspects again.
-const LOOK_PAST_SUSPECTS: Duration = Duration::from_millis(200);
 
 /// The one who fetches.
 #[derive(Debug)]
@@ -35,25 +32,17 @@ pub(crate) struct Fetcher {
     hub: Arc<Hub>,
     /// Per queue: when it last gave less than it was asked for, if it did since the last news.
     short: Vec<Option<Instant>>,
+    /// Whose turn it is to give a suspect.
+    turn: usize,
     dice: Dice,
     alarms: FalseAlarms,
-}
-
-/// What a fetch found.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    /// So many tasks.
-    Work(usize),
-    /// Suspects, of which none may start now.
-    OnlySuspects,
-    Nothing,
 }
 
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks are ours.
     pub(crate) async fn run(hub: Arc<Hub>) {
         let short = vec![None; hub.queues.names().len()];
-        let mut fetcher = Self { hub, short, dice: Dice::new(), alarms: FalseAlarms::new() };
+        let mut fetcher = Self { hub, short, turn: 0, dice: Dice::new(), alarms: FalseAlarms::new() };
         let mut trouble = Trouble::of("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.hub.quiet.clone();
         let mut is_probe = true;
@@ -86,28 +75,16 @@ impl Fetcher {
             }
             return Ok(if is_probe { Next::Probe } else { Next::Fetch });
         }
-        let found = if self.hub.queues.is_strict() {
+        let taken = if self.hub.queues.is_strict() {
             self.fetch_by_rank(room).await?
         } else {
             let asked = self.plan(room, is_probe);
-            if asked.is_empty() { Found::Nothing } else { self.fetch(&asked).await? }
+            if asked.is_empty() { 0 } else { self.fetch(&asked).await? }
         };
-        match found {
-            Found::Work(_) => {
-                self.alarms.fruitful();
-                Ok(Next::Fetch)
-            }
-            Found::OnlySuspects => {
-                tokio::select! {
-                    () = self.hub.runs.freed() => {}
-                    () = self.hub.quiet.cancelled() => {}
-                    () = tokio::time::sleep(LOOK_PAST_SUSPECTS) => {}
-                }
-                Ok(Next::Fetch)
-            }
-            Found::Nothing if !self.all_are_short() => Ok(Next::Fetch),
-            Found::Nothing => self.wait_for_news().await,
+        if taken > 0 {
+            self.alarms.fruitful();
         }
+        if taken > 0 || !self.all_are_short() { Ok(Next::Fetch) } else { self.wait_for_news().await }
     }
 
     /// Slots that may be filled, as far as their outcomes would find room.
@@ -132,99 +109,77 @@ impl Fetcher {
         self.short.iter().all(Option::is_some)
     }
 
-    /// Asks the queues by rank, each only for what those above it left free.
-    async fn fetch_by_rank(&mut self, room: usize) -> Result<Found, BrokerError> {
+    /// Asks the queues by rank, each only for what those above it left free. Returns how many tasks came.
+    async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let (mut left, mut found) = (room, Found::Nothing);
+        let mut left = room;
         for &queue in hub.queues.ranked() {
             // Slots that became free meanwhile are for the next turn, which starts at the top again.
             if left == 0 || hub.quiet.is_cancelled() {
                 break;
             }
-            match self.fetch(&[(queue, left)]).await? {
-                Found::Nothing => {}
-                // What ranks lower must not overtake the suspects' queue.
-                Found::OnlySuspects => return Ok(Found::OnlySuspects),
-                Found::Work(n) => {
-                    left = left.saturating_sub(n);
-                    found = Found::Work(n);
-                }
-            }
+            left = left.saturating_sub(self.fetch(&[(queue, left)]).await?);
         }
-        Ok(found)
+        Ok(room - left)
     }
 
-    /// One call to the broker, and the start of what it gave.
-    async fn fetch(&mut self, asked: &[(usize, usize)]) -> Result<Found, BrokerError> {
+    /// One call to the broker, and the start of what it gave. Returns how many tasks came.
+    async fn fetch(&mut self, asked: &[(usize, usize)]) -> Result<usize, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let wanted: Vec<Wanted> =
-            asked.iter().map(|&(queue, n)| Wanted { queue: hub.queues.names()[queue].clone(), n }).collect();
+        let names = hub.queues.names();
+        let wanted: Vec<Wanted> = asked.iter().map(|&(queue, n)| Wanted { queue: names[queue].clone(), n }).collect();
+        let suspects = self.suspects(&wanted);
         hub.found_nothing.store(false, Ordering::Release);
-        let runs = hub.answer(hub.broker.dequeue(&hub.member, &wanted)).await?;
+        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &suspects)).await?;
         let now = hub.broker.now();
         let attempts: Vec<Attempt> = runs.into_iter().map(Attempt::from).collect();
         let since = Instant::now();
         for &(queue, n) in asked {
-            let name = &hub.queues.names()[queue];
-            let got = attempts.iter().filter(|attempt| attempt.key.queue == *name).count();
+            let got = attempts.iter().filter(|attempt| attempt.key.queue == names[queue]).count();
             self.short[queue] = (got < n).then_some(since);
+        }
+        let taken = attempts.len();
+        if taken > 0 {
+            hub.signals.fetched.ring();
         }
         for attempt in &attempts {
             hub.runs.hold(attempt, now);
         }
-        if attempts.is_empty() {
-            return Ok(Found::Nothing);
+        // The last one to be put back is the first to be taken again: so in reverse, and the order stays.
+        for attempt in self.start(attempts).iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
+            hub.outbox.put(Hub::hand_back(attempt));
         }
-        hub.signals.fetched.ring();
-        if hub.closing.is_cancelled() {
-            for attempt in attempts.iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
-                hub.outbox.put(Hub::hand_back(attempt));
-            }
-            return Ok(Found::Nothing);
-        }
-        let taken = attempts.len();
-        let (suspects, others): (Vec<_>, Vec<_>) = attempts.into_iter().partition(Attempt::is_suspect);
-        let has_others = !others.is_empty();
-        for attempt in others {
-            hub.launch(attempt);
-        }
-        let starts = self.start_one_of(suspects).await;
-        Ok(if has_others || starts { Found::Work(taken) } else { Found::OnlySuspects })
+        Ok(taken)
     }
 
-    /// Starts the first suspect if none is running, once the others are back in their queues. Returns whether one was
-    /// started.
-    async fn start_one_of(&self, suspects: Vec<Attempt>) -> bool {
-        let hub = &self.hub;
-        let mut suspects = suspects.into_iter();
-        let first = if hub.runs.suspect_runs() { None } else { suspects.next() };
-        // The last one to be put back is the first to be taken again: so in reverse, and the order stays.
-        let rest: Vec<Attempt> = suspects.collect();
-        let answers: Vec<_> = rest
-            .iter()
-            .rev()
-            .filter(|attempt| hub.runs.settling(&attempt.key))
-            .map(|attempt| hub.outbox.put_and_tell(Hub::hand_back(attempt)))
-            .collect();
-        let Some(first) = first else { return false };
-        for answer in answers {
-            tokio::select! {
-                // Whatever the answer: it is out of our hands, and safe from what the first one may do.
-                _settled = answer => {}
-                () = hub.closing.cancelled() => {
-                    if hub.runs.settling(&first.key) {
-                        hub.outbox.put(Hub::hand_back(&first));
-                    }
-                    return false;
-                }
-            }
+    /// How many suspects to take: none beside one that runs, else one, from each queue in turn.
+    fn suspects(&mut self, wanted: &[Wanted]) -> Suspects {
+        self.turn = self.turn.wrapping_add(1);
+        match wanted.get(self.turn % wanted.len().max(1)) {
+            Some(wanted) if !self.hub.runs.suspect_runs() => Suspects::OneFrom(wanted.queue.clone()),
+            _ => Suspects::None,
         }
-        tracing::warn!(
-            id = %first.key.id, queue = %first.key.queue, r#type = %first.message.r#type, crashes = first.crashes,
-            "a worker died while this ran; it runs as the only one of its kind"
-        );
-        hub.launch(first);
-        true
+    }
+
+    /// Starts what may start. Returns the rest: everything if the server is leaving, and suspects beside another, which
+    /// only come where the answer to an earlier call was lost.
+    fn start(&self, attempts: Vec<Attempt>) -> Vec<Attempt> {
+        let hub = &self.hub;
+        let mut rest = Vec::new();
+        for attempt in attempts {
+            let is_suspect = attempt.is_suspect();
+            if hub.closing.is_cancelled() || (is_suspect && hub.runs.suspect_runs()) {
+                rest.push(attempt);
+                continue;
+            }
+            if is_suspect {
+                let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
+                let crashes = attempt.crashes;
+                tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
+            }
+            hub.launch(attempt);
+        }
+        rest
     }
 
     /// Sleeps until some queue may have work.
@@ -235,12 +190,17 @@ impl Fetcher {
         let since = Instant::now();
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),
+            // The next suspect may come.
+            () = hub.runs.freed(), if hub.runs.suspect_runs() => return Ok(Next::Probe),
             news = hub.news(hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET)) => news?,
         }
-        let pause = self.alarms.fruitless(since.elapsed());
+        // While a suspect runs, those that are not taken ring the bell all the time.
+        let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };
+        let pause = self.alarms.fruitless(waited);
         if !pause.is_zero() {
             tokio::select! {
                 () = hub.quiet.cancelled() => {}
+                () = hub.runs.freed(), if hub.runs.suspect_runs() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::{hub::Hub, trouble::Trouble};
 use crate::broker::{BrokerError, Settled, Settlement};
@@ -42,21 +42,13 @@ struct Items {
 struct Item {
     settlement: Settlement,
     refused: u32,
-    /// Who wants to know the answer.
-    told: Option<oneshot::Sender<Settled>>,
 }
 
 impl Outbox {
     /// Adds an outcome.
     pub(crate) fn put(&self, settlement: Settlement) {
-        self.add(Item { settlement, refused: 0, told: None });
-    }
-
-    /// Adds an outcome whose answer somebody waits for.
-    pub(crate) fn put_and_tell(&self, settlement: Settlement) -> oneshot::Receiver<Settled> {
-        let (sender, receiver) = oneshot::channel();
-        self.add(Item { settlement, refused: 0, told: Some(sender) });
-        receiver
+        self.lock().waiting.push_back(Item { settlement, refused: 0 });
+        self.added.notify_one();
     }
 
     /// How many outcomes wait, those in flight included.
@@ -97,11 +89,6 @@ impl Outbox {
         }
     }
 
-    fn add(&self, item: Item) {
-        self.lock().waiting.push_back(item);
-        self.added.notify_one();
-    }
-
     /// Takes out what was answered. Returns an error if the whole call failed: then all of it stays in front.
     fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
@@ -119,10 +106,6 @@ impl Outbox {
                     } else {
                         lost += 1;
                         tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
-                    }
-                    if let Some(told) = item.told {
-                        // Who does not wait any more need not know.
-                        let _ = told.send(settled);
                     }
                 }
                 Err(failed) if all_failed => {

@@ -12,7 +12,7 @@ use crate::{
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{IntoSpan, Job, Registry, StateMap, decode_arguments},
+    job::{IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
     task::{TaskInfo, TaskState},
 };
 
@@ -57,6 +57,19 @@ impl TestApp {
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Runs `J` too: a job written by hand, which is in no inventory.
+    ///
+    /// # Panics
+    ///
+    /// Another job has its name.
+    #[must_use]
+    pub fn register<J: Job>(mut self) -> Self {
+        let job = JobDescriptor::of::<J>(std::any::type_name::<J>(), 0);
+        let jobs = self.registry.iter().copied().chain([job]);
+        self.registry = Registry::from_descriptors(jobs).unwrap_or_else(|error| panic!("{error}"));
         self
     }
 

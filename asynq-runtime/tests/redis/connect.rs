@@ -15,7 +15,7 @@ use asynq_runtime::{
 use redis::AsyncCommands;
 
 use crate::{
-    server::{Proxy, Server},
+    server::{Proxy, Server, patient},
     tasks::*,
 };
 
@@ -30,7 +30,7 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
     }
     let proxy = Proxy::before(&server);
     for url in [format!("{}?pass=secret", server.url()), format!("redis://:secret@127.0.0.1:{}/1", proxy.port)] {
-        let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
+        let broker = RedisBroker::connect(&url, patient()).await.unwrap();
         broker.ping().await.unwrap();
         assert!(!format!("{broker:?} {}", broker.location()).contains("secret"));
     }
@@ -96,7 +96,7 @@ async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
     let error = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config);
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
-    server.broker_with(RedisOptions { allow_eviction: true, ..Default::default() }).await;
+    server.broker_with(RedisOptions { allow_eviction: true, ..patient() }).await;
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
 #[tokio::test]
 async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     let server = Server::start(&[]).await;
-    let brief = RedisOptions { lease: Duration::from_secs(2), ..Default::default() };
+    let brief = RedisOptions { lease: Duration::from_secs(2), ..patient() };
     let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
     let ours = ServerInfo { rust_version: "0.1.0".into(), ..Default::default() };
     broker.join(&member("rust").name, &ours).await.unwrap();

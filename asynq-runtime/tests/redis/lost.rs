@@ -1,6 +1,6 @@
 //! Lost answers, forgotten scripts, callers that go away.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
     Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted,
@@ -8,7 +8,7 @@ use asynq_runtime::broker::{
 };
 
 use crate::{
-    server::{Proxy, Server},
+    server::{Proxy, Server, patient},
     tasks::*,
 };
 
@@ -36,7 +36,7 @@ async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
 async fn a_lost_answer_loses_and_doubles_nothing() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     let me = member("me");
     // Scripts are known from here on, so that one write is one try.
@@ -71,7 +71,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), RedisOptions::default()).await.unwrap();
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     put(&direct, &["warm"]).await;
     let warm = take(&direct, &member("w"), 1).await.remove(0);
@@ -162,4 +162,57 @@ async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
     }
     let stats = broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.active, stats.pending), (1, 1), "the late one took a task for nobody");
+}
+
+/// T3 of RELIABILITY.md in small: nothing lost, nothing run twice, whatever answer gets lost.
+#[tokio::test]
+async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
+    const CALLERS: usize = 8;
+    const TASKS: usize = 40;
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let connect = || async { Arc::new(RedisBroker::connect(&proxy.url(), patient()).await.unwrap()) };
+    let (producer, worker) = (connect().await, connect().await);
+    proxy.lose_every(7);
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let producer = Arc::clone(&producer);
+            tokio::spawn(async move {
+                for i in 0..TASKS {
+                    put(&producer, &[&format!("{caller}-{i}")]).await;
+                }
+            })
+        })
+        .collect();
+
+    let mut ran = Vec::new();
+    let mut outbox: Vec<Settlement> = Vec::new();
+    while ran.len() < CALLERS * TASKS || !outbox.is_empty() {
+        if let Ok(runs) = worker.dequeue(&member("me"), &[Wanted { queue: queue(), n: 5 }]).await {
+            ran.extend(runs.iter().map(|run| run.key.id.to_string()));
+            outbox.extend(runs.iter().map(|run| settlement(run, Action::Done)));
+        }
+        let answers = worker.settle(&outbox).await;
+        let mut open = Vec::new();
+        for (settlement, answer) in outbox.into_iter().zip(answers) {
+            match answer {
+                Ok(settled) => assert_eq!(settled, Settled::Ok, "{:?}", settlement.run),
+                Err(error) => {
+                    assert!(error.is_unavailable(), "{error:?}");
+                    open.push(Settlement { resend: true, ..settlement });
+                }
+            }
+        }
+        outbox = open;
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    proxy.lose_every(0);
+    ran.sort();
+    let all = ran.len();
+    ran.dedup();
+    assert_eq!((ran.len(), all), (CALLERS * TASKS, CALLERS * TASKS));
+    let stats = server.broker().await.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, (CALLERS * TASKS) as u64));
 }

@@ -61,7 +61,7 @@ impl Server {
     }
 
     pub(crate) async fn broker(&self) -> RedisBroker {
-        self.broker_with(RedisOptions::default()).await
+        self.broker_with(patient()).await
     }
 
     pub(crate) async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
@@ -92,11 +92,24 @@ impl Drop for Server {
     }
 }
 
+/// For a machine that does much else besides: no case but those about time-outs may run into one.
+pub(crate) fn patient() -> RedisOptions {
+    RedisOptions { call_timeout: Duration::from_secs(5), ..Default::default() }
+}
+
 /// Passes everything on; told so, it cuts the connection in place of the next answer to a script.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    lose: Arc<AtomicUsize>,
+    lose: Arc<Lose>,
     late: Arc<Late>,
+}
+
+/// Which answers do not arrive.
+#[derive(Default)]
+struct Lose {
+    next: AtomicUsize,
+    every: AtomicUsize,
+    answers: AtomicUsize,
 }
 
 /// A write that arrives late.
@@ -121,7 +134,7 @@ impl Proxy {
     pub(crate) fn before(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let lose = Arc::new(AtomicUsize::new(0));
+        let lose = Arc::new(Lose::default());
         let late = Arc::new(Late::default());
         let (socket, losing, holding) = (server.socket(), Arc::clone(&lose), Arc::clone(&late));
         // It ends with the test's process; its connections end with either side.
@@ -141,7 +154,12 @@ impl Proxy {
 
     /// Loses the answers to the next `n` writes that hold a script.
     pub(crate) fn lose_answers(&self, n: usize) {
-        self.lose.store(n, Ordering::SeqCst);
+        self.lose.next.store(n, Ordering::SeqCst);
+    }
+
+    /// Loses every `n`th answer to a script from now on; 0 ends it.
+    pub(crate) fn lose_every(&self, n: usize) {
+        self.lose.every.store(n, Ordering::SeqCst);
     }
 
     /// Keeps the next write that holds a script back until [`release`](Self::release).
@@ -158,11 +176,11 @@ impl Proxy {
     }
 
     pub(crate) fn still_to_lose(&self) -> usize {
-        self.lose.load(Ordering::SeqCst)
+        self.lose.next.load(Ordering::SeqCst)
     }
 }
 
-fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>, late: &Arc<Late>) {
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>) {
     let scripted = Arc::new(AtomicBool::new(false));
     let (seen, lose, late) = (Arc::clone(&scripted), Arc::clone(lose), Arc::clone(late));
     let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
@@ -182,7 +200,9 @@ fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<AtomicUsize>, late: &Ar
         copy(&mut from_redis, &mut to_client, |_| {
             let is_answer = scripted.swap(false, Ordering::SeqCst);
             let take = |left: usize| left.checked_sub(1);
-            !(is_answer && lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
+            let every = lose.every.load(Ordering::SeqCst);
+            let unlucky = is_answer && every > 0 && lose.answers.fetch_add(1, Ordering::SeqCst) % every == every - 1;
+            !(unlucky || is_answer && lose.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
         });
         let _ = to_client.shutdown(Shutdown::Both);
     });

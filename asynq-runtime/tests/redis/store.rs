@@ -5,8 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{
-    Action, BrokerErrorKind, Consume, Inspect, Maintain, Produce, Refused, Settle, Settled, UniqueLock, Wanted, When,
+use asynq_runtime::{
+    broker::{
+        Action, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled, UniqueLock,
+        Wanted, When,
+    },
+    task::TaskState,
 };
 use redis::AsyncCommands;
 
@@ -173,4 +177,21 @@ async fn an_id_that_lies_in_pending_twice_runs_once() {
     assert_eq!(ids(&runs), ["a"]);
     assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let names: Vec<String> = (0..2_500).map(|i| format!("t{i}")).collect();
+    put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for size in [usize::MAX, 2_500, 2_001] {
+        let page = Page { number: 1, size };
+        let listed = broker.tasks(&queue(), TaskState::Pending, page).await.unwrap();
+        let listed: Vec<_> = listed.into_iter().map(|task| task.id.to_string()).collect();
+        assert_eq!(listed, names[..size.min(2_500)]);
+    }
+    assert!(
+        broker.tasks(&queue(), TaskState::Aggregating, Page { number: 1, size: usize::MAX }).await.unwrap().is_empty()
+    );
 }

@@ -12,7 +12,7 @@ use asynq_runtime::{
 };
 use redis::AsyncCommands;
 
-use crate::server::Server;
+use crate::server::{Server, patient};
 
 pub(crate) fn queue() -> QueueName {
     QueueName::new("default").unwrap()
@@ -97,7 +97,7 @@ pub(crate) async fn dump(connection: &mut redis::aio::MultiplexedConnection) -> 
 /// A broker whose clock stands still.
 pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
     let clock = ManualClock::default();
-    let options = RedisOptions { clock: Some(Arc::new(clock.clone())), ..Default::default() };
+    let options = RedisOptions { clock: Some(Arc::new(clock.clone())), ..patient() };
     (server.broker_with(options).await, clock)
 }
 

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::{
-    broker::{
-        Consume, Inspect, Maintain, Page, Placed, Produce, When,
-        redis::{RedisBroker, RedisOptions},
-    },
+    broker::{Consume, Inspect, Maintain, Page, Placed, Produce, When, redis::RedisBroker},
     task::TaskState,
 };
 use redis::AsyncCommands;
 
-use crate::{server::Server, tasks::*};
+use crate::{
+    server::{Server, patient},
+    tasks::*,
+};
 
 #[tokio::test]
 async fn a_waiting_worker_wakes_on_the_push_of_a_stranger() {
@@ -107,7 +107,7 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     let rules = ["SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-client|tracking"];
     let () = redis::cmd("ACL").arg(&rules).query_async(&mut redis).await.unwrap();
     let url = format!("{}?user=limited&pass=pw", server.url());
-    let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
+    let broker = RedisBroker::connect(&url, patient()).await.unwrap();
     let begun = Instant::now();
     let queues = [queue()];
     let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(20)), put(&broker, &["a"]));

@@ -14,7 +14,7 @@ use asynq_runtime::{
     broker::{
         Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, Inspect, Maintain, Member, NewTask,
         Page, Placed, Presence, Produce, QueueStats, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
-        Settled, Settlement, Swept, Wanted,
+        Settled, Settlement, Suspects, Swept, Wanted,
     },
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
@@ -91,12 +91,17 @@ impl Produce for Flaky {
 
 #[async_trait]
 impl Consume for Flaky {
-    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+    async fn dequeue_sparing(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> Result<Vec<Run>, BrokerError> {
         self.pulse().await;
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }
-        let mut runs = self.inner.dequeue(member, wanted).await?;
+        let mut runs = self.inner.dequeue_sparing(member, wanted, suspects).await?;
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
                 run.message =

@@ -65,4 +65,4 @@ async fn setup(app: asynq_runtime::App) -> Result<asynq_runtime::App, asynq_runt
     Ok(app.queue("bills", 2).queue("default", 1).concurrency(3))
 }
 
-asynq_runtime::main!(jobs: [my_jobs, billing::jobs], services: [greeter], setup);
+asynq_runtime::main!(jobs: [my_jobs, billing::jobs, asynq_tests], services: [greeter], setup);

@@ -51,7 +51,10 @@ fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<P
     if let Some(unknown) = unknown_field(job, &value) {
         return Err(wrong(format!("unknown field `{unknown}`")));
     }
-    job.prepare(&value).map_err(|error| wrong(error.to_string()))
+    job.prepare(&value).map_err(|error| match arguments {
+        None => wrong("none were given".to_owned()),
+        Some(_) => wrong(error.to_string()),
+    })
 }
 
 fn shape(job: &JobDescriptor) -> String {
@@ -127,9 +130,9 @@ mod tests {
             ("mail", Some(r#"{"to":7}"#), "invalid type: integer `7`, expected a string"),
             ("mail", Some(r#"{"to":"a","copys":1}"#), "unknown field `copys`; it takes {to: str, copies: u8?}"),
             ("mail", Some("{to: 1}"), "this is not JSON (key must be a string at line 1 column 2)"),
-            ("mail", None, "`mail` does not take these arguments"),
+            ("mail", None, "`mail` does not take these arguments: none were given; it takes {to: str, copies: u8?}"),
             ("tidy", Some("[1]"), "it takes none"),
-            ("one", None, "invalid type: null, expected a string; it takes str"),
+            ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
             ("male", None, "this program has no job `male`; it has `mail`, `one`, `tidy`"),
         ] {
             let error = told(name, arguments).unwrap_err();

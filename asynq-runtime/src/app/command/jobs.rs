@@ -27,7 +27,7 @@ pub(in super::super) fn jobs(services: &[&ServiceEntry], as_json: bool) -> Resul
 fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String {
     let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS", "ARGUMENTS", "PLACE"]);
     for job in registry.iter() {
-        let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { job.fingerprint().shape.clone() };
+        let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { short(&job.fingerprint().shape) };
         let mark = match &job.fingerprint().self_describing {
             Some(_) if job.codec == Codec::Postcard => " (postcard cannot carry this: write codec = \"json\")",
             _ if partly_checked(job) => " (partly checked)",
@@ -48,6 +48,15 @@ fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String 
         );
     }
     text
+}
+
+/// A shape for a table; `--json` has all of it.
+fn short(shape: &str) -> String {
+    const WIDEST: usize = 60;
+    match shape.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", &shape[..end]),
+        None => shape.to_owned(),
+    }
 }
 
 /// The rows that services add, under a line of their own; nothing where there are none.
@@ -199,6 +208,12 @@ mod tests {
             ]
         );
         assert!(text.contains("fingerprint = \"v2\"") && text.contains("codec = \"json\""), "{text}");
+    }
+
+    #[test]
+    fn a_long_shape_is_cut_between_characters() {
+        assert_eq!(short(&"ä".repeat(60)), "ä".repeat(60));
+        assert_eq!(short(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Consume, Member, Run, RunKey, RunToken, Wanted},
+    super::{BrokerError, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
     RedisBroker,
     keys::Keys,
     reply,
@@ -20,7 +20,12 @@ use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
 #[async_trait::async_trait]
 impl Consume for RedisBroker {
-    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+    async fn dequeue_sparing(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> Result<Vec<Run>, BrokerError> {
         if let Some(error) = self.unanswered.take_error(member) {
             return Err(error);
         }
@@ -29,8 +34,11 @@ impl Consume for RedisBroker {
         let mut asks = Vec::new();
         for Wanted { queue, n } in wanted {
             let mut left = n.saturating_sub(got(&runs, queue));
+            let mut most = suspects.most_from(queue);
             while left > 0 {
-                asks.push((queue, left.min(PER_SCRIPT.0)));
+                asks.push((queue, left.min(PER_SCRIPT.0), most.min(PER_SCRIPT.0)));
+                // One of a queue is one in all; any number is any number in each script.
+                most = if most == 1 { 0 } else { most };
                 left -= left.min(PER_SCRIPT.0);
             }
         }
@@ -39,9 +47,9 @@ impl Consume for RedisBroker {
         }
         let calls: Vec<(Call, Unanswered<'_>)> = asks
             .into_iter()
-            .map(|(queue, n)| {
+            .map(|(queue, n, suspects)| {
                 let asked = self.unanswered.note(member, queue, self.clock.token());
-                (self.dequeue_call(queue, n, asked.token), asked)
+                (self.dequeue_call(queue, n, suspects, asked.token), asked)
             })
             .collect();
         let (calls, asked): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
@@ -81,7 +89,7 @@ impl Consume for RedisBroker {
 }
 
 impl RedisBroker {
-    fn dequeue_call(&self, queue: &QueueName, n: usize, token: RunToken) -> Call {
+    fn dequeue_call(&self, queue: &QueueName, n: usize, suspects: usize, token: RunToken) -> Call {
         let keys = Keys::new(queue);
         DEQUEUE
             .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
@@ -91,6 +99,7 @@ impl RedisBroker {
             .arg(token.to_string())
             .arg(self.lease.as_secs())
             .arg(PER_SCRIPT.1)
+            .arg(suspects)
     }
 
     /// The tasks of earlier calls whose answers were lost. They are all returned, even if they are more than wanted now:

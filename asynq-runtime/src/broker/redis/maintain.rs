@@ -15,12 +15,14 @@ use super::{
     produce::whole_seconds,
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
-    settle::{GO_GRACE, read_settled},
+    settle::read_settled,
 };
 use crate::task::{QueueName, TaskId};
 
 /// Most tasks that one script touches.
 const SLICE: usize = 100;
+/// How much longer than its lease a Go run keeps its task: what Go's own recoverer waits.
+const GO_GRACE: Duration = Duration::from_secs(30);
 
 #[async_trait::async_trait]
 impl Maintain for RedisBroker {

@@ -1,6 +1,6 @@
 //! Settles: one script per 64 outcomes of a queue, oldest runs first.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -111,7 +111,8 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
         keys.failed(),
     ];
     names.extend(places.iter().map(|&place| keys.task(batch[place].run.id.as_str())));
-    let mut call = SETTLE.on(&names).arg(given).arg((now + COUNTERS_KEPT).timestamp());
+    let day_ends = now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp();
+    let mut call = SETTLE.on(&names).arg(given).arg(day_ends);
     for &place in places {
         let Settlement { run, message, action, .. } = &batch[place];
         let lock = lock(message, &keys);
@@ -236,12 +237,9 @@ pub(super) fn read_progress(text: &str) -> Option<Progress> {
     Some(Progress::new(fraction.parse().ok()?, note))
 }
 
-/// Longest wait that is not counted as a lease: Go's own grace for its runs.
-pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
     use crate::{

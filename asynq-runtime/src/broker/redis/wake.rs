@@ -34,6 +34,8 @@ const POLL: Duration = Duration::from_millis(250);
 const TOGETHER: Duration = Duration::from_millis(5);
 /// How often to look at a clock that a test turns by hand.
 const HAND_CLOCK: Duration = Duration::from_millis(2);
+/// Where a wait without an end ends.
+const FAR: Duration = Duration::from_secs(86_400);
 /// News that may wait for one listener; a slower one is told that it missed some.
 const NEWS: usize = 256;
 
@@ -117,7 +119,7 @@ impl RedisBroker {
 
     /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work).
     pub(super) async fn wait_for_pending(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        let end = Instant::now() + limit;
+        let end = end(limit);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         // The length alone would miss a resume.
         let calls: Vec<Call> = keys
@@ -146,7 +148,7 @@ impl RedisBroker {
 
     /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due).
     pub(super) async fn wait_for_next_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        let end = Instant::now() + limit;
+        let end = end(limit);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         let head = |key: String| Call::plain("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
         let calls: Vec<Call> =
@@ -208,6 +210,12 @@ fn next_due(heads: &[Option<i64>]) -> Option<DateTime<Utc>> {
 
 fn in_milliseconds(seconds: i64) -> i64 {
     seconds.saturating_mul(1000)
+}
+
+/// The end of the wait; one that no clock can show is far enough.
+fn end(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + FAR)
 }
 
 fn left(end: Instant) -> Duration {

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Wanted},
+    broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
     task::{Extra, QueueName, TaskId, TaskState},
 };
 
@@ -31,13 +31,19 @@ const MOST: usize = 256;
 
 #[async_trait::async_trait]
 impl Consume for SqliteBroker {
-    async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
+    async fn dequeue_sparing(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
         let claim = Claim {
             server: member.number,
             token: attempt.token,
             lost: attempt.lost.clone(),
             wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
+            suspects: suspects.clone(),
             lease: self.lease_ms(),
         };
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
@@ -101,6 +107,7 @@ struct Claim {
     /// Tokens of earlier calls whose answers were lost.
     lost: Vec<i64>,
     wanted: Vec<Wanted>,
+    suspects: Suspects,
     lease: i64,
 }
 
@@ -126,11 +133,17 @@ impl Claim {
 
     fn take(&self, tx: &mut Tx<'_>, q: i64, wanted: &Wanted, runs: &mut Vec<Run>) -> rusqlite::Result<()> {
         let mut missing = wanted.n.min(MOST);
+        let mut suspects = self.suspects.most_from(&wanted.queue);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
-            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit], Candidate::read)?;
+            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit, i64::from(suspects > 0)], Candidate::read)?;
             let all = found.len() < missing;
             for candidate in found {
+                if candidate.crashes > 0 {
+                    // The next round does not find it again: by then none is left to take.
+                    let Some(left) = suspects.checked_sub(1) else { continue };
+                    suspects = left;
+                }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
                     // Without its message it can never run (F13); it is shown to people instead.

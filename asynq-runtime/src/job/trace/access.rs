@@ -7,7 +7,8 @@ use serde::de::{
 
 use super::{
     arena::{Form, Named, Slot},
-    recorder::{At, Recorder, Stop},
+    at::At,
+    recorder::{Recorder, Stop},
 };
 
 /// The elements of a sequence, a tuple or a struct.
@@ -101,7 +102,7 @@ impl<'de> de::EnumAccess<'de> for OneVariant<'_> {
         let by_name = self.recorder.is_human_readable();
         let variant = match self.recorder.arena.variants(self.named).get(self.index) {
             Some(variant) if by_name => {
-                let name: StrDeserializer<'_, Stop> = variant.name().into_deserializer();
+                let name: StrDeserializer<'_, Stop> = variant.name.into_deserializer();
                 seed.deserialize(name)?
             }
             _ => {

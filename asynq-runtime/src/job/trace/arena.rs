@@ -1,6 +1,6 @@
 //! What the passes have found so far: slots for shapes, and the named types that shapes may come back to.
 
-use std::fmt::Write as _;
+use std::collections::HashMap;
 
 /// A place for a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,9 +46,9 @@ pub(super) enum Form {
 
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// `None` until it is seen for the first time.
-    form: Option<Form>,
+    pub(super) form: Option<Form>,
     progress: Progress,
 }
 
@@ -73,7 +73,6 @@ struct Node {
 
 #[derive(Debug)]
 struct Type {
-    key: &'static str,
     form: Form,
     /// How often it is on the way from the root to here.
     depth: usize,
@@ -84,6 +83,7 @@ struct Type {
 pub(super) struct Arena {
     nodes: Vec<Node>,
     types: Vec<Type>,
+    by_visitor: HashMap<&'static str, Named>,
 }
 
 impl Arena {
@@ -125,12 +125,14 @@ impl Arena {
 
     /// The type whose visitor is called `key`; made with `form` when it is new.
     pub(super) fn named(&mut self, key: &'static str, form: impl FnOnce(&mut Self) -> Form) -> Named {
-        if let Some(known) = self.types.iter().position(|known| known.key == key) {
-            return Named(known);
+        if let Some(&known) = self.by_visitor.get(key) {
+            return known;
         }
         let form = form(self);
-        self.types.push(Type { key, form, depth: 0 });
-        Named(self.types.len() - 1)
+        self.types.push(Type { form, depth: 0 });
+        let new = Named(self.types.len() - 1);
+        self.by_visitor.insert(key, new);
+        new
     }
 
     pub(super) fn form(&self, named: Named) -> &Form {
@@ -287,95 +289,6 @@ impl Arena {
         }
         false
     }
-
-    /// The shape as text. A type that comes back to itself is written `^n`: the n-th named type outwards.
-    pub(super) fn to_text(&self, root: Slot) -> String {
-        let mut text = String::new();
-        self.write_slot(root, &mut text, &mut Vec::new());
-        text
-    }
-
-    fn write_slot(&self, slot: Slot, out: &mut String, around: &mut Vec<Named>) {
-        match self.shape(slot) {
-            Shape::Unseen => out.push('_'),
-            Shape::Leaf(name) => out.push_str(name),
-            Shape::Opaque(name) => {
-                let _ = write!(out, "any<{name}>");
-            }
-            Shape::Option(inner) => {
-                self.write_slot(*inner, out, around);
-                out.push('?');
-            }
-            Shape::Seq(inner) => {
-                out.push('[');
-                self.write_slot(*inner, out, around);
-                out.push(']');
-            }
-            Shape::Map(key, value) => {
-                out.push('{');
-                self.write_slot(*key, out, around);
-                out.push_str(" => ");
-                self.write_slot(*value, out, around);
-                out.push('}');
-            }
-            Shape::Tuple(slots) => self.write_tuple(slots, out, around),
-            Shape::Array(inner, n) => {
-                out.push('[');
-                self.write_slot(*inner, out, around);
-                let _ = write!(out, "; {n}]");
-            }
-            Shape::Named(named) => match around.iter().rev().position(|outer| outer == named) {
-                Some(outwards) => {
-                    let _ = write!(out, "^{}", outwards + 1);
-                }
-                None => {
-                    around.push(*named);
-                    self.write_form(self.form(*named), out, around);
-                    around.pop();
-                }
-            },
-        }
-    }
-
-    fn write_form(&self, form: &Form, out: &mut String, around: &mut Vec<Named>) {
-        match form {
-            Form::Unit => out.push_str("()"),
-            Form::Newtype(slot) => self.write_slot(*slot, out, around),
-            Form::Tuple(slots) => self.write_tuple(slots, out, around),
-            Form::Struct(fields) => {
-                out.push('{');
-                for (i, (name, slot)) in fields.iter().enumerate() {
-                    out.push_str(if i == 0 { "" } else { ", " });
-                    let _ = write!(out, "{name}: ");
-                    self.write_slot(*slot, out, around);
-                }
-                out.push('}');
-            }
-            Form::Enum(variants) => {
-                out.push_str("enum{");
-                for (i, variant) in variants.iter().enumerate() {
-                    out.push_str(if i == 0 { "" } else { ", " });
-                    out.push_str(variant.name);
-                    match &variant.form {
-                        None if variant.progress == Progress::Unseen => out.push_str(" _"),
-                        None | Some(Form::Unit) => {}
-                        Some(Form::Newtype(slot)) => self.write_tuple(&[*slot], out, around),
-                        Some(form) => self.write_form(form, out, around),
-                    }
-                }
-                out.push('}');
-            }
-        }
-    }
-
-    fn write_tuple(&self, slots: &[Slot], out: &mut String, around: &mut Vec<Named>) {
-        out.push('(');
-        for (i, slot) in slots.iter().enumerate() {
-            out.push_str(if i == 0 { "" } else { ", " });
-            self.write_slot(*slot, out, around);
-        }
-        out.push(')');
-    }
 }
 
 impl Form {
@@ -386,7 +299,7 @@ impl Form {
 }
 
 impl Variant {
-    pub(super) fn name(&self) -> &'static str {
-        self.name
+    pub(super) fn is_unseen(&self) -> bool {
+        self.progress == Progress::Unseen
     }
 }

@@ -6,8 +6,10 @@
 
 mod access;
 mod arena;
+mod at;
 mod recorder;
 mod sample;
+mod text;
 
 use std::{
     any::type_name,
@@ -36,15 +38,19 @@ pub(super) struct Traced {
 /// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be traced.
 const MOST_PASSES: usize = 4096;
 
+/// After so many panics of a `Deserialize` no further sample is tried: each writes to standard error.
+const MOST_PANICS: usize = 3;
+
 /// Traces `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
 pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
     let mut recorder = Recorder::new(human_readable);
-    let mut complete = true;
+    let (mut complete, mut panics) = (true, 0);
     for pass in 1.. {
         let seen = recorder.arena.variants_seen();
         recorder.begin_pass();
         // A Deserialize of the user's that panics on a sample must not stop an enqueue.
         let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
+        panics += usize::from(value.is_err());
         if matches!(value, Ok(Ok(()))) {
             if recorder.arena.all_variants_seen() {
                 break;
@@ -53,7 +59,7 @@ pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
                 complete = false;
                 break;
             }
-        } else if !(recorder.rejected() && recorder.try_next_sample()) {
+        } else if !(recorder.rejected() && panics < MOST_PANICS && recorder.try_next_sample()) {
             complete = false;
             match recorder.failed_at() {
                 Some(choice) => recorder.arena.avoid(choice),

@@ -169,6 +169,7 @@ struct Parsed {
     at: DateTime<Utc>,
     day: NaiveDate,
     id: NonZeroU32,
+    run: uuid::Uuid,
     ip: IpAddr,
     even: Even,
     last: SocketAddr,
@@ -179,12 +180,12 @@ fn leaves_that_parse_are_given_something_to_parse() {
     let address = "enum{V4((u8, u8, u8, u8)), V6((u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8))}";
     let traced = shape::<Parsed>();
     assert!(
-        traced.starts_with(&format!("{{at: str, day: str, id: u32, ip: {address}, even: str, last: enum")),
+        traced.starts_with(&format!("{{at: str, day: str, id: u32, run: bytes, ip: {address}, even: str, last: enum")),
         "{traced}"
     );
     let readable = trace::<Parsed>(true);
     assert!(readable.complete);
-    assert_eq!(readable.shape, "{at: str, day: str, id: u32, ip: str, even: str, last: str}");
+    assert_eq!(readable.shape, "{at: str, day: str, id: u32, run: str, ip: str, even: str, last: str}");
 }
 
 struct Picky;

@@ -17,8 +17,9 @@ use crate::{
     task::{QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
-/// Most tasks that one script reads; a longer page is several in one write.
+/// Most tasks that one script reads, and scripts in one write; a longer page takes several.
 const SLICE: usize = 100;
+const SLICES: usize = 5;
 
 impl RedisBroker {
     pub(super) async fn list(
@@ -28,17 +29,22 @@ impl RedisBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
-        let end = page.offset().saturating_add(page.size);
-        let mut calls = Vec::new();
-        for first in (page.offset()..end).step_by(SLICE) {
-            calls.push(self.list_call(&keys, state, first, end.min(first + SLICE) - 1));
-        }
-        if calls.is_empty() {
-            return Ok(Vec::new());
-        }
+        let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size));
         let mut tasks = Vec::new();
-        for answer in self.link.send(calls).await? {
-            tasks.extend(read_tasks(queue, answer?, Some(state))?);
+        while first < end {
+            let next = end.min(first.saturating_add(SLICE * SLICES));
+            let begins: Vec<usize> = (first..next).step_by(SLICE).collect();
+            let calls = begins.iter().map(|&first| self.list_call(&keys, state, first, next.min(first + SLICE) - 1));
+            let mut seen = 0;
+            for answer in self.link.send(calls.collect()).await? {
+                let (looked_at, some) = read_tasks(queue, answer?, Some(state))?;
+                seen += looked_at;
+                tasks.extend(some);
+            }
+            if seen < next - first {
+                break;
+            }
+            first = next;
         }
         Ok(tasks)
     }
@@ -62,20 +68,27 @@ impl RedisBroker {
             .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due()])
             .arg(self.clock.argument())
             .arg(id.as_str());
-        Ok(read_tasks(queue, self.link.send_one(call).await?, None)?.pop())
+        let (_, mut found) = read_tasks(queue, self.link.send_one(call).await?, None)?;
+        Ok(found.pop())
     }
 }
 
-/// The tasks in an answer. In a listing the state is that of the list, otherwise the one in the hash.
-fn read_tasks(queue: &QueueName, answer: Value, listed: Option<TaskState>) -> Result<Vec<TaskInfo>, BrokerError> {
+/// How many ids were looked at, and the tasks among them. In a listing the state is that of the list, otherwise the one in
+/// the hash.
+fn read_tasks(
+    queue: &QueueName,
+    answer: Value,
+    listed: Option<TaskState>,
+) -> Result<(usize, Vec<TaskInfo>), BrokerError> {
     let mut rows = reply::array(answer)?.into_iter();
     let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
-    let now = now.ok_or_else(|| reply::unexpected("no time"))?;
+    let looked_at = rows.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
+    let (Some(now), Some(looked_at)) = (now, looked_at) else { return Err(reply::unexpected("no listing")) };
     let mut tasks = Vec::with_capacity(rows.len());
     for row in rows {
         tasks.extend(read_task(queue, reply::array(row)?, listed, now));
     }
-    Ok(tasks)
+    Ok((looked_at, tasks))
 }
 
 /// One row; `None` for a message that cannot be read.

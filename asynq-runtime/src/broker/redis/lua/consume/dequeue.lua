@@ -1,7 +1,7 @@
 -- Takes up to n pending tasks of one queue, oldest first (PROTOCOL 5.5, FENCE 3).
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
---          · 6 bytes of messages after which it stops
+--          · 6 bytes of messages after which it stops · 7 most tasks whose worker died while it ran them
 -- Returns  { id, msg, id, msg, .. } and { number of the task, crashes, x, .. } for those that have one
 local call = redis.call
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -9,6 +9,7 @@ local tasks, facts = {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
 local orphans, seen, rounds, room = {}, {}, 0, tonumber(ARGV[6])
+local suspects, spared = tonumber(ARGV[7]), {}
 
 -- A foreign key of a wrong type must not make popped ids vanish.
 local function take(ids, leases)
@@ -51,9 +52,15 @@ while #tasks < 2 * n and rounds < 16 and room > 0 do
     local key = prefix .. id
     -- pcall: one key of a wrong type must not stop the others.
     local task = redis.pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress')
+    local crashes = tonumber(task[2] or 0) or 0
     if seen[id] then
       call('LREM', KEYS[3], 1, id)
+    elseif task[1] and crashes > 0 and suspects == 0 then
+      seen[id] = true
+      leave(id)
+      spared[#spared + 1] = id
     elseif task[1] then
+      if crashes > 0 then suspects = suspects - 1 end
       seen[id] = true
       room = room - #task[1]
       call('HSET', key, 'state', 'active', 'pending_since', token)
@@ -71,6 +78,8 @@ while #tasks < 2 * n and rounds < 16 and room > 0 do
     end
   end
 end
+-- Back to where they were, the oldest last: at the head again.
+for i = #spared, 1, -1 do call('RPUSH', KEYS[1], spared[i]) end
 if #orphans > 0 then
   call('SADD', KEYS[5], unpack(orphans))
   call('EXPIRE', KEYS[5], 604800)

@@ -16,8 +16,9 @@ table.sort(all, function(a, b)
   if x == y then return a[1] < b[1] end
   return x < y
 end)
-local found = { now_ns }
+local found = { now_ns, 0 }
 for i = first + 1, math.min(last + 1, #all) do
+  found[2] = found[2] + 1
   local task = redis.pcall('HMGET', ARGV[2] .. 't:' .. all[i][1], 'msg', 'result', 'crashes', 'progress', 'state')
   if not task.err and task[1] then
     found[#found + 1] = { all[i][1], all[i][2], '', '', task[1], task[2], task[3], task[4], task[5] }

@@ -1,12 +1,12 @@
 -- One slice of a listing (PROTOCOL 6.1).
 -- KEYS     1 pending, active or the state's zset · 2 lease · 3 x:due
 -- ARGV     1 now · 2 prefix of task hashes · 3 state · 4 first · 5 last, both counted from 0, the oldest
--- Returns  now ns; then per task: id · score ('' in a list) · lease ('' none) · exact due ms ('' none) · msg · result
+-- Returns  now ns · how many ids were looked at; then per task: id · score ('' in a list) · lease ('' none) · exact due ms ('' none) · msg · result
 --          · crashes · progress · state
 local call = redis.call
 local _, now_ns = clock(ARGV[1])
 local state, first, last = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local found = { now_ns }
+local found = { now_ns, 0 }
 
 local function add(id, score)
   local task = redis.pcall('HMGET', ARGV[2] .. id, 'msg', 'result', 'crashes', 'progress', 'state')
@@ -19,9 +19,11 @@ end
 
 if state == 'pending' or state == 'active' then
   local ids = call('LRANGE', KEYS[1], -last - 1, -first - 1)
+  found[2] = #ids
   for i = #ids, 1, -1 do add(ids[i], '') end
 else
   local ids = call('ZRANGE', KEYS[1], first, last, 'WITHSCORES')
+  found[2] = #ids / 2
   for i = 1, #ids, 2 do add(ids[i], ids[i + 1]) end
 end
 return found

@@ -1,11 +1,11 @@
 -- One task, in whatever state (PROTOCOL 6.2).
 -- KEYS     1 task hash · 2 scheduled · 3 retry · 4 lease · 5 x:due
 -- ARGV     1 now · 2 id
--- Returns  now ns, then the task as list.lua gives it, if there is one
+-- Returns  as list.lua, at most one task
 local call = redis.call
 local _, now_ns = clock(ARGV[1])
 local task = redis.pcall('HMGET', KEYS[1], 'msg', 'result', 'crashes', 'progress', 'state')
-if task.err or not task[1] then return { now_ns } end
+if task.err or not task[1] then return { now_ns, 0 } end
 local id, state = ARGV[2], task[5]
 local score, lease, due = '', '', ''
 if state == 'scheduled' or state == 'retry' then
@@ -14,4 +14,4 @@ if state == 'scheduled' or state == 'retry' then
 elseif state == 'active' then
   lease = call('ZSCORE', KEYS[4], id)
 end
-return { now_ns, { id, score or '', lease or '', due or '', task[1], task[2], task[3], task[4], task[5] } }
+return { now_ns, 1, { id, score or '', lease or '', due or '', task[1], task[2], task[3], task[4], task[5] } }

@@ -1,0 +1,243 @@
+//! The deserializer that records: every request is written down and answered with a sample.
+
+use std::any::type_name;
+
+use serde::de::{self, Visitor};
+
+use super::{
+    access::{Entry, Fields, OneVariant},
+    arena::{Arena, Choice, Form, Named, Shape, Slot},
+    recorder::{Recorder, Stop},
+    sample, short_name,
+};
+
+/// A tuple longer than this is an array: all its elements are of one type.
+const LONGEST_TUPLE: usize = 16;
+
+/// The deserializer of one slot.
+pub(super) struct At<'r> {
+    pub(super) recorder: &'r mut Recorder,
+    pub(super) slot: Slot,
+}
+
+impl At<'_> {
+    /// Writes a leaf down; says which sample it is given.
+    fn leaf(&mut self, name: &'static str) -> usize {
+        self.recorder.arena.see(self.slot, Shape::Leaf(name));
+        self.recorder.last_leaf = Some(self.slot);
+        self.recorder.requests += 1;
+        *self.recorder.arena.sample(self.slot)
+    }
+
+    /// The slot inside an option or a sequence, and whether to answer with nothing inside.
+    fn inside(&mut self, shape: fn(Slot) -> Shape) -> (Slot, bool) {
+        self.recorder.requests += 1;
+        let known = match self.recorder.arena.shape(self.slot) {
+            Shape::Option(inner) | Shape::Seq(inner) => Some(*inner),
+            _ => None,
+        };
+        let inner = known.unwrap_or_else(|| self.recorder.arena.slot());
+        self.recorder.arena.see(self.slot, shape(inner));
+        (inner, self.nothing(inner))
+    }
+
+    fn nothing(&self, inner: Slot) -> bool {
+        let seen = *self.recorder.arena.shape(inner) != Shape::Unseen;
+        self.recorder.arena.is_avoided(self.slot) || (self.recorder.minimal() && seen)
+    }
+
+    /// Inside a named type: `form` is made when it is new.
+    fn named<'de, V: Visitor<'de>>(
+        self,
+        form: impl FnOnce(&mut Arena) -> Form,
+        visit: impl FnOnce(&mut Recorder, Named) -> Result<V::Value, Stop>,
+    ) -> Result<V::Value, Stop> {
+        let recorder = self.recorder;
+        recorder.requests += 1;
+        let named = recorder.arena.named(type_name::<V>(), form);
+        recorder.arena.see(self.slot, Shape::Named(named));
+        recorder.enter(named)?;
+        let result = visit(recorder, named);
+        recorder.leave(named);
+        result
+    }
+
+    /// Something that only a self-describing format could answer.
+    fn opaque<T>(self) -> Result<T, Stop> {
+        let name = short_name::<T>();
+        self.recorder.arena.see(self.slot, Shape::Opaque(name.clone()));
+        self.recorder.self_describing.get_or_insert(name);
+        Err(self.recorder.stop())
+    }
+}
+
+macro_rules! leaves {
+    ($($method:ident $visit:ident $name:literal $samples:ident as $type:ty;)*) => {$(
+        fn $method<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+            let sample = self.leaf($name);
+            visitor.$visit(sample::$samples.get(sample).copied().unwrap_or_default() as $type)
+        }
+    )*};
+}
+
+impl<'de> de::Deserializer<'de> for At<'_> {
+    type Error = Stop;
+
+    leaves! {
+        deserialize_bool visit_bool "bool" BOOLS as bool;
+        deserialize_i8 visit_i8 "i8" INTEGERS as i8;
+        deserialize_i16 visit_i16 "i16" INTEGERS as i16;
+        deserialize_i32 visit_i32 "i32" INTEGERS as i32;
+        deserialize_i64 visit_i64 "i64" INTEGERS as i64;
+        deserialize_i128 visit_i128 "i128" INTEGERS as i128;
+        deserialize_u8 visit_u8 "u8" INTEGERS as u8;
+        deserialize_u16 visit_u16 "u16" INTEGERS as u16;
+        deserialize_u32 visit_u32 "u32" INTEGERS as u32;
+        deserialize_u64 visit_u64 "u64" INTEGERS as u64;
+        deserialize_u128 visit_u128 "u128" INTEGERS as u128;
+        deserialize_f32 visit_f32 "f32" FLOATS as f32;
+        deserialize_f64 visit_f64 "f64" FLOATS as f64;
+        deserialize_char visit_char "char" CHARS as char;
+        deserialize_str visit_str "str" STRINGS as &str;
+        deserialize_string visit_str "str" STRINGS as &str;
+        deserialize_bytes visit_bytes "bytes" BYTES as &[u8];
+        deserialize_byte_buf visit_bytes "bytes" BYTES as &[u8];
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        let (inner, nothing) = self.inside(Shape::Option);
+        if nothing {
+            return visitor.visit_none();
+        }
+        let result = visitor.visit_some(At { recorder: self.recorder, slot: inner });
+        self.recorder.note(Choice::Inside(self.slot), result)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        let (inner, nothing) = self.inside(Shape::Seq);
+        if nothing {
+            return visitor.visit_seq(Fields::new(self.recorder, vec![]));
+        }
+        let result = visitor.visit_seq(Fields::new(self.recorder, vec![inner]));
+        self.recorder.note(Choice::Inside(self.slot), result)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        let (key, value) = match self.recorder.arena.shape(self.slot) {
+            Shape::Map(key, value) => (*key, *value),
+            _ => (self.recorder.arena.slot(), self.recorder.arena.slot()),
+        };
+        self.recorder.arena.see(self.slot, Shape::Map(key, value));
+        self.recorder.requests += 1;
+        if self.nothing(value) {
+            return visitor.visit_map(Entry::new(self.recorder, None));
+        }
+        let result = visitor.visit_map(Entry::new(self.recorder, Some((key, value))));
+        self.recorder.note(Choice::Inside(self.slot), result)
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.recorder.arena.see(self.slot, Shape::Tuple(vec![]));
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Stop> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Stop> {
+        let form = |arena: &mut Arena| Form::Newtype(arena.slot());
+        self.named::<V>(form, |recorder, named| match *recorder.arena.form(named) {
+            Form::Newtype(slot) => visitor.visit_newtype_struct(At { recorder, slot }),
+            _ => Err(recorder.stop()),
+        })
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Stop> {
+        self.recorder.requests += 1;
+        let slots = match self.recorder.arena.shape(self.slot) {
+            Shape::Tuple(slots) => slots.clone(),
+            Shape::Array(slot, n) => vec![*slot; *n],
+            _ if len > LONGEST_TUPLE => {
+                let slot = self.recorder.arena.slot();
+                self.recorder.arena.see(self.slot, Shape::Array(slot, len));
+                vec![slot; len]
+            }
+            _ => {
+                let slots = self.recorder.arena.slots(len);
+                self.recorder.arena.see(self.slot, Shape::Tuple(slots.clone()));
+                slots
+            }
+        };
+        visitor.visit_seq(Fields::new(self.recorder, slots))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let form = |arena: &mut Arena| Form::Tuple(arena.slots(len));
+        self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
+            Form::Tuple(slots) => {
+                let slots = slots.clone();
+                visitor.visit_seq(Fields::new(recorder, slots))
+            }
+            _ => Err(recorder.stop()),
+        })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let form = |arena: &mut Arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect());
+        self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
+            Form::Struct(fields) => {
+                let slots = fields.iter().map(|&(_, slot)| slot).collect();
+                visitor.visit_seq(Fields::new(recorder, slots))
+            }
+            _ => Err(recorder.stop()),
+        })
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        self.named::<V>(
+            |_| Form::enumeration(names),
+            |recorder, named| {
+                let again = recorder.minimal();
+                let Some(index) = recorder.arena.choose_variant(named, again) else { return Err(recorder.stop()) };
+                recorder.arena.begin_variant(named, index);
+                let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, index });
+                if result.is_ok() {
+                    recorder.arena.variant_works(named, index);
+                }
+                recorder.note(Choice::Variant(named, index), result)
+            },
+        )
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
+        self.opaque::<V::Value>()
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
+        self.opaque::<V::Value>()
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
+        self.opaque::<V::Value>()
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.recorder.is_human_readable()
+    }
+}
