@@ -1,7 +1,7 @@
 //! The SQLite broker: one file, any number of programs, nothing to install.
 //!
-//! A broker has one thread that writes, two that read and one that watches; async calls reach them through [`Store`] and
-//! come back within their deadline. What runs inside a transaction is plain synchronous code over a [`View`](tx::View).
+//! A broker has one thread that writes, two that read and one that watches; async calls reach them through `Store` and come
+//! back within their deadline. What runs inside a transaction is plain synchronous code over a `View`.
 
 mod bell;
 mod connection;
