@@ -37,6 +37,25 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
 }
 
 #[tokio::test]
+async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_spoken_to_in_its_own_version() {
+    let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
+    let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    // Only the wake-up needs the third version; there is none, so that the caller's own pauses count.
+    let error = broker.wait_for_work(&[queue()], Duration::ZERO).await;
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+
+    let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]).await;
+    let url = format!("{}?user=u&pass=canary", server.url());
+    let mut error: &dyn std::error::Error = &RedisBroker::connect(&url, patient()).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    while let Some(cause) = error.source() {
+        assert!(!cause.to_string().contains("canary"), "{cause}");
+        error = cause;
+    }
+}
+
+#[tokio::test]
 async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     let options = || RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
     let error = RedisBroker::connect("redis://127.0.0.1:1", options()).await.unwrap_err();
