@@ -60,6 +60,7 @@ pub struct RedisBroker {
 
 /// How to use a Redis; the default is right for production.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
@@ -82,6 +83,13 @@ impl Default for RedisOptions {
             lease: Duration::from_secs(30),
             allow_eviction: false,
         }
+    }
+}
+
+impl RedisOptions {
+    /// The defaults with another clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self { clock: Some(Arc::new(clock)), ..Self::default() }
     }
 }
 
