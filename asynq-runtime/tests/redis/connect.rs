@@ -139,6 +139,22 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
 }
 
 #[tokio::test]
+async fn options_that_would_lose_tasks_or_never_end_are_refused() {
+    let server = Server::start(&[]).await;
+    let lease = |lease| {
+        let mut options = patient();
+        options.lease = lease;
+        options
+    };
+    for options in [lease(Duration::from_secs(1)), lease(Duration::from_millis(2_500)), in_time(Duration::ZERO)] {
+        let error = RedisBroker::connect(&server.url(), options).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{error}");
+    }
+    let broker = server.broker_with(in_time(Duration::MAX)).await;
+    put(&broker, &["a"]).await;
+}
+
+#[tokio::test]
 async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     let server = Server::start(&[]).await;
     let mut brief = patient();
