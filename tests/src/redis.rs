@@ -250,7 +250,8 @@ impl Store for RedisStore {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let options = RedisOptions { clock, ..RedisOptions::default() };
+        let mut options = RedisOptions::default();
+        options.clock = clock;
         Arc::new(RedisBroker::connect(&self.server.url(), options).await.expect("the private redis-server can be used"))
     }
 

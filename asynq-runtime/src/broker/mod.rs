@@ -30,6 +30,8 @@ use std::{fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use self::produce::due_ms;
 pub use self::{
     consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
     error::{BrokerError, BrokerErrorKind},

@@ -47,8 +47,15 @@ pub enum When {
     Now,
     /// After this time.
     In(Duration),
-    /// At this instant, kept to the millisecond; an instant that has passed means now.
+    /// At this instant, kept to the millisecond, rounded up; an instant that has passed means now.
     At(DateTime<Utc>),
+}
+
+/// Unix milliseconds of an instant, rounded up: nothing may run early.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
+    let ms = at.timestamp_millis();
+    if at.timestamp_subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) }
 }
 
 /// A lock that at most one waiting or running task holds.
@@ -84,4 +91,16 @@ pub enum Refused {
     /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the task may be stored all the same.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+}
+
+#[cfg(all(test, any(feature = "redis", feature = "sqlite")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_never_moved_forward_in_time() {
+        for (ns, ms) in [(1_000_000, 1), (1_000_001, 2), (1_999_999, 2), (0, 0), (-1, 0), (-1_000_001, -1)] {
+            assert_eq!(due_ms(DateTime::from_timestamp_nanos(ns)), ms, "{ns}");
+        }
+    }
 }

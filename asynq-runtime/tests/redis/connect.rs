@@ -15,7 +15,7 @@ use asynq_runtime::{
 use redis::AsyncCommands;
 
 use crate::{
-    server::{Proxy, Server, patient},
+    server::{Proxy, Server, in_time, patient},
     tasks::*,
 };
 
@@ -37,8 +37,27 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
 }
 
 #[tokio::test]
+async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_spoken_to_in_its_own_version() {
+    let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
+    let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    // Only the wake-up needs the third version; there is none, so that the caller's own pauses count.
+    let error = broker.wait_for_work(&[queue()], Duration::ZERO).await;
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+
+    let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]).await;
+    let url = format!("{}?user=u&pass=canary", server.url());
+    let mut error: &dyn std::error::Error = &RedisBroker::connect(&url, patient()).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    while let Some(cause) = error.source() {
+        assert!(!cause.to_string().contains("canary"), "{cause}");
+        error = cause;
+    }
+}
+
+#[tokio::test]
 async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
-    let options = || RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
+    let options = || in_time(Duration::from_millis(200));
     let error = RedisBroker::connect("redis://127.0.0.1:1", options()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Unavailable);
 
@@ -96,7 +115,9 @@ async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
     let error = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config);
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
-    server.broker_with(RedisOptions { allow_eviction: true, ..patient() }).await;
+    let mut allowed = patient();
+    allowed.allow_eviction = true;
+    server.broker_with(allowed).await;
 }
 
 #[test]
@@ -118,9 +139,26 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
 }
 
 #[tokio::test]
+async fn options_that_would_lose_tasks_or_never_end_are_refused() {
+    let server = Server::start(&[]).await;
+    let lease = |lease| {
+        let mut options = patient();
+        options.lease = lease;
+        options
+    };
+    for options in [lease(Duration::from_secs(1)), lease(Duration::from_millis(2_500)), in_time(Duration::ZERO)] {
+        let error = RedisBroker::connect(&server.url(), options).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{error}");
+    }
+    let broker = server.broker_with(in_time(Duration::MAX)).await;
+    put(&broker, &["a"]).await;
+}
+
+#[tokio::test]
 async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     let server = Server::start(&[]).await;
-    let brief = RedisOptions { lease: Duration::from_secs(2), ..patient() };
+    let mut brief = patient();
+    brief.lease = Duration::from_secs(2);
     let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
     let ours = ServerInfo { rust_version: "0.1.0".into(), ..Default::default() };
     broker.join(&member("rust").name, &ours).await.unwrap();

@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
-    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted,
-    redis::{RedisBroker, RedisOptions},
+    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
 };
 
 use crate::{
-    server::{Proxy, Server, patient},
+    server::{Proxy, Server, in_time, patient},
     tasks::*,
 };
 
@@ -123,7 +122,7 @@ async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
 async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
-    let options = RedisOptions { call_timeout: Duration::from_millis(100), ..Default::default() };
+    let options = in_time(Duration::from_millis(100));
     let broker = server.broker_with(options).await;
     put(&broker, &["a", "b", "c", "d"]).await;
     for expected in ["a", "b"] {
@@ -148,7 +147,7 @@ async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
 async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
-    let options = RedisOptions { call_timeout: Duration::from_millis(200), ..Default::default() };
+    let options = in_time(Duration::from_millis(200));
     let broker = RedisBroker::connect(&proxy.url(), options).await.unwrap();
     put(&broker, &["a", "b"]).await;
     proxy.hold_back();

@@ -94,7 +94,14 @@ impl Drop for Server {
 
 /// For a machine that does much else besides: no case but those about time-outs may run into one.
 pub(crate) fn patient() -> RedisOptions {
-    RedisOptions { call_timeout: Duration::from_secs(5), ..Default::default() }
+    in_time(Duration::from_secs(5))
+}
+
+/// Ends calls after this time.
+pub(crate) fn in_time(call_timeout: Duration) -> RedisOptions {
+    let mut options = RedisOptions::default();
+    options.call_timeout = call_timeout;
+    options
 }
 
 /// Passes everything on; told so, it cuts the connection in place of the next answer to a script.

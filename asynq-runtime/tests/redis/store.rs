@@ -7,8 +7,8 @@ use std::{
 
 use asynq_runtime::{
     broker::{
-        Action, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled, UniqueLock,
-        Wanted, When,
+        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled,
+        UniqueLock, Wanted, When,
     },
     task::TaskState,
 };
@@ -194,4 +194,33 @@ async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
     assert!(
         broker.tasks(&queue(), TaskState::Aggregating, Page { number: 1, size: usize::MAX }).await.unwrap().is_empty()
     );
+}
+
+#[tokio::test]
+async fn a_crowd_of_lapsed_go_runs_is_not_asked_for_again_and_again() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let now = broker.now().timestamp();
+    let mut pipeline = redis::pipe();
+    for i in 0..1_200 {
+        // As Go's dequeue leaves them: active, with a lease, without a token.
+        pipeline.lpush("asynq:{default}:active", i).ignore();
+        pipeline.zadd("asynq:{default}:lease", i, now - 1).ignore();
+        pipeline.hset_multiple(format!("asynq:{{default}}:t:{i}"), &[("msg", "m"), ("state", "active")]).ignore();
+    }
+    let () = pipeline.query_async(&mut redis).await.unwrap();
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert!(recovered.tasks.is_empty() && !recovered.more, "they have Go's grace, and asking again changes nothing");
+
+    clock.advance(Duration::from_secs(31));
+    let (mut back, mut calls) = (0, 0);
+    loop {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        (back, calls) = (back + recovered.tasks.len(), calls + 1);
+        if !recovered.more {
+            break;
+        }
+    }
+    assert_eq!((back, calls), (1_200, 12));
 }

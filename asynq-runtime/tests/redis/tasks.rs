@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::{
     broker::{
         Action, Consume, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted, When,
-        redis::{RedisBroker, RedisOptions},
+        redis::RedisBroker,
     },
     clock::ManualClock,
     task::{Extra, QueueName, TaskId, TaskMessage},
@@ -97,7 +97,8 @@ pub(crate) async fn dump(connection: &mut redis::aio::MultiplexedConnection) -> 
 /// A broker whose clock stands still.
 pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
     let clock = ManualClock::default();
-    let options = RedisOptions { clock: Some(Arc::new(clock.clone())), ..patient() };
+    let mut options = patient();
+    options.clock = Some(Arc::new(clock.clone()));
     (server.broker_with(options).await, clock)
 }
 

@@ -160,3 +160,20 @@ async fn a_closed_broker_says_so_and_leaves_only_the_database_behind() {
     left.sort();
     assert_eq!(left, ["jobs.db", "jobs.db-next", "jobs.db-turn"]);
 }
+
+#[tokio::test]
+async fn options_that_would_lose_tasks_or_never_end_are_refused() {
+    let (mut no_time, mut no_lease, mut endless) =
+        (SqliteOptions::default(), SqliteOptions::default(), SqliteOptions::default());
+    no_time.call_timeout = Duration::ZERO;
+    no_lease.lease = Duration::ZERO;
+    for options in [no_time, no_lease] {
+        let error = SqliteBroker::in_memory(options).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{error}");
+    }
+    (endless.call_timeout, endless.lease) = (Duration::MAX, Duration::MAX);
+    let broker = SqliteBroker::in_memory(endless).await.unwrap();
+    let member = join(&broker).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&broker, &member, 1).await.len(), 1);
+}

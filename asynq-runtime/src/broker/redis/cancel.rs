@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{PushInfo, PushKind};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::timeout,
+};
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
@@ -42,7 +45,8 @@ impl Listener {
                 News::Lost => None,
                 News::Connected => return,
             };
-            if sender.try_send(request).is_err() {
+            // Closed: the listener was dropped, and its connection is about to end.
+            if let Err(TrySendError::Full(_)) = sender.try_send(request) {
                 tracing::warn!("cancel requests come faster than they are taken; some were dropped");
             }
         };

@@ -64,9 +64,9 @@ impl Consume for RedisBroker {
         };
         let mut failure = None;
         for (asked, answer) in asked.into_iter().zip(answers) {
-            match answer {
-                Ok(value) => {
-                    runs.extend(read_runs(value, &asked.queue, asked.token, member.number)?);
+            match answer.and_then(|value| read_runs(value, &asked.queue, asked.token, member.number)) {
+                Ok(some) => {
+                    runs.extend(some);
                     asked.answered();
                 }
                 // It stays noted: part of it may have been done.
@@ -119,9 +119,9 @@ impl RedisBroker {
         let answers = self.link.send(calls).await?;
         let mut runs = Vec::new();
         for (asked, answer) in lost.into_iter().zip(answers) {
-            match answer {
-                Ok(value) => {
-                    runs.extend(read_runs(value, &asked.queue, asked.token, member.number)?);
+            match answer.and_then(|value| read_runs(value, &asked.queue, asked.token, member.number)) {
+                Ok(some) => {
+                    runs.extend(some);
                     asked.answered();
                 }
                 // Noted again, until it is answered.
@@ -261,6 +261,15 @@ mod tests {
         assert!(read_message(raw, "a", &other).unwrap_err().reason.contains("other"));
         let broken = Bytes::from_static(b"\xff\xff\xff");
         assert_eq!(read_message(broken.clone(), "a", &queue).unwrap_err().raw, broken);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
+        let (queue, token) = (QueueName::from_wire("q"), RunToken(1));
+        let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
+        for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
+            assert!(read_runs(value, &queue, token, 0).is_err());
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Keeper {
         let opened = self.open_with(ProtocolVersion::RESP3, generation).await;
         let opened = match opened {
             // A proxy, perhaps. Without RESP3 there is no news; whoever needs them has a role of its own.
-            Err(error) if error.kind() == redis::ErrorKind::RESP3NotSupported && self.role.news.is_none() => {
+            Err(error) if reply::lacks_resp3(&error) && self.role.news.is_none() => {
                 self.open_with(ProtocolVersion::RESP2, generation).await
             }
             opened => opened,

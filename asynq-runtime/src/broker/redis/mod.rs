@@ -60,12 +60,14 @@ pub struct RedisBroker {
 
 /// How to use a Redis; the default is right for production.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
     /// Longest wait for a connection, and again for an answer. Default: 500 ms.
     pub call_timeout: Duration,
-    /// How long a dequeued task is ours without being extended; whole seconds, at least 1. Default: 30 s, which is also
+    /// How long a dequeued task is ours without being extended; whole seconds, at least 2, because up to one is lost to
+    /// rounding: asynq writes the second when it ends. Default: 30 s, which is also
     /// what Go servers on the same queues expect: they take over anything that lapsed 30 s ago. A shorter one brings the
     /// tasks of a dead worker back sooner; [`join`](super::Presence::join) refuses it while a Go server is listed, which
     /// would call such a lease lapsed. `?lease=10s` in the URL comes first.
@@ -85,6 +87,13 @@ impl Default for RedisOptions {
     }
 }
 
+impl RedisOptions {
+    /// The defaults with another clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self { clock: Some(Arc::new(clock)), ..Self::default() }
+    }
+}
+
 impl RedisBroker {
     /// Connects to `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path?db=&user=&pass=`, each with an
     /// optional `lease=10s` (see [`RedisOptions::lease`]).
@@ -100,10 +109,10 @@ impl RedisBroker {
         let target = Target::parse(url)?;
         let RedisOptions { clock, call_timeout, lease, allow_eviction } = options;
         let lease = target.lease().unwrap_or(lease);
-        if call_timeout.is_zero() || lease < Duration::from_secs(1) {
+        if call_timeout.is_zero() || lease < Duration::from_secs(2) || lease.subsec_nanos() > 0 {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,
-                "call_timeout must be more than zero and lease at least 1 s",
+                "call_timeout must be more than zero and lease whole seconds, at least 2",
             ));
         }
         let clock = Arc::new(BrokerClock::new(clock));

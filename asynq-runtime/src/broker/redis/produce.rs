@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When},
+    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
     RedisBroker,
     clock::BrokerClock,
     commit::{Commit, PER_SEND, REPEAT_PAUSE, REPEATS},
@@ -63,8 +63,7 @@ impl Producer {
     pub(super) fn start(io: &Io, link: Link, clock: Arc<BrokerClock>, call_timeout: Duration) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
         io.spawn(Commit::new(link, clock).run(queue));
-        // Each repeat may wait for a connection and for an answer.
-        Self { waiting, patience: (call_timeout * 2 + REPEAT_PAUSE) * (REPEATS + 2) }
+        Self { waiting, patience: patience(call_timeout) }
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
@@ -107,12 +106,17 @@ impl Item {
     }
 }
 
+/// How long the sends of one call take at most: each may wait for a connection and for an answer.
+fn patience(call_timeout: Duration) -> Duration {
+    call_timeout.saturating_mul(2).saturating_add(REPEAT_PAUSE).saturating_mul(REPEATS + 2)
+}
+
 /// The instant or delay in milliseconds as the script reads it.
 fn when(when: When) -> String {
     match when {
         When::Now => String::new(),
         When::In(delay) => format!("+{}", milliseconds(delay)),
-        When::At(at) => format!("@{}", at.timestamp_millis()),
+        When::At(at) => format!("@{}", due_ms(at)),
     }
 }
 
@@ -171,6 +175,14 @@ mod tests {
         assert_eq!(when(When::In(Duration::from_millis(7))), "+7");
         let at = DateTime::from_timestamp_millis(1_700_000_000_123).unwrap();
         assert_eq!(when(When::At(at)), "@1700000000123");
+        let later = at + chrono::TimeDelta::nanoseconds(1);
+        assert_eq!(when(When::At(later)), "@1700000000124", "never early");
+    }
+
+    #[test]
+    fn no_time_out_is_too_long_to_wait_for() {
+        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(6_300));
+        assert_eq!(patience(Duration::MAX), Duration::MAX);
     }
 
     #[test]

@@ -66,7 +66,11 @@ pub(super) fn only_score(value: Value) -> Option<i64> {
 pub(super) fn refused(error: &ServerError) -> BrokerError {
     let code = code(error.code(), error.details().unwrap_or_default());
     let (kind, advice) = meaning(code);
-    BrokerError::with_source(kind, format!("Redis refused: {advice} ({code})"), RedisError::from(error.clone()))
+    let message = format!("Redis refused: {advice} ({code})");
+    if repeats_arguments(error.details().unwrap_or_default()) {
+        return BrokerError::new(kind, message);
+    }
+    BrokerError::with_source(kind, message, RedisError::from(error.clone()))
 }
 
 /// What an error of the connection means.
@@ -86,7 +90,22 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
         ErrorKind::Io => (BrokerErrorKind::Unavailable, "Redis cannot be reached, or cut the connection".to_owned()),
         _ => (BrokerErrorKind::Unexpected, "Redis gave an answer that cannot be read".to_owned()),
     };
+    if repeats_arguments(error.detail().unwrap_or_default()) {
+        return BrokerError::new(kind, message);
+    }
     BrokerError::with_source(kind, message, error)
+}
+
+/// Whether a server that does not know a command says what came with it: at `HELLO` or `AUTH` that is the password.
+fn repeats_arguments(details: &str) -> bool {
+    details.contains("with args beginning with")
+}
+
+/// Whether the server refuses the third version of the protocol. The redis crate knows this by one spelling only.
+pub(super) fn lacks_resp3(error: &RedisError) -> bool {
+    let details = error.detail().unwrap_or_default();
+    error.kind() == ErrorKind::RESP3NotSupported
+        || (details.starts_with("unknown command") && details.to_ascii_uppercase().contains("HELLO"))
 }
 
 /// The error's code. Redis before 7 hides the code of an error inside a script in the text.

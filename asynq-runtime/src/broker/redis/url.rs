@@ -199,10 +199,10 @@ fn parse_db(text: &str) -> Result<i64, BrokerError> {
 
 fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
     let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| {
-        // The wire counts leases in whole seconds.
-        lease.subsec_nanos() == 0 && (1..=3600).contains(&lease.as_secs())
+        // The wire counts leases in whole seconds; of one there would be nothing left.
+        lease.subsec_nanos() == 0 && (2..=3600).contains(&lease.as_secs())
     });
-    lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 1s to 1h: ?lease=10s"))
+    lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 2s to 1h: ?lease=10s"))
 }
 
 fn decode(text: &str) -> Result<String, BrokerError> {
@@ -273,7 +273,8 @@ mod tests {
             ("redis://:canary%zz@h", "percent"),
             ("redis://:canary@h?canary=1", "parameter"),
             ("redis://:canary@h?lease=soon", "lease"),
-            ("redis://:canary@h?lease=1500ms", "lease"),
+            ("redis://:canary@h?lease=2500ms", "lease"),
+            ("redis://:canary@h?lease=1s", "2s to 1h"),
             ("redis+unix://host/canary.sock", "three slashes"),
             ("redis+unix://", "path"),
             ("redis://[::1", "bracket"),

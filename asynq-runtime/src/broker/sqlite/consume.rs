@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::{
     broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
@@ -23,6 +23,7 @@ use super::{
     order::{Order, Stage, Ticket},
     row::{Facts, message},
     sql,
+    store::far,
     tx::Tx,
 };
 
@@ -87,12 +88,6 @@ impl Consume for SqliteBroker {
             }
         }
     }
-}
-
-/// Now plus `limit`, which may be endless.
-pub(super) fn far(limit: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
 }
 
 fn is_ready(view: &super::tx::View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {

@@ -15,10 +15,10 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    consume::far,
     order::{Order, Stage},
     settle::lost,
     sql,
+    store::far,
     tx::{Doomed, Tx, View, day},
 };
 

@@ -1,7 +1,7 @@
 //! The SQLite broker: one file, any number of programs, nothing to install.
 //!
-//! A broker has one thread that writes, two that read and one that watches; async calls reach them through [`Store`] and
-//! come back within their deadline. What runs inside a transaction is plain synchronous code over a [`View`](tx::View).
+//! A broker has one thread that writes, two that read and one that watches; async calls reach them through `Store` and come
+//! back within their deadline. What runs inside a transaction is plain synchronous code over a `View`.
 
 mod bell;
 mod connection;
@@ -100,7 +100,7 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// [`Config`](BrokerErrorKind::Config): the URL or the place cannot be used. [`Corrupt`](BrokerErrorKind::Corrupt): the
+    /// [`Config`](BrokerErrorKind::Config): the URL, the place or an option cannot be used. [`Corrupt`](BrokerErrorKind::Corrupt): the
     /// file is no SQLite file, is damaged, or belongs to another program; it is left as it was.
     /// [`Denied`](BrokerErrorKind::Denied): no permission to read and write it and to create files beside it.
     pub async fn open(url: &str, options: SqliteOptions) -> Result<Self, BrokerError> {
@@ -117,6 +117,9 @@ impl SqliteBroker {
     }
 
     async fn start(location: Location, options: SqliteOptions) -> Result<Self, BrokerError> {
+        if options.call_timeout.is_zero() || options.lease.is_zero() {
+            return Err(BrokerError::new(BrokerErrorKind::Config, "call_timeout and lease must be more than zero"));
+        }
         let place = location.file.as_deref().map_or_else(|| ":memory:".to_owned(), |file| file.display().to_string());
         let (send, opened) = oneshot::channel();
         let asked = options.clone();

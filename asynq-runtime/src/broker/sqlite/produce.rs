@@ -3,14 +3,14 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{NewTask, Placed, Produce, Refused, When},
+    broker::{NewTask, Placed, Produce, Refused, When, due_ms},
     task::{TaskId, TaskState},
 };
 
 use super::{
     SqliteBroker,
     order::{Order, Stage},
-    row::{after, due_ms, instant},
+    row::{after, instant},
     sql,
     tx::{Tx, View},
 };

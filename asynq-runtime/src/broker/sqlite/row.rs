@@ -115,12 +115,6 @@ pub(super) fn instant(ms: i64) -> DateTime<Utc> {
     })
 }
 
-/// Unix milliseconds of an instant, rounded up: nothing may run early.
-pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
-    let ms = at.timestamp_millis();
-    if at.timestamp_subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) }
-}
-
 /// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant (F37).
 pub(super) fn after(now: i64, delay: Duration) -> i64 {
     let ms = i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
@@ -178,11 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn due_times_are_rounded_up_to_the_millisecond_and_never_overflow() {
-        let at = |ns| DateTime::from_timestamp_nanos(ns);
-        for (ns, ms) in [(1_000_000, 1), (1_000_001, 2), (1_999_999, 2), (0, 0)] {
-            assert_eq!(due_ms(at(ns)), ms, "{ns}");
-        }
+    fn delays_are_rounded_up_to_the_millisecond_and_never_overflow() {
         assert_eq!(after(10, Duration::from_micros(1)), 11);
         assert_eq!(after(10, Duration::from_millis(5)), 15);
         let end = after(10, Duration::MAX);

@@ -52,6 +52,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         let ringer = Ringer::ready();
         let mut waiting: Vec<Box<dyn Work>> = Vec::new();
+        let mut left_over = 0;
         let mut stop = false;
         while !stop {
             let mut batch = mem::take(&mut waiting);
@@ -66,10 +67,10 @@ impl Writer {
                 }
             }
             // What was left over by the last transaction stays in front, or a flood of inserts would starve it.
-            let first_new = batch.len() - 1;
             stop = self.gather(&mut batch);
-            batch[first_new..].sort_by_key(|work| work.stage());
+            batch[left_over..].sort_by_key(|work| work.stage());
             waiting = self.process(batch, &ringer);
+            left_over = waiting.len();
             if waiting.is_empty() {
                 match self.inbox.try_recv() {
                     Ok(Message::Work(work)) => waiting.push(work),

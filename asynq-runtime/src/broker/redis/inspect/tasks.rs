@@ -29,7 +29,9 @@ impl RedisBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
-        let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size));
+        // Beyond this a script's numbers are not exact any more, and no list is so long.
+        const END: usize = 1 << 52;
+        let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
         let mut tasks = Vec::new();
         while first < end {
             let next = end.min(first.saturating_add(SLICE * SLICES));

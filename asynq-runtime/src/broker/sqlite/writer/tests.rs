@@ -109,6 +109,37 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     assert!(answers.into_iter().all(|answer| kind(answer).is_none()));
 }
 
+/// Takes all the time of a transaction, and sees to it that another of its kind waits then.
+fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Work> {
+    let order = Order::new(Stage::Settle, 1, move |_| {
+        std::thread::sleep(MOST_TIME);
+        done.lock().unwrap().push("flood");
+        let next = match left.checked_sub(1) {
+            Some(left) => Message::Work(flood(inbox.clone(), Arc::clone(&done), left)),
+            None => Message::Stop,
+        };
+        inbox.send(next).map_err(|_| rusqlite::Error::InvalidQuery)
+    });
+    call(order).0
+}
+
+#[test]
+fn what_was_left_over_comes_before_a_flood_of_earlier_stages() {
+    let (sender, inbox) = mpsc::channel();
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let claimed = Arc::clone(&done);
+    let (claim, answer) = call(Order::new(Stage::Claim, 1, move |_| {
+        claimed.lock().unwrap().push("claim");
+        Ok(())
+    }));
+    for work in [flood(sender.clone(), Arc::clone(&done), 5), claim] {
+        assert!(sender.send(Message::Work(work)).is_ok());
+    }
+    Writer { inbox, ..writer() }.run();
+    assert_eq!(done.lock().unwrap()[..2], ["flood", "claim"]);
+    assert_eq!(kind(answer), None);
+}
+
 #[test]
 fn a_call_that_was_given_up_is_never_begun() {
     let mut writer = writer();

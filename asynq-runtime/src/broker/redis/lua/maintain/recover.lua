@@ -36,7 +36,8 @@ if #back > 0 then
   for i = #back, 1, -1 do oldest_last[#oldest_last + 1] = back[i] end
   call('RPUSH', KEYS[3], unpack(oldest_last))
 end
-if #back >= limit or pages >= 10 then
+-- Where all that was seen is Go's and in its grace, the next call would see the same: nothing more for now.
+if #back > 0 and (#back >= limit or pages >= 10) then
   more = call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > skipped and 1 or 0
 end
 return { more, unpack(back) }
