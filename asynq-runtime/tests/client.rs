@@ -56,6 +56,11 @@ async fn the_payload_limit_can_be_raised_and_lowered() {
     assert!(matches!(client.enqueue(big()).await, Err(EnqueueError::TooLarge { .. })));
     let raised = client.clone().payload_limit(usize::MAX);
     assert_eq!(raised.enqueue(big()).await.unwrap().state, TaskState::Pending);
+    let beyond_all = vec![0; Client::MAX_PAYLOAD_LIMIT + 1];
+    assert!(matches!(
+        raised.enqueue(RawTask::new("huge", beyond_all)).await,
+        Err(EnqueueError::TooLarge { limit: Client::MAX_PAYLOAD_LIMIT, .. })
+    ));
     let lowered = client.payload_limit(3);
     assert!(matches!(
         lowered.enqueue(RawTask::new("small", "1234")).await,
