@@ -100,7 +100,7 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
     Ok(oldest
         .into_iter()
         .enumerate()
-        .filter(|(i, (at, _))| *i < excess || *at < too_old)
+        .filter(|(i, (at, _))| *i < excess || *at <= too_old)
         .map(|(_, (_, task))| task)
         .collect())
 }
