@@ -335,6 +335,34 @@ fn nobody_is_held_to_one_compiler() {
     none(pinned.collect(), "no rust-toolchain file: `rust-version` says what is needed");
 }
 
+/// A version as numbers, such as 1.89 as (1, 89, 0).
+fn version(text: &str) -> (u32, u32, u32) {
+    let mut parts = text.split('.').map(|part| part.parse().unwrap());
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+#[test]
+fn no_dependency_needs_a_newer_compiler_than_we_declare() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = std::process::Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages: Vec<(&str, &str)> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|package| Some((package["name"].as_str().unwrap(), package["rust_version"].as_str()?)))
+        .collect();
+    let ours = packages.iter().find(|(name, _)| *name == "asynq-runtime").unwrap().1;
+    let newer = packages.iter().filter(|(_, needs)| version(needs) > version(ours));
+    none(newer.map(|(name, needs)| format!("{name} needs {needs}")).collect(), "`rust-version` is declared and true");
+}
+
 #[test]
 fn both_brokers_are_held_to_the_same_cases() {
     let main = read("tests/conformance/main.rs");

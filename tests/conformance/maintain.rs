@@ -301,6 +301,18 @@ async fn the_archive_is_trimmed_by_age() {
 }
 
 #[tokio::test]
+async fn a_task_that_was_archived_exactly_so_long_ago_is_old_enough() {
+    let t = Fixture::start().await;
+    let trim = async || t.broker().trim_archive(&default_queue(), DAY, 10_000, 500).await.unwrap();
+    // A second passes after each.
+    archive_all(&t, &["a"]).await;
+    t.advance(DAY - 2 * SECOND);
+    assert_eq!(trim().await, 0);
+    t.advance(SECOND);
+    assert_eq!(trim().await, 1);
+}
+
+#[tokio::test]
 async fn the_archive_is_trimmed_to_exactly_its_size() {
     let t = Fixture::start().await;
     archive_all(&t, &["1", "2", "3", "4", "5"]).await;

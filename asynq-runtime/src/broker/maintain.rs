@@ -53,8 +53,8 @@ pub trait Maintain {
     /// The broker failed.
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
 
-    /// Deletes archived tasks, id and contents, oldest first, at most `limit`: those older than `max_age` and those
-    /// beyond the newest `max_size` (PROTOCOL D21; exact, unlike F21). Returns how many.
+    /// Deletes archived tasks, id and contents, oldest first, at most `limit`: those archived `max_age` ago or earlier,
+    /// and those beyond the newest `max_size` (PROTOCOL D21; exact, unlike F21). Returns how many.
     ///
     /// # Errors
     ///

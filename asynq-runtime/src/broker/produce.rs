@@ -51,11 +51,11 @@ pub enum When {
     At(DateTime<Utc>),
 }
 
-/// Unix milliseconds of an instant, rounded up: nothing may run early.
+/// Unix milliseconds of an instant, rounded up: nothing may run early. Chrono's last instant stays within its calendar.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
-    let ms = at.timestamp_millis();
-    if at.timestamp_subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) }
+    let up = i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000));
+    at.timestamp_millis().saturating_add(up).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())
 }
 
 /// A lock that at most one waiting or running task holds.
@@ -102,5 +102,7 @@ mod tests {
         for (ns, ms) in [(1_000_000, 1), (1_000_001, 2), (1_999_999, 2), (0, 0), (-1, 0), (-1_000_001, -1)] {
             assert_eq!(due_ms(DateTime::from_timestamp_nanos(ns)), ms, "{ns}");
         }
+        let last = DateTime::<Utc>::MAX_UTC;
+        assert_eq!(due_ms(last), last.timestamp_millis());
     }
 }

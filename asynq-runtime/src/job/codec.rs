@@ -5,7 +5,7 @@
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
 use bytes::Bytes;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 use super::{Job, fingerprint::Fingerprint};
 
@@ -139,15 +139,6 @@ fn not_postcard(payload: &[u8]) -> String {
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &'static str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     encode(format!("the result of `{job}`"), codec, value)
-}
-
-/// Reads what [`encode_result`] wrote.
-#[allow(dead_code, reason = "the typed reading side comes with the Parity issue; tests hold the format until then")]
-pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Option<T> {
-    match codec {
-        Codec::Postcard => postcard::from_bytes(bytes.strip_prefix(&[POSTCARD])?).ok(),
-        Codec::Json => serde_json::from_slice(bytes).ok(),
-    }
 }
 
 /// Encodes the arguments that make a task unique (`unique_by`), for the expansion of `#[job]`.

@@ -1,6 +1,12 @@
 //! A job with its type erased: what the inventory holds and the server runs.
 
-use std::{any::TypeId, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    any::{TypeId, type_name},
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -32,6 +38,7 @@ pub struct JobDescriptor {
     /// The line there.
     pub line: u32,
     type_id: fn() -> TypeId,
+    type_name: fn() -> &'static str,
     start: fn(&[u8], JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
@@ -51,6 +58,7 @@ impl JobDescriptor {
             file,
             line,
             type_id: TypeId::of::<J>,
+            type_name: type_name::<J>,
             start: start::<J>,
             prepare: prepare::<J>,
             show: show::<J>,
@@ -89,6 +97,11 @@ impl JobDescriptor {
     /// Whether both describe one and the same Rust type.
     pub fn is_same_job(&self, other: &Self) -> bool {
         (self.type_id)() == (other.type_id)()
+    }
+
+    /// The path of its Rust type, for people.
+    pub fn type_name(&self) -> &'static str {
+        (self.type_name)()
     }
 
     /// The shape of its arguments.

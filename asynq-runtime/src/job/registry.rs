@@ -18,9 +18,8 @@ pub struct Registry(Arc<BTreeMap<&'static str, JobDescriptor>>);
 pub enum RegistryError {
     /// Two jobs answer to one name.
     #[error(
-        "two jobs are named `{name}`: {} and {}; rename one of the functions or give it `name = \"…\"`",
-        Place(first),
-        Place(second)
+        "two jobs are named `{name}`: {}; rename one of the functions or give it `name = \"…\"`",
+        Places(first, second)
     )]
     DuplicateName {
         /// The name.
@@ -55,6 +54,19 @@ impl fmt::Display for Place<'_> {
             0 => f.write_str(self.0.file),
             line => write!(f, "{}:{line}", self.0.file),
         }
+    }
+}
+
+struct Places<'a>(&'a JobDescriptor, &'a JobDescriptor);
+
+impl fmt::Display for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(first, second) = *self;
+        if (first.file, first.line) != (second.file, second.line) {
+            return write!(f, "{} and {}", Place(first), Place(second));
+        }
+        // One macro wrote both: only their types tell them apart.
+        write!(f, "{} and {}, both written at {}", first.type_name(), second.type_name(), Place(first))
     }
 }
 
@@ -94,7 +106,7 @@ impl Registry {
                 Entry::Occupied(known) => {
                     // The order of linking means nothing, so that of the places makes the text the same every time.
                     let mut places = [Box::new(*known.get()), Box::new(job)];
-                    places.sort_by_key(|job| (job.file, job.line));
+                    places.sort_by_key(|job| (job.file, job.line, job.type_name()));
                     let [first, second] = places;
                     return Err(RegistryError::DuplicateName { name: job.name, first, second });
                 }
@@ -216,6 +228,13 @@ mod tests {
                 "two jobs are named `mail:welcome`: src/a.rs:3 and src/b.rs:7; \
                  rename one of the functions or give it `name = \"…\"`"
             );
+        }
+        let twins = [JobDescriptor::of::<Welcome>("src/a.rs", 3), JobDescriptor::of::<AlsoWelcome>("src/a.rs", 3)];
+        for jobs in [twins, [twins[1], twins[0]]] {
+            let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
+            let path = module_path!();
+            let expected = format!("{path}::AlsoWelcome and {path}::Welcome, both written at src/a.rs:3; rename");
+            assert!(error.contains(&expected), "{error}");
         }
         let error = Registry::only::<(Welcome, AlsoWelcome)>().unwrap_err().to_string();
         assert!(error.contains("tests::AlsoWelcome and ") && !error.contains(":0"), "{error}");

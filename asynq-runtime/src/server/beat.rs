@@ -26,6 +26,7 @@ pub(crate) async fn run(hub: Arc<Hub>) {
                 hub.signals.beat.ring();
                 BEAT
             }
+            Err(error) if hub.has_closed(&error) => return,
             Err(error) => trouble.met(&error),
         };
         wait(&hub, pause).await;

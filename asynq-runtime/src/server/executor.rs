@@ -111,6 +111,9 @@ impl Executor {
         if attempt.is_condemned() {
             return Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes));
         }
+        if message.timeout <= 0 && message.deadline == 0 {
+            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
+        }
         let limit = Limit::of(message, parts.broker.now());
         if limit.is_over() {
             return Ended::Hopeless("deadline passed".to_owned());

@@ -103,6 +103,11 @@ impl Hub {
         }
     }
 
+    /// Whether `error` says no more than that this server has left and closed its broker.
+    pub(crate) fn has_closed(&self, error: &BrokerError) -> bool {
+        self.closing.is_cancelled() && error.kind() == BrokerErrorKind::Closed
+    }
+
     /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this one holds
     /// even where a broker forgot one.
     pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {

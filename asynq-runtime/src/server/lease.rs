@@ -20,6 +20,7 @@ pub(crate) async fn run(hub: Arc<Hub>) {
                 trouble.over();
                 lease / 3
             }
+            Err(error) if hub.has_closed(&error) => return,
             Err(error) => trouble.met(&error),
         };
     }

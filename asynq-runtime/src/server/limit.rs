@@ -24,10 +24,7 @@ impl Limit {
             (Some(timeout), Some(deadline)) if until(deadline) > timeout => Self::after(timeout, now),
             (_, Some(deadline)) => Self { moment: deadline, remaining: until(deadline), is_final: true },
             (Some(timeout), None) => Self::after(timeout, now),
-            (None, None) => {
-                tracing::error!("a task has neither timeout nor deadline; it gets 30 minutes");
-                Self::after(JobOptions::DEFAULT_TIMEOUT, now)
-            }
+            (None, None) => Self::after(JobOptions::DEFAULT_TIMEOUT, now),
         }
     }
 

@@ -12,6 +12,8 @@ use tokio::{
 use super::{hub::Hub, stop::Why};
 use crate::broker::{Action, Settlement};
 
+/// A shutdown timeout that nobody lives to see; a longer one would overflow the clock.
+const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 /// How long jobs that were told to stop may take to notice, from the end of the timeout on.
 const NOTICE: Duration = Duration::from_millis(250);
 /// Until when the broker must have taken the outcomes.
@@ -21,7 +23,7 @@ const LEAVE: Duration = Duration::from_millis(850);
 
 /// Ends the server's work. Runs on the heart's thread.
 pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
-    let end = Instant::now() + hub.config.shutdown_timeout;
+    let end = Instant::now() + hub.config.shutdown_timeout.min(ENDLESS);
     hub.quiet.cancel();
     hub.closing.cancel();
     hub.runs.poke();

@@ -8,11 +8,14 @@ use crate::broker::BrokerError;
 /// asynq's pause between two subscriptions, as the longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Listens until it is dropped; a connection that is lost is made anew.
+/// Listens until it is dropped or the server has left; a connection that is lost is made anew.
 pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("subscriber", LONGEST_PAUSE);
     loop {
         let Err(error) = listen(&hub, &mut trouble).await;
+        if hub.has_closed(&error) {
+            return;
+        }
         tokio::time::sleep(trouble.met(&error)).await;
     }
 }

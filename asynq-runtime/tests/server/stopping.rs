@@ -54,6 +54,20 @@ async fn a_shutdown_lets_running_jobs_end() {
 }
 
 #[tokio::test]
+async fn a_shutdown_may_wait_for_as_long_as_it_takes() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone()).shutdown_timeout(Duration::MAX)).await;
+    waits::job("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    let shutdown = tokio::spawn(running.shutdown());
+    gate.add_permits(1);
+    soon(shutdown).await.unwrap().unwrap();
+    assert_eq!(told(&mut log).await, "a ended");
+}
+
+#[tokio::test]
 async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
     let broker = memory().await;
     let (builder, mut log) = server::<(waits,)>(&broker);

@@ -109,11 +109,11 @@ fn shared_file_system(folder: &Path) -> Option<&'static str> {
 }
 
 /// The number that everything behind FUSE has in common.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(target_os = "linux", test))]
 const FUSE: u32 = 0x6573_5546;
 
 /// The type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(target_os = "linux", test))]
 fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for line in mounts.lines() {
@@ -132,7 +132,7 @@ fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
 }
 
 /// Which of the many things behind FUSE several kernels write to; the others, such as fuse-overlayfs, are local.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(target_os = "linux", test))]
 fn name_of_fuse(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "virtiofs" => "a shared folder (virtiofs)",
@@ -150,7 +150,7 @@ fn shared_file_system(_: &Path) -> Option<&'static str> {
 }
 
 /// Names of file systems that several kernels write to, by their number in linux/magic.h.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg(any(target_os = "linux", test))]
 fn name_of_file_system(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x6969 => "NFS",

@@ -1,7 +1,15 @@
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::*;
 use crate::job::{JobContext, JobResult};
+
+/// Reads what [`encode_result`] wrote, as whoever reads results will have to.
+fn decode_result<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Option<T> {
+    match codec {
+        Codec::Postcard => postcard::from_bytes(bytes.strip_prefix(&[POSTCARD])?).ok(),
+        Codec::Json => serde_json::from_slice(bytes).ok(),
+    }
+}
 
 macro_rules! jobs {
     ($($(#[$meta:meta])* $job:ident $name:literal $body:tt [$($item:item)*];)*) => {$(

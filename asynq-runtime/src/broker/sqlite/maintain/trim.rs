@@ -22,30 +22,7 @@ const DELETES: usize = 250;
 
 /// Deletes completed tasks whose retention has passed.
 pub(super) async fn delete_expired(store: &Store, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
-    let mut deleted = 0;
-    while deleted < limit {
-        let slice = (limit - deleted).min(DELETES);
-        let (queue, look) = (queue.clone(), queue.clone());
-        let order = Order::new(Stage::Forward, slice, move |tx| {
-            let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
-            let expired = expired(&tx.view, q, slice)?;
-            for &seq in &expired {
-                // Its unique lock was freed when it succeeded.
-                tx.delete(&Doomed { seq, q, state: TaskState::Completed, id: "", lock: None })?;
-            }
-            Ok(expired.len())
-        });
-        let order = order.unless(move |view| {
-            let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
-            Ok(expired(view, q, 1)?.is_empty().then_some(0))
-        });
-        let now = store.write(order).await?;
-        deleted += now;
-        if now < slice {
-            break;
-        }
-    }
-    Ok(deleted)
+    delete(store, queue, limit, TaskState::Completed, expired).await
 }
 
 /// Deletes archived tasks that are too old or too many.
@@ -58,27 +35,33 @@ pub(super) async fn trim_archive(
 ) -> Result<usize, BrokerError> {
     let max_size = i64::try_from(max_size).unwrap_or(i64::MAX);
     let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
+    let find = move |view: &View<'_>, q, limit| superfluous(view, q, max_age, max_size, limit);
+    delete(store, queue, limit, TaskState::Archived, find).await
+}
+
+/// Deletes what `find` finds, slice by slice, until there is no full slice any more or `limit` are deleted.
+async fn delete(
+    store: &Store,
+    queue: &QueueName,
+    limit: usize,
+    state: TaskState,
+    find: impl Fn(&View<'_>, i64, usize) -> rusqlite::Result<Vec<Old>> + Copy + Send + 'static,
+) -> Result<usize, BrokerError> {
     let mut deleted = 0;
     while deleted < limit {
         let slice = (limit - deleted).min(DELETES);
         let (queue, look) = (queue.clone(), queue.clone());
         let order = Order::new(Stage::Forward, slice, move |tx| {
             let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
-            let old = superfluous(&tx.view, q, max_age, max_size, slice)?;
-            for task in &old {
-                tx.delete(&Doomed {
-                    seq: task.seq,
-                    q,
-                    state: TaskState::Archived,
-                    id: &task.id,
-                    lock: task.lock.as_deref(),
-                })?;
+            let old = find(&tx.view, q, slice)?;
+            for Old { seq, id, lock } in &old {
+                tx.delete(&Doomed { seq: *seq, q, state, id, lock: lock.as_deref() })?;
             }
             Ok(old.len())
         });
         let order = order.unless(move |view| {
             let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
-            Ok(superfluous(view, q, max_age, max_size, 1)?.is_empty().then_some(0))
+            Ok(find(view, q, 1)?.is_empty().then_some(0))
         });
         let now = store.write(order).await?;
         deleted += now;
@@ -89,17 +72,19 @@ pub(super) async fn trim_archive(
     Ok(deleted)
 }
 
-fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<i64>> {
-    view.list(&sql::MAINTAIN_EXPIRED, [q, view.now, limit_of(limit)], |row| row.get(0))
-}
-
-/// An archived task.
+/// A task that has been kept long enough.
 #[derive(Debug)]
 struct Old {
     seq: i64,
-    at: i64,
     id: String,
     lock: Option<String>,
+}
+
+/// Completed tasks whose retention has passed. Their unique locks were freed when they succeeded.
+fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
+    view.list(&sql::MAINTAIN_EXPIRED, [q, view.now, limit_of(limit)], |row| {
+        Ok(Old { seq: row.get(0)?, id: String::new(), lock: None })
+    })
 }
 
 /// The oldest archived tasks that are too old or beyond the newest `max_size`.
@@ -109,13 +94,13 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
     let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
     let excess = usize::try_from(size.saturating_sub(max_size)).unwrap_or(0);
     let oldest = view.list(&sql::MAINTAIN_OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
-        Ok(Old { seq: row.get(0)?, at: row.get(1)?, id: row.get(2)?, lock: row.get(3)? })
+        Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: row.get(2)?, lock: row.get(3)? }))
     })?;
     let too_old = view.now.saturating_sub(max_age);
     Ok(oldest
         .into_iter()
         .enumerate()
-        .filter(|(i, task)| *i < excess || task.at < too_old)
-        .map(|(_, task)| task)
+        .filter(|(i, (at, _))| *i < excess || *at <= too_old)
+        .map(|(_, (_, task))| task)
         .collect())
 }
