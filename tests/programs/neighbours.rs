@@ -12,6 +12,8 @@ fn a_service_brings_its_flag_and_its_rows() {
     assert!(text(&help.stdout).contains("--greet"), "{}", text(&help.stdout));
     let json = program(PROGRAM).args(["jobs", "--json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let table = text(&program(PROGRAM).arg("jobs").output().unwrap().stdout);
+    assert!(table.ends_with("\nSERVICE  WHAT      DETAIL  NEXT\ngreeter  greeting  once\n"), "{table}");
     let names: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["bill", "from_a_library", "hello", "stuck"], "a crate is linked by being named");
     assert_eq!(
