@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{hub::Hub, trouble::Trouble};
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// asynq's pause between two subscriptions, as the longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -13,6 +13,10 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("subscriber", LONGEST_PAUSE);
     loop {
         let Err(error) = listen(&hub, &mut trouble).await;
+        // We closed it ourselves, having left: no trouble, and nothing to try again.
+        if hub.closing.is_cancelled() && error.kind() == BrokerErrorKind::Closed {
+            return;
+        }
         tokio::time::sleep(trouble.met(&error)).await;
     }
 }
