@@ -10,12 +10,18 @@ pub const URL_VARIABLE: &str = "ASYNQ_URL";
 pub const DEFAULT_URL: &str = "sqlite://asynq.db";
 
 /// The URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
-pub(crate) fn url_from_env() -> String {
-    let said = std::env::var(URL_VARIABLE).unwrap_or_default();
-    match said.trim() {
+///
+/// # Errors
+///
+/// The variable is not text: another broker must not be taken in its place.
+pub(crate) fn url_from_env() -> Result<String, BrokerError> {
+    let not_text =
+        |_| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: its value is not UTF-8 text"));
+    let said = std::env::var_os(URL_VARIABLE).unwrap_or_default().into_string().map_err(not_text)?;
+    Ok(match said.trim() {
         "" => DEFAULT_URL.to_owned(),
         url => url.to_owned(),
-    }
+    })
 }
 
 /// Connects to the broker at `url`.

@@ -155,6 +155,20 @@ fn a_setting_that_cannot_be_read_is_one_clear_error() {
     assert!(error_line(&output).starts_with("error: ASYNQ_CONCURRENCY: \"many\""));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_an_error_and_not_as_if_it_were_not_set() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let garbled = std::ffi::OsString::from_vec(b"sqlite:///tmp/\xff.db".to_vec());
+    for variable in ["ASYNQ_URL", "ASYNQ_QUEUES", "ASYNQ_CONCURRENCY"] {
+        let output = program(ONE).arg("worker").env(variable, &garbled).output().unwrap();
+        assert_eq!(error_line(&output), format!("error: {variable}: its value is not UTF-8 text"));
+    }
+    // The client of program 2 reads the same variable.
+    let output = program(env!("CARGO_BIN_EXE_program-2")).env("ASYNQ_URL", &garbled).output().unwrap();
+    assert!(!output.status.success() && text(&output.stderr).contains("not UTF-8 text"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_flag_wins_over_the_environment() {
     let folder = tempfile::tempdir().unwrap();

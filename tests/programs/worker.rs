@@ -2,7 +2,7 @@
 
 use asynq_runtime::{RawTask, task::TaskState};
 
-use crate::stage::{Stage, Worker, on_both_brokers, tasks, until};
+use crate::stage::{PATIENCE, Stage, Worker, on_both_brokers, tasks, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
 
@@ -20,6 +20,19 @@ on_both_brokers! {
         let table = "send_email  critical  retry 5, timeout 3m, unique 1h";
         assert!(lines.iter().any(|line| line == table), "{lines:#?}");
         assert!(lines.iter().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{lines:#?}");
+    }
+
+    async fn an_idle_worker_that_is_asked_to_leave_has_nothing_to_complain_of(stage: &Stage) {
+        let worker = Worker::start(stage.program(PROGRAM));
+        worker.wait_for(&["serving"]);
+        // Its subscriber has to be there to be in the way.
+        let client = stage.client().await;
+        let begun = std::time::Instant::now();
+        while client.broker().servers().await.unwrap().is_empty() {
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        let lines = worker.terminate();
+        assert!(!lines.iter().any(|line| line.contains("ERROR") || line.contains("WARN")), "{lines:#?}");
     }
 
     async fn an_unknown_type_is_handed_back_visibly_and_warned_of_once(stage: &Stage) {

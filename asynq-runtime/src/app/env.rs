@@ -1,6 +1,6 @@
 //! Reads settings from flags and environment variables: the first that says something counts.
 
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use clap::ArgMatches;
 
@@ -27,19 +27,19 @@ pub(super) enum LogFormat {
 }
 
 /// A variable of this process; blank counts as not set.
-pub(super) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+pub(super) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 impl Settings {
     /// What the environment says; `get` reads a variable.
-    pub(super) fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Self, AppError> {
+    pub(super) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, AppError> {
         Self::read(|field| (field.variable, get(field.variable)))
     }
 
     /// What the flags say.
     pub(super) fn from_flags(flags: &ArgMatches) -> Result<Self, AppError> {
-        Self::read(|field| (field.flag, flags.try_get_one::<String>(field.id).ok().flatten().cloned()))
+        Self::read(|field| (field.flag, flags.try_get_one::<String>(field.id).ok().flatten().map(OsString::from)))
     }
 
     /// These settings, and `lower` where they say nothing.
@@ -53,11 +53,14 @@ impl Settings {
         }
     }
 
-    fn read(get: impl Fn(&Field) -> (&'static str, Option<String>)) -> Result<Self, AppError> {
+    fn read(get: impl Fn(&Field) -> (&'static str, Option<OsString>)) -> Result<Self, AppError> {
         fn field<T>(
-            (what, text): (&'static str, Option<String>),
+            (what, text): (&'static str, Option<OsString>),
             parse: impl FnOnce(&str) -> Result<T, String>,
         ) -> Result<Option<T>, AppError> {
+            // Not shown: there may be a password in it.
+            let not_text = |_| AppError::setting(what, "its value is not UTF-8 text");
+            let text = text.map(OsString::into_string).transpose().map_err(not_text)?;
             match text.as_deref().map(str::trim) {
                 None | Some("") => Ok(None),
                 Some(text) => parse(text).map(Some).map_err(|reason| AppError::setting(what, reason)),
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     fn env(variables: &[(&str, &str)]) -> Result<Settings, String> {
-        let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).into());
         Settings::from_env(get).map_err(|error| error.to_string())
     }
 

@@ -39,7 +39,7 @@ impl Client {
     ///
     /// As [`connect`](Self::connect).
     pub async fn from_env() -> Result<Self, BrokerError> {
-        Self::connect(&connect::url_from_env()).await
+        Self::connect(&connect::url_from_env()?).await
     }
 
     /// A client of a broker that is connected already.
