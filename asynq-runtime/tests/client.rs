@@ -57,6 +57,11 @@ async fn the_payload_limit_can_be_raised_and_lowered() {
     assert!(matches!(client.enqueue(big()).await, Err(EnqueueError::TooLarge { .. })));
     let raised = client.clone().payload_limit(usize::MAX);
     assert_eq!(raised.enqueue(big()).await.unwrap().state, TaskState::Pending);
+    let beyond_all = vec![0; Client::MAX_PAYLOAD_LIMIT + 1];
+    assert!(matches!(
+        raised.enqueue(RawTask::new("huge", beyond_all)).await,
+        Err(EnqueueError::TooLarge { limit: Client::MAX_PAYLOAD_LIMIT, .. })
+    ));
     let lowered = client.payload_limit(3);
     assert!(matches!(
         lowered.enqueue(RawTask::new("small", "1234")).await,
@@ -71,8 +76,9 @@ async fn an_answer_says_state_queue_and_when() {
     let now = client.broker().now().trunc_subsecs(3);
     let task = mail::enqueue_in(&client, "10m", "ann").await.unwrap();
     assert_eq!((task.state, task.queue.as_str(), task.r#type.as_str()), (TaskState::Scheduled, "mails", "mail"));
-    let due = task.next_process_at.unwrap() - now;
-    assert!((600..605).contains(&due.num_seconds()), "{due}");
+    // Due times are kept to the millisecond.
+    let due = task.next_process_at.unwrap().timestamp_millis() - now.timestamp_millis();
+    assert!((600_000..605_000).contains(&due), "{due}");
     let task = mail::enqueue_at(&client, now - chrono::TimeDelta::hours(1), "bob").await.unwrap();
     assert_eq!(task.state, TaskState::Pending, "what has passed means now");
 }

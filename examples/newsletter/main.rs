@@ -90,31 +90,15 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<ExitCode, BoxError> {
-    let list = std::env::args_os()
-        .nth(1)
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv")), PathBuf::from);
-    let url = std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
-    let smtp = std::env::var("SMTP_URL").ok().filter(|url| !url.is_empty());
+    let settings = Settings::read();
+    let rows = subscribers::read(&settings.list)?;
+    let client = Client::connect(&settings.url).await?;
     let queue: QueueName = QUEUE.parse()?;
-
-    let rows = subscribers::read(&list)?;
-    let client = Client::connect(&url).await?;
     let (outbox, kept) = Outbox::open("outbox")?;
-    let left_over = any_left_over(&client, &queue).await?;
-    let broker = client.broker();
-    let fresh = broker.now().format(campaign::ID_FORMAT).to_string();
-    let (mut campaign, begun) = Campaign::choose(kept, left_over.as_deref(), &broker.location(), fresh);
-    if begun == Begun::Now {
-        outbox.renew()?;
-    }
     let meter = Arc::new(Meter::default());
-    let post = PostOffice::open(outbox.clone(), smtp.as_deref(), Arc::clone(&meter))?;
-    outbox.note(&campaign)?;
+    let post = PostOffice::open(outbox.clone(), settings.smtp.as_deref(), Arc::clone(&meter))?;
 
-    match begun {
-        Begun::Now => eprintln!("New campaign {} on {}", campaign.id, campaign.broker),
-        Begun::Before => eprintln!("Going on with campaign {} on {}", campaign.id, campaign.broker),
-    }
+    let mut campaign = begin(&client, &queue, &outbox, kept).await?;
     let counting = enqueue(&client, &campaign, &rows).await?;
     let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
     eprintln!(
@@ -122,22 +106,7 @@ async fn run() -> Result<ExitCode, BoxError> {
         tally.rows, tally.enqueued, tally.duplicates, tally.left_over, tally.already_done
     );
 
-    // Whatever is active before our own server starts is another worker's, most likely a dead one's.
-    let theirs = active(client.broker().as_ref(), &queue).await?;
-    let server = Server::builder(&url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
-    let running = server.start().await?;
-    let interrupted = tokio::select! {
-        () = all_settled(&client, &queue, theirs, tally.tasks()) => false,
-        _ = tokio::signal::ctrl_c() => true,
-    };
-    if interrupted {
-        eprintln!("\nStopping: what runs is finished, what waits is kept. Press Ctrl-C again to leave at once.");
-    }
-    tokio::select! {
-        stopped = running.shutdown() => stopped?,
-        _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(130)),
-    }
-    if interrupted {
+    if work(&settings.url, &client, &queue, post, tally.tasks()).await? == Ended::Interrupted {
         let left = left(&client.broker().queue_stats(&queue).await?);
         eprintln!("{left} tasks are left. Run the same command again to finish them.");
         return Ok(ExitCode::from(130));
@@ -146,22 +115,61 @@ async fn run() -> Result<ExitCode, BoxError> {
     let settled = settled(&client, &queue, &campaign).await?;
     campaign.finished = true;
     outbox.note(&campaign)?;
-    let example = outbox.sample().filter(|_| smtp.is_none());
-    let destination = match smtp {
+    let destination = match settings.smtp {
         Some(_) => "by SMTP".to_owned(),
         None => format!("to {}/", outbox.folder().display()),
     };
-    let on_redis = url.starts_with("redis");
     println!("{}", Report { campaign, tally, readings: meter.readings(), destination, settled });
-    if let Some(example) = example {
-        println!("Read one:   cat {}", example.display());
+    if let Some(sample) = outbox.sample().filter(|_| settings.smtp.is_none()) {
+        println!("Read one:   cat {}", sample.display());
     }
-    if on_redis {
+    if settings.url.starts_with("redis") {
         println!("Try next:   run it again and press Ctrl-C in the middle, then once more");
     } else {
         println!("Try next:   ASYNQ_URL=redis://127.0.0.1:6379 cargo run --example newsletter");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the command line and the environment say.
+struct Settings {
+    list: PathBuf,
+    url: String,
+    smtp: Option<String>,
+}
+
+impl Settings {
+    fn read() -> Self {
+        let given = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let ours = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv"));
+        Self {
+            list: std::env::args_os().nth(1).map_or_else(ours, PathBuf::from),
+            url: given(URL_VARIABLE).unwrap_or_else(|| DEFAULT_URL.to_owned()),
+            smtp: given("SMTP_URL"),
+        }
+    }
+}
+
+/// The campaign to work on: the last one while anything of it is left, otherwise a new one in an outbox made new.
+async fn begin(
+    client: &Client,
+    queue: &QueueName,
+    outbox: &Outbox,
+    kept: Option<Campaign>,
+) -> Result<Campaign, BoxError> {
+    let broker = client.broker();
+    let left_over = any_left_over(client, queue).await?;
+    let fresh = broker.now().format(campaign::ID_FORMAT).to_string();
+    let (campaign, begun) = Campaign::choose(kept, left_over.as_deref(), &broker.location(), fresh);
+    match begun {
+        Begun::Now => {
+            outbox.renew()?;
+            eprintln!("New campaign {} on {}", campaign.id, campaign.broker);
+        }
+        Begun::Before => eprintln!("Going on with campaign {} on {}", campaign.id, campaign.broker),
+    }
+    outbox.note(&campaign)?;
+    Ok(campaign)
 }
 
 /// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
@@ -180,6 +188,39 @@ async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> R
         }
     }
     Ok(counting)
+}
+
+/// How the work came to its end.
+#[derive(PartialEq, Eq)]
+enum Ended {
+    Settled,
+    Interrupted,
+}
+
+/// Runs a worker until every task is settled or somebody presses Ctrl-C; a second Ctrl-C leaves at once.
+async fn work(
+    url: &str,
+    client: &Client,
+    queue: &QueueName,
+    post: PostOffice,
+    total: usize,
+) -> Result<Ended, BoxError> {
+    // Whatever is active before our own server starts is another worker's, most likely a dead one's.
+    let theirs = active(client.broker().as_ref(), queue).await?;
+    let server = Server::builder(url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
+    let running = server.start().await?;
+    let ended = tokio::select! {
+        () = all_settled(client, queue, theirs, total) => Ended::Settled,
+        _ = tokio::signal::ctrl_c() => Ended::Interrupted,
+    };
+    if ended == Ended::Interrupted {
+        eprintln!("\nStopping: what runs is finished, what waits is kept. Press Ctrl-C again to leave at once.");
+    }
+    tokio::select! {
+        stopped = running.shutdown() => stopped?,
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    Ok(ended)
 }
 
 /// Returns when every task is sent or archived, and shows the way there.

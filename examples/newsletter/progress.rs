@@ -53,8 +53,7 @@ impl Progress {
         if !stderr().is_terminal() {
             return Self::Lines { next: Instant::now() };
         }
-        let style =
-            ProgressStyle::with_template("  {bar:32.green} {human_pos:>5} of {human_len}  {per_sec:>10}  {msg}");
+        let style = ProgressStyle::with_template("  {bar:32.green} {human_pos:>5} of {human_len}  {msg}");
         let bar = ProgressBar::new(total);
         Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
@@ -82,10 +81,10 @@ impl Progress {
         }
     }
 
+    /// Takes the bar away: the table that follows says more.
     pub(crate) fn end(self) {
         if let Self::Bar(bar) = self {
-            bar.set_message("");
-            bar.abandon();
+            bar.finish_and_clear();
         }
     }
 }

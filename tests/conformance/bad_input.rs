@@ -74,6 +74,13 @@ async fn a_type_that_is_not_utf_8_is_archived_with_a_reason() {
 }
 
 #[tokio::test]
+async fn an_error_text_that_is_not_utf_8_is_archived_with_a_reason() {
+    let mut raw = message("bad", "default");
+    raw.extend_from_slice(b"\x3a\x02\xc3\x28"); // field 7: error_msg
+    is_archived_with_its_bytes(&raw).await;
+}
+
+#[tokio::test]
 async fn an_empty_message_is_archived_with_a_reason() {
     is_archived_with_its_bytes(b"").await;
 }

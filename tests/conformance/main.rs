@@ -22,6 +22,7 @@ mod redis {
     mod produce;
     mod races;
     mod recover;
+    mod served;
     mod settle;
     mod settle_again;
     mod unique;
@@ -45,6 +46,7 @@ mod sqlite {
     mod produce;
     mod races;
     mod recover;
+    mod served;
     mod settle;
     mod settle_again;
     mod unique;

@@ -127,6 +127,7 @@ on_both_brokers! {
         for (option, value, expected) in [
             ("--queue", "a{b}", "\"a{b}\" cannot be used: queue name must not contain `{`"),
             ("--queue", "", "\"\" cannot be used: queue name must not be empty"),
+            ("--queue", &"x".repeat(201), "queue name is 201 bytes long; write at most 200"),
             ("--in", "soon", "invalid option `process_in`: invalid duration \"soon\""),
         ] {
             let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;

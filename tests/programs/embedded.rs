@@ -4,6 +4,12 @@ use asynq_runtime::prelude::*;
 
 use crate::stage::{Stage, on_both_brokers};
 
+/// The program with its literal URL; it compiles, and nobody runs it against port 6379.
+mod as_written {
+    #![allow(dead_code)]
+    include!("as_written/program_6.rs");
+}
+
 /// The program with the fixture's URL in place of its literal; `.layer` and `.queue_concurrency` come with Parity.
 #[rustfmt::skip]
 async fn serve(url: &str) -> Result<(), BoxError> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::stage::{Stage, Worker, program, text};
+use crate::stage::{Stage, Worker, program, text, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");
 
@@ -12,8 +12,10 @@ fn a_service_brings_its_flag_and_its_rows() {
     assert!(text(&help.stdout).contains("--greet"), "{}", text(&help.stdout));
     let json = program(PROGRAM).args(["jobs", "--json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let table = text(&program(PROGRAM).arg("jobs").output().unwrap().stdout);
+    assert!(table.ends_with("\nSERVICE  WHAT      DETAIL  NEXT\ngreeter  greeting  once\n"), "{table}");
     let names: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["bill", "from_a_library", "hello"], "a crate is linked by being named");
+    assert_eq!(names, ["bill", "from_a_library", "hello", "stuck"], "a crate is linked by being named");
     assert_eq!(
         (&json["services"][0]["service"], &json["services"][0]["what"]),
         (&"greeter".into(), &"greeting".into())
@@ -48,8 +50,21 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
         worker.wait_for(&[expected, "serving"]);
         let lines = worker.terminate();
         let warned = lines.iter().filter(|line| line.contains("does not serve the job's queue")).count();
-        assert_eq!(warned, if variable.is_some() { 3 } else { 0 }, "{lines:#?}");
+        assert_eq!(warned, if variable.is_some() { 4 } else { 0 }, "{lines:#?}");
     }
+}
+
+#[tokio::test]
+async fn a_blocking_job_that_never_returns_is_handed_back_and_does_not_hold_the_process() {
+    let stage = Stage::sqlite();
+    stage.ask(PROGRAM, &["enqueue", "stuck"]);
+    let mut command = stage.program(PROGRAM);
+    command.args(["--shutdown-timeout", "100ms"]);
+    let worker = Worker::start(command);
+    worker.wait_for(&["serving", "inside a broken library"]);
+    worker.terminate();
+    let stats = until(&stage.client().await, "default", |stats| stats.active == 0).await;
+    assert_eq!((stats.pending, stats.retry, stats.processed), (1, 0, 0), "nothing is spent");
 }
 
 #[test]

@@ -149,7 +149,14 @@ impl Worker {
     pub(crate) fn terminate(mut self) -> Vec<String> {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(asked.success());
-        let status = self.child.wait().unwrap();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not leave");
+            thread::sleep(Duration::from_millis(5));
+        };
         let lines = std::mem::take(&mut *self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner));
         assert!(status.success(), "{status}: {lines:#?}");
         lines

@@ -1,6 +1,8 @@
 //! Program 1: a worker in ten lines.
 
-use crate::stage::{Stage, Worker, on_both_brokers};
+use asynq_runtime::{RawTask, task::TaskState};
+
+use crate::stage::{Stage, Worker, on_both_brokers, tasks, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
 
@@ -18,6 +20,22 @@ on_both_brokers! {
         let table = "send_email  critical  retry 5, timeout 3m, unique 1h";
         assert!(lines.iter().any(|line| line == table), "{lines:#?}");
         assert!(lines.iter().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{lines:#?}");
+    }
+
+    async fn an_unknown_type_is_handed_back_visibly_and_warned_of_once(stage: &Stage) {
+        let client = stage.client().await;
+        for id in ["u1", "u2", "u3"] {
+            client.enqueue_raw(RawTask::new("of:tomorrow", "x").queue("critical").task_id(id)).await.unwrap();
+        }
+        let worker = Worker::start(stage.program(PROGRAM));
+        until(&client, "critical", |queue| queue.retry == 3).await;
+        let json: serde_json::Value = serde_json::from_str(&stage.ask(PROGRAM, &["stats", "--json"])).unwrap();
+        assert_eq!(json["queues"][0]["retry"], 3, "whoever looks sees them wait: {json}");
+        let lines = worker.terminate();
+        let warnings: Vec<_> = lines.iter().filter(|line| line.contains("a task cannot run here")).collect();
+        assert_eq!(warnings.len(), 1, "{lines:#?}");
+        assert!(warnings[0].contains("WARN") && warnings[0].contains("of:tomorrow"), "{warnings:?}");
+        assert!(tasks(&client, "critical", TaskState::Retry).await.iter().all(|task| task.retried == 0));
     }
 
     async fn an_equal_task_is_refused_while_the_first_waits(stage: &Stage) {

@@ -40,8 +40,11 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     let format = settings.log_format.unwrap_or(LogFormat::Text);
     if command == WORKER {
         logs::start(format, LevelFilter::INFO);
-        return runtime(tokio::runtime::Builder::new_multi_thread())?
-            .block_on(command::worker(settings, format, services, flags, setup));
+        let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
+        let ended = runtime.block_on(command::worker(settings, format, services, flags, setup));
+        // The worker has handed back what did not end in time; a blocking job that never returns must not hold the process.
+        runtime.shutdown_background();
+        return ended;
     }
     logs::start(format, LevelFilter::WARN);
     let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;

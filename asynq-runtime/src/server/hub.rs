@@ -52,6 +52,8 @@ pub(crate) struct Hub {
     pub(crate) closing: CancellationToken,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
+    /// Cancelled when the server takes itself off the list: a later beat would put it there again.
+    pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.
     pub(crate) services_ended: CancellationToken,
 }

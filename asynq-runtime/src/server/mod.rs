@@ -153,10 +153,11 @@ impl Server {
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
             fetched_last: CancellationToken::new(),
+            leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
         let (heart, never, closing) = (&self.heart, CancellationToken::new(), hub.closing.clone());
-        heart.tend("heart", &hub, &never, beat::run);
+        heart.tend("heart", &hub, &hub.leaving, beat::run);
         heart.tend("lease", &hub, &never, lease::run);
         heart.tend("outbox", &hub, &never, Outbox::run);
         heart.tend("subscriber", &hub, &never, subscriber::run);

@@ -49,6 +49,7 @@ pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
     }
     // Told by `closing`; they may still be using the broker.
     within(end + SETTLE, hub.services_ended.cancelled()).await;
+    hub.leaving.cancel();
     let leave = async {
         // With tasks in hand the server just falls silent: only their leases may end them.
         if hub.runs.is_empty()

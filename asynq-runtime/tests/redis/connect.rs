@@ -6,6 +6,7 @@ use std::{
 };
 
 use asynq_runtime::{
+    Client, EnqueueError, RawTask,
     broker::{
         Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled,
         redis::{RedisBroker, RedisOptions},
@@ -53,6 +54,57 @@ async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_sp
         assert!(!cause.to_string().contains("canary"), "{cause}");
         error = cause;
     }
+}
+
+#[tokio::test]
+async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
+    // The proxy knows nothing of it: whatever comes over TCP says AUTH and SELECT itself.
+    let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
+    let server = Server::start(&rules.split(' ').collect::<Vec<_>>()).await;
+    let proxy = Proxy::before(&server);
+    let urls = [
+        format!("redis://worker:p%40ss@127.0.0.1:{}/5", proxy.port),
+        format!("{}?user=worker&pass=p%40ss&db=6", server.url()),
+    ];
+    for (url, database) in urls.iter().zip([5, 6]) {
+        let broker = RedisBroker::connect(url, patient()).await.unwrap();
+        put(&broker, &["a"]).await;
+        assert!(!format!("{broker:?} {}", broker.location()).contains("p@ss"));
+        let login = format!("unix://{}?user=worker&pass=p%40ss&db={database}", server.socket().display());
+        let mut there = redis::Client::open(login).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let length: u64 = there.llen("asynq:{default}:pending").await.unwrap();
+        assert_eq!(length, 1, "in database {database}, where {url} says");
+        // The connection that listens for news has to log in and choose the database too.
+        let queues = [queue()];
+        broker.wait_for_work(&queues, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+        let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(30)), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let () = there.lpush("asynq:{default}:pending", "stranger").await.unwrap();
+        });
+        woken.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
+    let mut server = Server::start(&[]).await;
+    let options = in_time(Duration::from_millis(300));
+    let client = Client::new(Arc::new(server.broker_with(options).await));
+    let raw = || RawTask::new("of go", "x");
+    client.enqueue(raw()).await.unwrap();
+    server.kill();
+    let begun = Instant::now();
+    let error = client.enqueue(raw()).await.unwrap_err();
+    assert!(error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
+    assert!(matches!(&error, EnqueueError::Broker(broker) if broker.is_unavailable()), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let outer = client.enqueue_many([raw(), raw()]).await.unwrap_err();
+    assert!(outer.is_unavailable(), "nothing was sent: {outer:?}");
+    server.restart().await;
+    // The same client goes on as soon as there is a Redis again.
+    while client.ping().await.is_err() {}
+    client.enqueue(raw()).await.unwrap();
 }
 
 #[tokio::test]

@@ -74,10 +74,15 @@ impl Server {
         redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// Kills the server and starts an empty one in its place.
-    pub(crate) async fn restart(&mut self) {
+    /// Kills the server as a power cut would.
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Kills the server, if that was not done before, and starts an empty one in its place.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
         let _ = fs::remove_file(self.socket());
         self.child = Self::spawn(&self.folder, &self.options);
         self.until_it_answers().await;

@@ -6,10 +6,13 @@ use std::{
 };
 
 use asynq_runtime::{
+    Client, EnqueueError, Registry, Server as Worker,
     broker::{
         Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled,
         UniqueLock, Wanted, When,
     },
+    job,
+    prelude::JobResult,
     task::TaskState,
 };
 use redis::AsyncCommands;
@@ -41,6 +44,36 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
     clock.advance(Duration::from_secs(31));
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
     assert_eq!(broker.sweep(&queue()).await.unwrap(), Default::default());
+}
+
+#[job]
+async fn chore() -> JobResult {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_drains_a_full_redis() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let mut redis = server.foreign().await;
+    let broker: Arc<dyn Broker> = Arc::new(server.broker().await);
+    let client = Client::new(Arc::clone(&broker));
+    for outcome in client.enqueue_many((0..300).map(|_| chore::job())).await.unwrap() {
+        outcome.unwrap();
+    }
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    let refused = chore::enqueue(&client).await.unwrap_err();
+    assert!(matches!(&refused, EnqueueError::Broker(error) if error.is_full()), "{refused:?}");
+    assert!(!refused.is_ambiguous(), "nothing was stored");
+
+    // A whole worker with its heart and its housekeeping, started while there is no room.
+    let jobs = Registry::only::<(chore,)>().unwrap();
+    let server = Worker::builder("nothing://is-connected").broker(Arc::clone(&broker)).registry(jobs).concurrency(8);
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let drained = running.signals().settled.reached(300);
+    tokio::time::timeout(Duration::from_secs(30), drained).await.expect("all are done although Redis is full");
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed, stats.failed), (0, 300, 0));
+    running.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -34,6 +34,12 @@ fn panics_on_a_thread() -> JobResult {
 const THREAD_PANIC_LINE: u32 = line!() - 2;
 
 #[job]
+async fn panics_without_words() -> JobResult {
+    std::panic::panic_any(7_u8);
+}
+const WORDLESS_LINE: u32 = line!() - 2;
+
+#[job]
 async fn hangs(log: State<Log>) -> JobResult {
     struct Dropped(State<Log>);
     impl Drop for Dropped {
@@ -117,6 +123,33 @@ async fn a_panic_is_a_failure_with_place_and_message() {
     let task = settled(&broker, &running, "t", TaskState::Archived).await;
     let expected = format!("panic error cause by: panic [{}:{THREAD_PANIC_LINE}]: thread kaboom", file!());
     assert_eq!(task.last_error, Some(expected));
+}
+
+#[tokio::test]
+async fn a_panic_with_a_value_that_is_no_text_is_a_failure_with_its_place() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(panics_without_words,)>(&broker);
+    panics_without_words::job().task_id("w").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let running = start(builder).await;
+    let task = settled(&broker, &running, "w", TaskState::Retry).await;
+    let expected = format!("panic error cause by: panic [{}:{WORDLESS_LINE}]: a value that is no text", file!());
+    assert_eq!((task.last_error, task.retried), (Some(expected), 1));
+}
+
+#[tokio::test]
+async fn an_error_text_of_any_length_and_characters_reaches_its_task() {
+    #[job]
+    async fn rants() -> JobResult {
+        let garbled = String::from_utf8_lossy(b"caf\xe9 \x00 ").into_owned();
+        Err(JobError::skip_retry(format!("{garbled}{}", "\u{1f4e8}".repeat(2_000))))
+    }
+    let broker = memory().await;
+    let (builder, _log) = server::<(rants,)>(&broker);
+    rants::job().task_id("r").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let running = start(builder).await;
+    let text = settled(&broker, &running, "r", TaskState::Archived).await.last_error.unwrap();
+    assert!(text.starts_with("caf\u{fffd} \0 \u{1f4e8}") && text.ends_with('\u{1f4e8}'), "{text}");
+    assert!((4_093..=4_096).contains(&text.len()), "{} bytes", text.len());
 }
 
 #[tokio::test]

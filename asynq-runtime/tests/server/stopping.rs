@@ -149,6 +149,42 @@ async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
     assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
 }
 
+/// How many threads are in a job now, and the most there ever were.
+#[derive(Default)]
+struct Crowd(Mutex<(usize, usize)>);
+
+#[job(timeout = "1s")]
+fn overstays(log: State<Log>, ctx: &JobContext, crowd: State<Arc<Crowd>>) -> JobResult {
+    let enter = |crowd: &mut (usize, usize)| {
+        crowd.0 += 1;
+        crowd.1 = crowd.1.max(crowd.0);
+    };
+    enter(&mut crowd.0.lock().unwrap());
+    while !ctx.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Long enough for a slot that was freed too early to be taken.
+    std::thread::sleep(Duration::from_millis(100));
+    crowd.0.lock().unwrap().0 -= 1;
+    log.send("returned".into())?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..8).map(|_| overstays::job())).await.unwrap();
+    let (builder, mut log) = server::<(overstays,)>(&broker);
+    let crowd = Arc::new(Crowd::default());
+    let running = start(builder.state(crowd.clone())).await;
+    for _ in 0..8 {
+        assert_eq!(told(&mut log).await, "returned");
+    }
+    assert_eq!(*crowd.0.lock().unwrap(), (0, 4), "as many as there are slots, never more");
+    soon(running.signals().settled.reached(8)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
     let broker = memory().await;

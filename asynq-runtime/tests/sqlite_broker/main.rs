@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests, too
 
 mod chaos;
+#[cfg(target_os = "linux")]
+mod full;
 mod journey;
 mod opening;
 mod others;

@@ -116,6 +116,17 @@ async fn a_place_that_cannot_be_written_is_denied() {
     assert_eq!(refusal(&file).await.0, BrokerErrorKind::Denied);
 }
 
+/// Where nobody may make a file, the superuser neither: tests in containers run as that.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_folder_that_nobody_can_write_to_is_denied_whoever_asks() {
+    let file = Path::new("/sys/asynq-test.db");
+    assert!(fs::write(file, "").is_err(), "the case needs a folder without files of its own");
+    let (kind, text) = refusal(file).await;
+    assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
+    assert!(text.contains("/sys"), "{text}");
+}
+
 #[tokio::test]
 async fn many_openers_at_once_make_the_tables_once() {
     let folder = tempfile::tempdir().unwrap();

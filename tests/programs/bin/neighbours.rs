@@ -9,6 +9,15 @@ mod my_jobs {
         println!("hello {name}");
         Ok(())
     }
+
+    /// Never returns, as a call into a broken library might.
+    #[job]
+    pub(crate) fn stuck() {
+        println!("inside a broken library");
+        loop {
+            std::thread::park();
+        }
+    }
 }
 
 mod billing {

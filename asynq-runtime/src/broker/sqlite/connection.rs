@@ -68,10 +68,19 @@ fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Empties the write-ahead log if nobody reads from it; never waits for those who do.
 pub(super) fn empty_wal(connection: &mut Connection) -> rusqlite::Result<()> {
+    checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+/// Lets the write-ahead log begin anew within the room that it has; never waits for those who read from it.
+pub(super) fn reuse_wal(connection: &mut Connection) -> rusqlite::Result<()> {
+    checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
+}
+
+fn checkpoint(connection: &mut Connection, pragma: &str) -> rusqlite::Result<()> {
     connection.busy_handler(None::<fn(i32) -> bool>)?;
-    let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    let done = connection.query_row(pragma, [], |_| Ok(()));
     be_patient(connection)?;
-    emptied
+    done
 }
 
 /// The turn keeps our own programs from meeting at the lock; this is for everyone else who writes into the file.

@@ -19,6 +19,7 @@ mod plans;
 mod presence;
 mod produce;
 mod reader;
+mod room;
 mod row;
 mod settle;
 mod sql;

@@ -16,7 +16,7 @@ use super::{
     connection,
     error::{concerns_everyone, is_full, needs_new_connection},
     order::{Stage, Work},
-    presence,
+    presence, room,
     sql::Names,
     store::{Common, Message},
     turn::Turn,
@@ -124,7 +124,8 @@ impl Writer {
             finish(batch, Some(&error));
             return Vec::new();
         }
-        let mut batch = self.look(batch);
+        let batch = self.look(batch);
+        let mut batch = self.keep_room(batch);
         if batch.is_empty() {
             return Vec::new();
         }
@@ -156,6 +157,21 @@ impl Writer {
             }
         }
         rest
+    }
+
+    /// Refuses new tasks while the disk is nearly full, so that there is room to settle those that are there.
+    fn keep_room(&mut self, batch: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+        let Some(file) = &self.common.file else { return batch };
+        if batch.iter().all(|work| work.stage() != Stage::Insert) || room::is_left(file, &self.connection) {
+            return batch;
+        }
+        // While the file can still grow by what waits in the log.
+        let _ = connection::reuse_wal(&mut self.connection);
+        let (inserts, others) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
+        let advice =
+            "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
+        finish(inserts, Some(&BrokerError::new(BrokerErrorKind::Full, format!("{}: {advice}", self.common.place))));
+        others
     }
 
     /// One transaction over as many of `batch` as there is time for. Returns how many, and whom it concerns.
@@ -204,13 +220,9 @@ impl Writer {
             // Settling frees room and must not fail because somebody enqueues.
             let error = self.common.explain(error);
             let (inserts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
-            let alone = inserts.is_empty();
             finish(inserts, Some(&error));
-            if alone {
-                finish(others, Some(&error));
-            } else {
-                self.each_alone(others, ringer);
-            }
+            let _ = connection::reuse_wal(&mut self.connection);
+            self.each_alone(others, ringer);
         } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
             finish(batch, Some(&self.common.explain(error)));
         } else {

@@ -131,6 +131,7 @@ fn a_lock_is_in_the_message_and_lasts_whole_seconds() {
     let lock = task.unique.unwrap();
     assert_eq!((task.message.unique_key, lock.ttl), (lock.key, Duration::from_secs(2)));
     assert_eq!(new(raw()).message.unique_key, "");
+    assert_eq!(new(raw().retention(Duration::from_millis(1))).message.retention, 1); // Go stores 0, which keeps nothing (F38)
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Keeps the last of the disk for what frees it: new tasks are refused while there is still room to settle the old ones.
+//!
+//! Everything that SQLite writes goes to the write-ahead log first, an outcome that deletes a task as well. Once new
+//! tasks had filled the disk to the last byte, nothing could be settled until somebody else made room.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+/// Kept free on the disk: the log grows to about 4 MiB before it is copied into the file, which may grow by as much.
+const RESERVE: u64 = 8 << 20;
+
+/// Whether new tasks may be stored in `file`: the disk, or pages that the file no longer uses, have room for them.
+pub(super) fn is_left(file: &Path, connection: &Connection) -> bool {
+    let Some(disk) = Disk::of(file) else { return true };
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
+    let unused = || number("PRAGMA freelist_count").saturating_mul(number("PRAGMA page_size"));
+    !disk.is_short(0) || !disk.is_short(u64::try_from(unused()).unwrap_or(0))
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Disk {
+    free: u64,
+    size: u64,
+}
+
+impl Disk {
+    #[cfg(unix)]
+    fn of(file: &Path) -> Option<Self> {
+        let found = rustix::fs::statvfs(file).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Some(Self { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Path) -> Option<Self> {
+        None
+    }
+
+    /// Whether less than the reserve is left, of a small disk half of it; `unused` bytes of the file count as free.
+    fn is_short(self, unused: u64) -> bool {
+        self.free.saturating_add(unused) < RESERVE.min(self.size / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_eight_mebibytes_or_half_of_a_small_disk() {
+        const MIB: u64 = 1 << 20;
+        for (free, size, unused, short) in [
+            (100 * MIB, 1000 * MIB, 0, false),
+            (8 * MIB, 1000 * MIB, 0, false),
+            (8 * MIB - 1, 1000 * MIB, 0, true),
+            (6 * MIB, 1000 * MIB, 2 * MIB, false),
+            (0, 1000 * MIB, 8 * MIB, false),
+            (MIB, 2 * MIB, 0, false),
+            (MIB - 1, 2 * MIB, 0, true),
+            (0, 0, 0, false), // a file system that does not say
+        ] {
+            assert_eq!(Disk { free, size }.is_short(unused), short, "{free} of {size}, {unused} unused");
+        }
+    }
+}

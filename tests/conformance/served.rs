@@ -1,0 +1,225 @@
+//! A server on this broker: what one bad task does to itself, and that it does nothing to its neighbours.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    Client, Registry, Server, State, TaskInfo,
+    job::JobSet,
+    prelude::*,
+    server::{Running, ServerBuilder},
+    task::{Extra, TaskState, Unknown},
+};
+use asynq_tests::{Build as _, Store as _, default_queue, task, task_id};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Fixture;
+
+/// What jobs tell the case, in their order.
+type Log = mpsc::UnboundedSender<String>;
+type Gate = Arc<Semaphore>;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[job]
+async fn note(log: State<Log>, text: String) -> JobResult {
+    log.send(text)?;
+    Ok(())
+}
+
+#[job(unique = "1h", unique_by = "to")]
+async fn greet(log: State<Log>, to: String, subject: String) -> JobResult {
+    log.send(format!("{to}: {subject}"))?;
+    Ok(())
+}
+
+#[job(max_crashes = 1)]
+async fn delicate(log: State<Log>) -> JobResult {
+    log.send("delicate ran".into())?;
+    Ok(())
+}
+
+#[job]
+async fn waits(log: State<Log>, gate: State<Gate>, ctx: &JobContext) -> JobResult {
+    log.send(ctx.id().to_string())?;
+    gate.acquire().await?.forget();
+    Ok(())
+}
+
+fn server<S: JobSet>(t: &Fixture) -> (ServerBuilder, mpsc::UnboundedReceiver<String>) {
+    let (sender, receiver) = mpsc::unbounded_channel::<String>();
+    let builder = Server::builder("nothing://is-connected")
+        .broker(t.shared())
+        .registry(Registry::only::<S>().unwrap())
+        .state::<Log>(sender)
+        .concurrency(4);
+    (builder, receiver)
+}
+
+async fn start(builder: ServerBuilder) -> Running {
+    builder.build().await.unwrap().start().await.unwrap()
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for never came")
+}
+
+async fn told(log: &mut mpsc::UnboundedReceiver<String>) -> String {
+    soon(log.recv()).await.unwrap()
+}
+
+async fn found(t: &Fixture, id: &str) -> Option<TaskInfo> {
+    t.broker().task(&default_queue(), &task_id(id)).await.unwrap()
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_archived_and_the_neighbours_run() {
+    let t = Fixture::real_time().await;
+    let client = Client::new(t.shared());
+    for id in ["before", "bad", "after"] {
+        note::job(id).task_id(id).enqueue(&client).await.unwrap();
+    }
+    t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xfe not a message");
+    let (builder, mut log) = server::<(note,)>(&t);
+    let running = start(builder.concurrency(1)).await;
+    assert_eq!((told(&mut log).await, told(&mut log).await), ("before".into(), "after".into()));
+    soon(running.signals().settled.reached(3)).await;
+    let bad = found(&t, "bad").await.unwrap();
+    assert_eq!((bad.state, &bad.payload[..]), (TaskState::Archived, &b"\xff\xfe not a message"[..]));
+    let reason = bad.last_error.unwrap();
+    assert!(reason.starts_with("undecodable task message (16 bytes)"), "{reason}");
+    let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
+    assert_eq!((stats.size, stats.active), (1, 0), "the neighbours are done");
+}
+
+#[tokio::test]
+async fn arguments_of_another_shape_wait_for_a_day_and_are_archived_with_both_shapes() {
+    let t = Fixture::real_time().await;
+    let theirs = |id: &str| {
+        let mut new = task(id).with_payload(&b"\x01\xde\xad\xbe\xef\x05"[..]);
+        new.message.r#type = "note".into();
+        new
+    };
+    t.enqueue(theirs("new")).await;
+    let yesterday = t.now().timestamp_millis() - 24 * 3600 * 1000;
+    let unknown = Some(Unknown { since_ms: yesterday, times: 150 });
+    t.enqueue(theirs("old").with_extra(Extra { max_crashes: None, unknown })).await;
+    let (builder, mut log) = server::<(note,)>(&t);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(2)).await;
+
+    let new = found(&t, "new").await.unwrap();
+    assert_eq!((new.state, new.retried, new.last_error), (TaskState::Retry, 0, None));
+    assert_eq!(&new.payload[..], b"\x01\xde\xad\xbe\xef\x05", "the message is untouched");
+    let old = found(&t, "old").await.unwrap();
+    assert_eq!((old.state, old.retried), (TaskState::Archived, 0));
+    let reason = old.last_error.unwrap();
+    let ours = format!("{:08x}", Registry::only::<(note,)>().unwrap().get("note").unwrap().fingerprint().value);
+    for part in ["efbeadde", &ours, "str", "no worker has known it for a day"] {
+        assert!(reason.contains(part), "{reason}\n  should contain {part}");
+    }
+    assert!(log.try_recv().is_err(), "neither ran");
+}
+
+#[tokio::test]
+async fn unique_by_compares_the_named_arguments_alone_and_the_end_frees_the_lock() {
+    let t = Fixture::real_time().await;
+    let client = Client::new(t.shared());
+    let first = greet::enqueue(&client, "ann", "Hi").await.unwrap();
+    let refused = greet::enqueue(&client, "ann", "another subject").await.unwrap_err();
+    assert!(refused.is_duplicate() && !refused.is_id_conflict() && !refused.is_ambiguous(), "{refused}");
+    assert_eq!(refused.existing_id(), Some(&first.id));
+    greet::enqueue(&client, "bob", "Hi").await.unwrap();
+    let (builder, mut log) = server::<(greet,)>(&t);
+    let running = start(builder.concurrency(1)).await;
+    assert_eq!((told(&mut log).await, told(&mut log).await), ("ann: Hi".into(), "bob: Hi".into()));
+    soon(running.signals().settled.reached(2)).await;
+    greet::enqueue(&client, "ann", "another subject").await.unwrap();
+    assert_eq!(told(&mut log).await, "ann: another subject");
+}
+
+#[tokio::test]
+async fn a_jobs_own_max_crashes_is_what_its_tasks_survive() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    delicate::job().task_id("delicate").enqueue(&client).await.unwrap();
+    note::job("note ran").task_id("note").enqueue(&client).await.unwrap();
+    assert_eq!(t.take(9).await.len(), 2);
+    t.let_leases_pass();
+    assert_eq!(t.recover().await.len(), 2);
+    let (builder, mut log) = server::<(delicate, note)>(&t);
+    let running = start(builder).await;
+    assert_eq!(told(&mut log).await, "note ran");
+    soon(running.signals().settled.reached(2)).await;
+    let delicate = found(&t, "delicate").await.unwrap();
+    assert_eq!((delicate.state, delicate.retried), (TaskState::Archived, 0));
+    assert_eq!(delicate.last_error.as_deref(), Some("worker died 1 times while this ran"));
+    assert!(log.try_recv().is_err(), "it was not run again");
+}
+
+#[tokio::test]
+async fn a_server_runs_one_suspect_at_a_time_beside_innocents() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    for id in ["a", "b", "c"] {
+        waits::job().task_id(id).enqueue(&client).await.unwrap();
+    }
+    assert_eq!(t.take(9).await.len(), 3);
+    t.let_leases_pass();
+    assert_eq!(t.recover().await.len(), 3);
+    waits::job().task_id("innocent").enqueue(&client).await.unwrap();
+    let gate = Gate::new(Semaphore::new(0));
+    let (builder, mut log) = server::<(waits,)>(&t);
+    let running = start(builder.state(gate.clone())).await;
+    let mut first = [told(&mut log).await, told(&mut log).await];
+    first.sort();
+    assert_eq!(first, ["a", "innocent"]);
+    let seen = t.snapshot().await;
+    assert_eq!(seen.stats.active, 2, "the other suspects are in nobody's hands");
+    assert_eq!((seen.ids(TaskState::Pending), running.running()), (vec!["b", "c"], 2));
+    gate.add_permits(2);
+    assert_eq!(told(&mut log).await, "b");
+    assert!(log.try_recv().is_err(), "not both of them");
+    gate.add_permits(1);
+    assert_eq!(told(&mut log).await, "c");
+    gate.add_permits(1);
+    soon(running.signals().settled.reached(4)).await;
+    assert!(t.snapshot().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_queue_keeps_its_tasks_and_a_resume_wakes_the_server() {
+    let t = Fixture::real_time().await;
+    let client = Client::new(t.shared());
+    t.broker().pause(&default_queue()).await.unwrap();
+    let (builder, mut log) = server::<(note,)>(&t);
+    let running = start(builder).await;
+    note::job("paused").task_id("p").enqueue(&client).await.unwrap();
+    soon(running.signals().idle.reached(1)).await;
+    assert_eq!(found(&t, "p").await.unwrap().state, TaskState::Pending);
+    assert!(log.try_recv().is_err());
+    let elsewhere = t.another_broker().await;
+    elsewhere.resume(&default_queue()).await.unwrap();
+    let resumed = std::time::Instant::now();
+    assert_eq!(told(&mut log).await, "paused");
+    // Far below the safety net's poll would be flaky on a busy machine; a lost wake-up would take it whole.
+    assert!(resumed.elapsed() < Duration::from_secs(2), "{:?}", resumed.elapsed());
+}
+
+#[tokio::test]
+async fn a_task_whose_deadline_has_passed_is_archived_without_running() {
+    let t = Fixture::start().await;
+    note::job("late")
+        .task_id("late")
+        .deadline(t.now() + Duration::from_secs(60))
+        .enqueue(&Client::new(t.shared()))
+        .await
+        .unwrap();
+    t.advance(Duration::from_secs(62));
+    let (builder, mut log) = server::<(note,)>(&t);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(1)).await;
+    let late = found(&t, "late").await.unwrap();
+    assert_eq!((late.state, late.retried), (TaskState::Archived, 0));
+    assert_eq!(late.last_error.as_deref(), Some("deadline passed"));
+    assert!(log.try_recv().is_err());
+}
