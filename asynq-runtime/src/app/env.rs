@@ -26,7 +26,7 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// A variable of this process; blank counts as not set.
+/// A variable of this process; one that is no UTF-8 counts as not set.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
