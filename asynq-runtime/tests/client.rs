@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
+use chrono::SubsecRound as _;
 
 #[job(queue = "mails", unique = "1h")]
 async fn mail(to: String) -> JobResult {
@@ -71,7 +72,8 @@ async fn the_payload_limit_can_be_raised_and_lowered() {
 #[tokio::test]
 async fn an_answer_says_state_queue_and_when() {
     let client = client().await;
-    let now = client.broker().now();
+    // Brokers count in milliseconds.
+    let now = client.broker().now().trunc_subsecs(3);
     let task = mail::enqueue_in(&client, "10m", "ann").await.unwrap();
     assert_eq!((task.state, task.queue.as_str(), task.r#type.as_str()), (TaskState::Scheduled, "mails", "mail"));
     // Due times are kept to the millisecond.

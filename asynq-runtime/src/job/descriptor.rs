@@ -33,9 +33,9 @@ pub struct JobDescriptor {
     pub requires: &'static [StateKey],
     /// How its arguments are encoded.
     pub codec: Codec,
-    /// Where it is written.
+    /// Where it is written; the path of its type if it was registered by hand.
     pub file: &'static str,
-    /// The line there.
+    /// The line there; 0 if it was registered by hand.
     pub line: u32,
     type_id: fn() -> TypeId,
     type_name: fn() -> &'static str,
@@ -99,6 +99,14 @@ impl JobDescriptor {
         (self.type_id)() == (other.type_id)()
     }
 
+    /// Where it is written, for people: `FILE:LINE`. One that was registered by hand has the path of its type instead.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.file.to_owned(),
+            line => format!("{}:{line}", self.file),
+        }
+    }
+
     /// The path of its Rust type, for people.
     pub fn type_name(&self) -> &'static str {
         (self.type_name)()
@@ -117,7 +125,7 @@ impl fmt::Debug for JobDescriptor {
             .field("options", &self.options)
             .field("requires", &self.requires)
             .field("codec", &self.codec)
-            .field("place", &format_args!("{}:{}", self.file, self.line))
+            .field("place", &self.place())
             .finish_non_exhaustive()
     }
 }

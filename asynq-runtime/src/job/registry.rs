@@ -30,7 +30,7 @@ pub enum RegistryError {
         second: Box<JobDescriptor>,
     },
     /// A job asks for a state that the server was not given.
-    #[error("job `{}` ({}) needs State<{}>; give it with `.state(..)` in the set-up", job.name, Place(job), state.name())]
+    #[error("job `{}` ({}) needs State<{}>; give it with `.state(..)` in the set-up", job.name, job.place(), state.name())]
     MissingState {
         /// The job.
         job: Box<JobDescriptor>,
@@ -45,28 +45,16 @@ pub enum RegistryError {
     NoJobs,
 }
 
-struct Place<'a>(&'a JobDescriptor);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A job that was registered by hand has the path of its type in place of a file and line.
-        match self.0.line {
-            0 => f.write_str(self.0.file),
-            line => write!(f, "{}:{line}", self.0.file),
-        }
-    }
-}
-
 struct Places<'a>(&'a JobDescriptor, &'a JobDescriptor);
 
 impl fmt::Display for Places<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(first, second) = *self;
         if (first.file, first.line) != (second.file, second.line) {
-            return write!(f, "{} and {}", Place(first), Place(second));
+            return write!(f, "{} and {}", first.place(), second.place());
         }
         // One macro wrote both: only their types tell them apart.
-        write!(f, "{} and {}, both written at {}", first.type_name(), second.type_name(), Place(first))
+        write!(f, "{} and {}, both written at {}", first.type_name(), second.type_name(), first.place())
     }
 }
 

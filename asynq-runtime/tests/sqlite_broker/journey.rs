@@ -195,7 +195,7 @@ async fn archives_are_trimmed_by_age_and_exactly_to_their_size() {
     assert_eq!(broker.trim_archive(&queue(), Duration::from_secs(60), 100, 500).await.unwrap(), 0);
     assert_eq!(broker.trim_archive(&queue(), Duration::from_secs(60), 15, 3).await.unwrap(), 3);
     assert_eq!(broker.trim_archive(&queue(), Duration::from_secs(60), 15, 500).await.unwrap(), 2);
-    assert_eq!(broker.trim_archive(&queue(), Duration::from_secs(9), 15, 500).await.unwrap(), 5);
+    assert_eq!(broker.trim_archive(&queue(), Duration::from_millis(9_500), 15, 500).await.unwrap(), 5);
     let left = broker.tasks(&queue(), TaskState::Archived, Default::default()).await.unwrap();
     assert_eq!(left.len(), 10);
     assert_eq!(left[0].id, "10");

@@ -33,11 +33,8 @@ fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String 
             _ if partly_checked(job) => " (partly checked)",
             _ => "",
         };
-        let place = match job.line {
-            0 => job.file.to_owned(),
-            line => format!("{}:{line}", job.file),
-        };
-        table.row([job.name.into(), job.options.queue.into(), options(job), format!("{shape}{mark}"), place]);
+        let arguments = format!("{shape}{mark}");
+        table.row([job.name.into(), job.options.queue.into(), options(job), arguments, job.place()]);
     }
     let mut text = table.to_string();
     text.push_str(&services_table(services));

@@ -83,7 +83,7 @@ impl SqliteOptions {
 /// It must be used inside a tokio runtime with timers; any runtime will do, its threads are its own.
 ///
 /// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
-/// its threads; [`close`](Broker::close) also waits for them.
+/// its threads; [`close`](Broker::close) waits until the one that writes has ended.
 pub struct SqliteBroker {
     store: Arc<Store>,
     tokens: Tokens,

@@ -58,7 +58,8 @@ for i = 1, n do
     local free, holder = true, nil
     if lock > 0 then
       local seconds = tonumber(ARGV[p + 4])
-      if waits then seconds = seconds + math.ceil((due - now_ms) / 1000) end
+      -- An instant comes rounded up and now is rounded down: a millisecond between them may be none.
+      if waits then seconds = seconds + math.ceil((due - 1 - now_ms) / 1000) end
       free, holder = take_lock(KEYS[lock], id, seconds)
     end
     if not free then
