@@ -24,8 +24,8 @@ pub trait Inspect {
     /// The broker failed.
     async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError>;
 
-    /// One page of the tasks in `state`: pending and active oldest first, the others by their time, ascending
-    /// (aggregating: over all groups). Messages that cannot be read are left out.
+    /// One page of the tasks in `state`: pending and active oldest first, the others by the second of their time, ascending;
+    /// within a second in no promised order (aggregating: over all groups). Messages that cannot be read are left out.
     ///
     /// # Errors
     ///

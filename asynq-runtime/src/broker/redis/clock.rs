@@ -12,11 +12,15 @@ use crate::{broker::RunToken, clock::Clock};
 /// Above this the clocks of Go workers, which use their own, get in the way of ours (PROTOCOL D24).
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(2);
 
+/// A slower answer had to wait for something, a connection or a busy machine, and tells the time badly.
+const LONGEST_ROUND_TRIP: TimeDelta = TimeDelta::milliseconds(250);
+
 /// The clock of one broker.
 #[derive(Debug)]
 pub(super) struct BrokerClock {
     given: Option<Arc<dyn Clock>>,
     ahead_ns: AtomicI64,
+    learnt: AtomicBool,
     warned: AtomicBool,
     last_token: AtomicI64,
     nonce: i64,
@@ -26,7 +30,8 @@ impl BrokerClock {
     pub(super) fn new(given: Option<Arc<dyn Clock>>) -> Self {
         let nonce = (uuid::Uuid::new_v4().as_u128() % 1000) as i64;
         let (ahead_ns, last_token) = (AtomicI64::new(0), AtomicI64::new(0));
-        Self { given, ahead_ns, warned: AtomicBool::new(false), last_token, nonce }
+        let (learnt, warned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { given, ahead_ns, learnt, warned, last_token, nonce }
     }
 
     /// Redis's time, or the given clock's.
@@ -51,8 +56,12 @@ impl BrokerClock {
         }
     }
 
-    /// Learns from Redis's `TIME`, asked between `before` and `after` by the machine's clock.
+    /// Learns from Redis's `TIME`, asked between `before` and `after` by the machine's clock. Once it knows something, it
+    /// learns from quick answers only.
     pub(super) fn learn(&self, before: DateTime<Utc>, redis: DateTime<Utc>, after: DateTime<Utc>) {
+        if self.learnt.swap(true, Ordering::Relaxed) && after - before > LONGEST_ROUND_TRIP {
+            return;
+        }
         let ahead = redis - (before + (after - before) / 2);
         self.ahead_ns.store(ahead.num_nanoseconds().unwrap_or(0), Ordering::Relaxed);
         let skewed = ahead.abs() > MOST_SKEW;
@@ -122,5 +131,10 @@ mod tests {
         let ahead = clock.now() - Utc::now();
         assert!((ahead - TimeDelta::seconds(99)).abs() < TimeDelta::seconds(1), "{ahead}");
         assert_eq!(clock.argument(), "");
+
+        clock.learn(before, before, before + TimeDelta::seconds(2));
+        assert!(clock.now() - Utc::now() > TimeDelta::seconds(98), "an answer that had to wait teaches nothing new");
+        clock.learn(before, before, before);
+        assert!(clock.now() - Utc::now() < TimeDelta::seconds(1));
     }
 }
