@@ -17,9 +17,11 @@ mod consume;
 mod error;
 mod inspect;
 mod maintain;
+mod percent;
 mod presence;
 mod produce;
 mod settle;
+mod token;
 
 #[cfg(feature = "redis")]
 pub mod redis;

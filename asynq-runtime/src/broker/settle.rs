@@ -63,7 +63,7 @@ pub enum Action {
     Retry {
         /// From now, by the broker's clock, kept to the millisecond.
         delay: Duration,
-        /// Written as the last error, with the time, if given; else the message stays as it is.
+        /// Written as the last error, cut to 4 KiB, with the time, if given; else the message stays as it is.
         error: Option<String>,
         /// Whether this spends a retry: `retried` + 1, and counted as processed and failed.
         counted: bool,
@@ -72,7 +72,7 @@ pub enum Action {
     },
     /// Give it up: keep it for people to look at, free the lock, count it as processed and failed.
     Archive {
-        /// Why, for people.
+        /// Why, for people; cut to 4 KiB.
         error: String,
         /// Replaces the extra facts.
         extra: Extra,
@@ -90,4 +90,25 @@ pub enum Settled {
     Fenced,
     /// The task does not exist any more; nothing was changed.
     Gone,
+}
+
+/// Most bytes of an error text (RELIABILITY F36): more is no help to anybody, and every program that lists tasks reads it.
+const LONGEST_ERROR: usize = 4096;
+
+/// The error text as every broker stores it: at most 4 KiB, cut between two characters.
+pub(crate) fn shortened(error: &str) -> &str {
+    let end = (0..=LONGEST_ERROR.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
+    &error[..end.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn a_long_error_is_cut_between_two_characters() {
+        for (error, length) in [("ä".repeat(4096), 4096), (format!("x{}", "ä".repeat(4096)), 4095), ("e".into(), 1)] {
+            assert_eq!(shortened(&error).len(), length);
+        }
+    }
 }

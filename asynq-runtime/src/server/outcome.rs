@@ -17,8 +17,6 @@ const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
 const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
 /// A task that nobody has known for so long is archived.
 const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
-/// Longest error text that is stored (RELIABILITY F36).
-const LONGEST_ERROR: usize = 4096;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,25 +99,16 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
 }
 
 fn retry(delay: Duration, error: String, facts: Facts<'_>) -> Action {
-    Action::Retry { delay, error: Some(cut(error)), counted: true, extra: known(facts.extra) }
+    Action::Retry { delay, error: Some(error), counted: true, extra: known(facts.extra) }
 }
 
 fn archive(error: String, facts: Facts<'_>) -> Action {
-    Action::Archive { error: cut(error), extra: known(facts.extra) }
+    Action::Archive { error, extra: known(facts.extra) }
 }
 
 /// The extra facts without the time of not being known.
 fn known(extra: &Extra) -> Extra {
     Extra { unknown: None, ..extra.clone() }
-}
-
-/// At most [`LONGEST_ERROR`] bytes, whole characters.
-fn cut(mut text: String) -> String {
-    if text.len() > LONGEST_ERROR {
-        let end = (0..=LONGEST_ERROR).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-        text.truncate(end);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -232,15 +221,5 @@ mod tests {
             panic!("a first failure is retried")
         };
         assert_eq!(extra, Extra { max_crashes: Some(1), unknown: None });
-    }
-
-    #[test]
-    fn a_long_error_is_cut_between_characters() {
-        let ended = Ended::failed("ü".repeat(4_000));
-        let Action::Archive { error, .. } = decide_with(ended, (0, 0), 0, OnUnknown::HandBack, Extra::default()) else {
-            panic!("without retries a failure is archived")
-        };
-        assert_eq!(error, "ü".repeat(2_048));
-        assert_eq!(cut(format!("x{}", "ü".repeat(4_000))).len(), 4_095);
     }
 }

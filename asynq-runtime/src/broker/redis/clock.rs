@@ -7,7 +7,10 @@ use std::sync::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::{broker::RunToken, clock::Clock};
+use crate::{
+    broker::{RunToken, token::TokenSource},
+    clock::Clock,
+};
 
 /// Above this the clocks of Go workers, which use their own, get in the way of ours (PROTOCOL D24).
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(2);
@@ -22,16 +25,13 @@ pub(super) struct BrokerClock {
     ahead_ns: AtomicI64,
     learnt: AtomicBool,
     warned: AtomicBool,
-    last_token: AtomicI64,
-    nonce: i64,
+    tokens: TokenSource,
 }
 
 impl BrokerClock {
     pub(super) fn new(given: Option<Arc<dyn Clock>>) -> Self {
-        let nonce = (uuid::Uuid::new_v4().as_u128() % 1000) as i64;
-        let (ahead_ns, last_token) = (AtomicI64::new(0), AtomicI64::new(0));
         let (learnt, warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { given, ahead_ns, learnt, warned, last_token, nonce }
+        Self { given, ahead_ns: AtomicI64::new(0), learnt, warned, tokens: TokenSource::new() }
     }
 
     /// Redis's time, or the given clock's.
@@ -45,6 +45,11 @@ impl BrokerClock {
     /// Whether a test turns this clock by hand.
     pub(super) fn is_given(&self) -> bool {
         self.given.is_some()
+    }
+
+    /// A run token that was never drawn before by this broker.
+    pub(super) fn token(&self) -> RunToken {
+        self.tokens.draw(self.now())
     }
 
     /// What scripts get as `now`: empty, so that they ask Redis, unless a clock was given.
@@ -76,25 +81,6 @@ impl BrokerClock {
             self.warned.store(false, Ordering::Relaxed);
         }
     }
-
-    /// A run token that was never drawn before by this broker (FENCE.md §3).
-    pub(super) fn token(&self) -> RunToken {
-        let now = nanos(self.now());
-        let mut last = self.last_token.load(Ordering::Relaxed);
-        loop {
-            let next = next_token(last, now, self.nonce);
-            match self.last_token.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return RunToken(next),
-                Err(other) => last = other,
-            }
-        }
-    }
-}
-
-/// Microseconds from the time, never one that was used before, and the nonce of this broker in the last three digits.
-fn next_token(last: i64, now: i64, nonce: i64) -> i64 {
-    let floor = |ns: i64| ns - ns.rem_euclid(1000);
-    floor(now).max(floor(last).saturating_add(1000)) + nonce
 }
 
 fn nanos(at: DateTime<Utc>) -> i64 {
@@ -104,24 +90,6 @@ fn nanos(at: DateTime<Utc>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
-
-    #[test]
-    fn tokens_grow_even_when_the_clock_stands_still_or_goes_back() {
-        let cases = [
-            // last, now, expected
-            (0, 1_700_000_000_123_456_789, 1_700_000_000_123_456_007),
-            (1_700_000_000_123_456_007, 1_700_000_000_123_456_789, 1_700_000_000_123_457_007),
-            (1_700_000_000_123_457_007, 5, 1_700_000_000_123_458_007),
-        ];
-        for (last, now, expected) in cases {
-            assert_eq!(next_token(last, now, 7), expected);
-        }
-        let clock = BrokerClock::new(Some(Arc::new(ManualClock::default())));
-        let tokens: Vec<_> = (0..100).map(|_| clock.token()).collect();
-        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(tokens.iter().all(|token| token.to_string().len() == 19));
-    }
 
     #[test]
     fn the_clock_of_redis_is_learnt_from_the_middle_of_the_call() {

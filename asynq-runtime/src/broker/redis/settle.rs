@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use redis::Value;
 
 use super::{
-    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement},
+    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement, settle::shortened},
     RedisBroker,
     keys::Keys,
     produce::milliseconds,
@@ -18,8 +18,6 @@ use crate::task::{Progress, QueueName, TaskMessage};
 
 /// How long the counters of a day are kept.
 const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
-/// Most bytes of an error text (RELIABILITY F36).
-const LONGEST_ERROR: usize = 4096;
 
 #[async_trait::async_trait]
 impl Settle for RedisBroker {
@@ -180,12 +178,6 @@ fn rewritten(message: &TaskMessage, action: &Action, now: DateTime<Utc>) -> Opti
     Some(changed.encode())
 }
 
-/// At most 4 KiB, cut between two characters.
-fn shortened(error: &str) -> &str {
-    let end = (0..=LONGEST_ERROR.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
-    &error[..end.unwrap_or_default()]
-}
-
 /// One letter per item, or the same error for all.
 fn read_letters(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<u8, BrokerError>> {
     let letters = answer.and_then(|value| match reply::bytes(value) {
@@ -316,13 +308,6 @@ mod tests {
         let bytes = rewritten(&kept, &retry(Some("e"), true), now).unwrap();
         let read = TaskMessage::decode(bytes.into()).unwrap();
         assert_eq!((read.headers, read.retried), (kept.headers, i32::MAX));
-    }
-
-    #[test]
-    fn a_long_error_is_cut_between_two_characters() {
-        for (error, length) in [("ä".repeat(4096), 4096), (format!("x{}", "ä".repeat(4096)), 4095), ("e".into(), 1)] {
-            assert_eq!(shortened(&error).len(), length);
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, io::tcp::TcpSettings,
 };
 
-use super::super::{BrokerError, BrokerErrorKind};
+use super::super::{BrokerError, BrokerErrorKind, percent};
 
 /// Where Redis is and how to log in.
 #[derive(Clone, PartialEq, Eq)]
@@ -206,19 +206,9 @@ fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
 }
 
 fn decode(text: &str) -> Result<String, BrokerError> {
-    let bad = || config("the Redis URL has a percent sign that is not followed by two hexadecimal digits of UTF-8");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(bad()) };
-        bytes.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    percent::decode(text).ok_or_else(|| {
+        config("the Redis URL has a percent sign that is not followed by two hexadecimal digits of UTF-8")
+    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -14,7 +11,9 @@ use chrono::{DateTime, Utc};
 use tokio::time::timeout_at;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
+    broker::{
+        BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted, token::TokenSource,
+    },
     task::{Extra, QueueName, TaskId, TaskState},
 };
 
@@ -201,8 +200,7 @@ impl Candidate {
 /// Draws run tokens and remembers those whose tasks never reached the caller (F6).
 #[derive(Debug)]
 pub(super) struct Tokens {
-    last: AtomicI64,
-    nonce: i64,
+    source: TokenSource,
     lost: Mutex<HashMap<i64, Vec<i64>>>,
 }
 
@@ -219,21 +217,12 @@ struct Attempt<'a> {
 
 impl Tokens {
     pub(super) fn new() -> Self {
-        let nonce = uuid::Uuid::new_v4().as_u128() % 1_000;
-        Self { last: AtomicI64::new(0), nonce: nonce as i64, lost: Mutex::default() }
-    }
-
-    /// FENCE.md §3: `max(previous + 1000, now rounded down to 1000)` plus the nonce.
-    fn draw(&self, now: DateTime<Utc>) -> i64 {
-        let now = now.timestamp_nanos_opt().unwrap_or(0).max(0) / 1_000 * 1_000;
-        let draw = |last: i64| last.saturating_add(1_000).max(now);
-        let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(draw(last)));
-        last.map_or(0, draw) + self.nonce
+        Self { source: TokenSource::new(), lost: Mutex::default() }
     }
 
     fn attempt(&self, server: i64, now: DateTime<Utc>) -> Attempt<'_> {
         let lost = self.lost().remove(&server).unwrap_or_default();
-        Attempt { tokens: self, server, token: self.draw(now), lost, ticket: Arc::default(), arrived: false }
+        Attempt { tokens: self, server, token: self.source.draw(now).0, lost, ticket: Arc::default(), arrived: false }
     }
 
     fn lost(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Vec<i64>>> {
@@ -275,17 +264,6 @@ impl Drop for Attempt<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_grow_whatever_the_clock_does_and_have_nineteen_digits() {
-        let tokens = Tokens::new();
-        let now = DateTime::from_timestamp(1_790_000_000, 123_456_789).unwrap();
-        let first = tokens.draw(now);
-        assert_eq!(first / 1_000, 1_790_000_000_123_456);
-        let second = tokens.draw(now - chrono::TimeDelta::hours(1));
-        assert_eq!(second, first + 1_000);
-        assert_eq!(RunToken(second).to_string().len(), 19);
-    }
 
     #[test]
     fn a_call_that_was_begun_but_not_answered_is_remembered_and_one_that_was_not_begun_is_not() {

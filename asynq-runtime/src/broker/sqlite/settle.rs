@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
-    broker::{Action, BrokerError, RunKey, Settle, Settled, Settlement},
+    broker::{Action, BrokerError, RunKey, Settle, Settled, Settlement, settle::shortened},
     task::{Progress, TaskState},
 };
 
@@ -105,7 +105,14 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         Action::Retry { delay, error, counted, extra } => {
             tx.view.execute(
                 &sql::SETTLE_RETRY,
-                params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
+                params![
+                    seq,
+                    after(now, *delay),
+                    i64::from(*counted),
+                    error.as_deref().map(shortened),
+                    now,
+                    extra.to_bytes()
+                ],
             )?;
             if *counted {
                 tx.ended(q, true);
@@ -113,7 +120,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             tx.came(q, TaskState::Retry);
         }
         Action::Archive { error, extra } => {
-            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
+            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, shortened(error), extra.to_bytes()])?;
             // What could not be read gets a message made in its place, so that people can look at it (F14).
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
             tx.free_lock(q, lock, id)?;

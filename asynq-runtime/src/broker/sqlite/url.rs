@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::{BrokerError, BrokerErrorKind, percent};
 
 /// Where the tasks are and how they are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Location {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut location = Self::memory();
         if path != ":memory:" {
-            let path = percent_decode(path)
+            let path = percent::decode(path)
                 .ok_or_else(|| refuse(format!("{url:?}: a % must be followed by two hex digits")))?;
             if path.is_empty() {
                 return Err(refuse(format!(
@@ -74,22 +74,6 @@ impl Location {
 
 fn refuse(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if *first == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

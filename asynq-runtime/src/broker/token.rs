@@ -1,0 +1,65 @@
+//! Draws run tokens (FENCE.md §3).
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use chrono::{DateTime, Utc};
+
+use super::RunToken;
+
+/// Where one broker's run tokens come from: each is larger than the last, whatever the clock does.
+#[derive(Debug)]
+pub(crate) struct TokenSource {
+    last: AtomicI64,
+    nonce: i64,
+}
+
+impl TokenSource {
+    /// A source with a nonce of its own, so that two brokers draw no equal tokens in one microsecond.
+    pub(crate) fn new() -> Self {
+        Self { last: AtomicI64::new(0), nonce: (uuid::Uuid::new_v4().as_u128() % 1000) as i64 }
+    }
+
+    /// A token that was never drawn before.
+    pub(crate) fn draw(&self, now: DateTime<Utc>) -> RunToken {
+        let now = now.timestamp_nanos_opt().unwrap_or(if now.timestamp() < 0 { i64::MIN } else { i64::MAX });
+        let mut last = self.last.load(Ordering::Relaxed);
+        loop {
+            let next = next_token(last, now, self.nonce);
+            match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return RunToken(next),
+                Err(other) => last = other,
+            }
+        }
+    }
+}
+
+/// Microseconds from the time, never one that was used before, and the nonce in the last three digits.
+fn next_token(last: i64, now: i64, nonce: i64) -> i64 {
+    let floor = |ns: i64| ns - ns.rem_euclid(1000);
+    floor(now).max(floor(last).saturating_add(1000)) + nonce
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_grow_whatever_the_clock_does_and_have_nineteen_digits() {
+        let cases = [
+            // last, now, expected
+            (0, 1_700_000_000_123_456_789, 1_700_000_000_123_456_007),
+            (1_700_000_000_123_456_007, 1_700_000_000_123_456_789, 1_700_000_000_123_457_007),
+            (1_700_000_000_123_457_007, 5, 1_700_000_000_123_458_007),
+        ];
+        for (last, now, expected) in cases {
+            assert_eq!(next_token(last, now, 7), expected);
+        }
+        let tokens = TokenSource::new();
+        let now = DateTime::from_timestamp(1_790_000_000, 123_456_789).unwrap();
+        let first = tokens.draw(now).0;
+        assert_eq!(first / 1_000, 1_790_000_000_123_456);
+        let second = tokens.draw(now - chrono::TimeDelta::hours(1));
+        assert_eq!(second.0, first + 1_000);
+        assert_eq!(second.to_string().len(), 19);
+    }
+}
