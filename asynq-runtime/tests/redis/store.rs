@@ -9,7 +9,7 @@ use asynq_runtime::{
     Client, EnqueueError, Registry, Server as Worker,
     broker::{
         Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled,
-        UniqueLock, Wanted, When,
+        Settlement, UniqueLock, Wanted, When,
     },
     job,
     prelude::JobResult,
@@ -103,6 +103,43 @@ async fn a_hash_that_is_no_task_and_an_id_without_one_do_not_stop_the_queue() {
     let left: bool = redis.exists("asynq:{default}:t:ghost1").await.unwrap();
     assert!(!left, "no stub was made");
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+#[tokio::test]
+async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_moved_away() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for (container, action) in [("completed", 1), ("retry", 2), ("x:due", 2), ("archived", 3), ("pending", 4)] {
+        put(&broker, &["a", "b"]).await;
+        let runs = take(&broker, &member("me"), 2).await;
+        let key = format!("asynq:{{default}}:{container}");
+        let aside = format!("aside:{container}");
+        let had_some: bool = redis.exists(&key).await.unwrap();
+        if had_some {
+            let () = redis.rename(&key, &aside).await.unwrap();
+        }
+        let () = redis.set(&key, "of a foreign program").await.unwrap();
+        let action = every_action().into_iter().nth(action).unwrap();
+        let stuck = settlement(&runs[0], action);
+        let answers = broker.settle(&[stuck.clone(), settlement(&runs[1], Action::Done)]).await;
+        assert_eq!(answers[0].as_ref().unwrap_err().kind(), BrokerErrorKind::Corrupt, "{container}: {answers:?}");
+        assert_eq!(*answers[1].as_ref().unwrap(), Settled::Ok, "its neighbour ends");
+        assert_eq!(broker.queue_stats(&queue()).await.map_or(1, |stats| stats.active), 1, "{container}");
+        if container == "pending" {
+            clock.advance(Duration::from_secs(31));
+            broker.recover(&[queue()]).await.unwrap_err();
+            let active: Vec<String> = redis.lrange("asynq:{default}:active", 0, -1).await.unwrap();
+            assert_eq!(active, ["a"], "what cannot go back stays");
+        }
+        let () = redis.del(&key).await.unwrap();
+        if had_some {
+            let () = redis.rename(&aside, &key).await.unwrap();
+        }
+        let again = Settlement { resend: true, ..stuck };
+        assert_eq!(*broker.settle(&[again]).await[0].as_ref().unwrap(), Settled::Ok, "{container}");
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    }
 }
 
 #[tokio::test]

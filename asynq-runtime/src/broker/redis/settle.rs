@@ -201,6 +201,14 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
             BrokerErrorKind::Corrupt,
             format!("the key of task {} holds something else than a task", settlement.run.id),
         )),
+        b'w' => Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!(
+                "a key of queue {} holds something else than asynq writes there (see TYPE of its keys); the outcome of \
+                 task {} waits until it is moved away",
+                settlement.run.queue, settlement.run.id
+            ),
+        )),
         _ => Err(reply::unexpected("an unknown letter")),
     }
 }
@@ -336,7 +344,9 @@ mod tests {
             let settlement = Settlement { resend, ..settlement("q", "id", 1, action) };
             assert_eq!(meaning(letter, &settlement).unwrap(), expected);
         }
-        assert!(meaning(b'e', &settlement("q", "id", 1, Action::Done)).is_err());
+        for letter in [b'e', b'w'] {
+            assert!(meaning(letter, &settlement("q", "id", 1, Action::Done)).is_err());
+        }
         assert!(read_letters(Ok(Value::BulkString(b"oo".to_vec())), 3).iter().all(Result::is_err));
     }
 

@@ -7,6 +7,8 @@ local now_s, now_ns = clock(ARGV[1])
 local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
 -- Removes nothing; as the first write it lets the script run when memory is full (F10).
 call('LREM', KEYS[1], 1, '')
+-- Changes nothing either; a pending of a foreign type stops the script here, before a task has left active.
+call('LLEN', KEYS[3])
 
 local back, more, skipped, pages = {}, 0, 0, 0
 while #back < limit and pages < 10 do

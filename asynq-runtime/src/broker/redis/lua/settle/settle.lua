@@ -8,6 +8,7 @@
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
 -- Returns  one letter per item: o done as asked, now or before · f fenced · g gone · e the hash is no hash
+--          · w a container of the queue is of a foreign type, nothing was changed
 local call, pcall = redis.call, redis.pcall
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local day_ends = ARGV[2]
@@ -41,6 +42,25 @@ local function store(key, state, token, msg, x)
   end
 end
 
+-- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
+-- such outcomes are not begun. Asked once per container.
+local containers = { c = { 4, 'zset' }, r = { 5, 'zset', 7, 'zset' }, a = { 6, 'zset' }, q = { 3, 'list' }, d = {} }
+local known = {}
+local function fits(index, wanted)
+  if known[index] == nil then
+    local found = call('TYPE', KEYS[index]).ok
+    known[index] = found == wanted or found == 'none'
+  end
+  return known[index]
+end
+local function may_go(op)
+  local wanted = containers[op]
+  for i = 1, #wanted, 2 do
+    if not fits(wanted[i], wanted[i + 1]) then return false end
+  end
+  return fits(2, 'zset')
+end
+
 local width = { d = 4, c = 8, r = 7, a = 6, q = 3 }
 local p, item = 3, 0
 while p <= #ARGV do
@@ -50,6 +70,8 @@ while p <= #ARGV do
   local answer
   if type(held) == 'table' then
     answer = 'e'
+  elseif held == token and not may_go(op) then
+    answer = 'w'
   -- The fence, in this order: LREM first would take the entry of another's run of the task.
   elseif held == token and call('LREM', KEYS[1], -1, id) > 0 then
     answer = 'o'
