@@ -17,16 +17,6 @@ use proc_macro::TokenStream;
 /// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
 /// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
 ///
-/// ```rust,ignore
-/// #[job(queue = "critical", retry = 5, timeout = "3m", unique = "1h")]
-/// async fn send_email(ctx: &JobContext, mailer: State<Mailer>, to: String, subject: &str) -> JobResult {
-///     mailer.send(to, subject).await
-/// }
-///
-/// send_email::enqueue(&client, "ann@example.com", "Welcome").await?;
-/// send_email::job("ann@example.com", "Welcome").queue("low").enqueue(&client).await?;
-/// ```
-///
 /// `&JobContext` and `State<T>` are supplied by the worker; every other parameter is an argument and is stored. A
 /// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
 /// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its

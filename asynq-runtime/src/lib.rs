@@ -93,6 +93,25 @@ pub mod docs {
 #[allow(unused_extern_crates)]
 extern crate self as asynq_runtime;
 
+/// ```
+/// use asynq_runtime::prelude::*;
+///
+/// pub struct Mailer;
+///
+/// #[job(queue = "critical", retry = 5, timeout = "3m", unique = "1h")]
+/// async fn send_email(ctx: &JobContext, mailer: State<Mailer>, to: String, subject: &str) -> JobResult {
+///     let _mailer: &Mailer = &mailer;
+///     println!("{}: to {to}: {subject}", ctx.id());
+///     Ok(())
+/// }
+///
+/// # async fn produce(client: Client) -> Result<(), BoxError> {
+/// send_email::enqueue(&client, "ann@example.com", "Welcome").await?;
+/// send_email::job("ann@example.com", "Welcome").queue("low").enqueue(&client).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 pub use asynq_macros::job;
 pub use bytes::Bytes;
 
