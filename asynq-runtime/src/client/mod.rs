@@ -5,7 +5,7 @@ mod prepare;
 use std::{future::Future, sync::Arc};
 
 use crate::{
-    broker::{Broker, BrokerError},
+    broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
     job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
@@ -69,13 +69,7 @@ impl Client {
     ///
     /// The task was refused, or the broker failed.
     pub async fn enqueue(&self, task: impl Into<PreparedTask>) -> Result<TaskInfo, EnqueueError> {
-        match self.enqueue_all(vec![task.into()]).await.pop() {
-            Some(outcome) => outcome,
-            None => Err(EnqueueError::Broker(BrokerError::new(
-                crate::broker::BrokerErrorKind::Unexpected,
-                "the broker gave no answer for the task",
-            ))),
-        }
+        self.enqueue_all(vec![task.into()]).await.pop().unwrap_or_else(|| Err(unanswered()))
     }
 
     /// Enqueues a task that is known by name and bytes alone.
@@ -134,16 +128,16 @@ impl Client {
                 Some(Err(refused)) => {
                     *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));
                 }
-                None => {
-                    *outcome = Err(EnqueueError::Broker(BrokerError::new(
-                        crate::broker::BrokerErrorKind::Unexpected,
-                        "the broker gave too few answers",
-                    )));
-                }
+                None => *outcome = Err(unanswered()),
             }
         }
         outcomes
     }
+}
+
+/// A broker that breaks its contract must not make a task look stored.
+fn unanswered() -> EnqueueError {
+    EnqueueError::Broker(BrokerError::new(BrokerErrorKind::Unexpected, "the broker gave no answer for the task"))
 }
 
 impl<J: Job> JobBuilder<J> {

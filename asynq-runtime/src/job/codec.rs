@@ -73,25 +73,18 @@ pub enum PayloadError {
 
 /// Encodes the arguments of a job.
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
-    let error = |reason: String| CodecError {
-        what: format!("the arguments of `{}`", J::NAME),
-        codec: J::CODEC.as_str(),
-        reason,
-    };
-    match J::CODEC {
-        Codec::Postcard => {
-            let fingerprint = Fingerprint::of::<J>();
-            if let Some(kind) = &fingerprint.self_describing {
-                // It would be written, and no worker could ever read it.
-                return Err(error(format!("`{kind}` needs a self-describing format; write `codec = \"json\"`")));
-            }
-            let mut bytes = Vec::with_capacity(64);
-            bytes.push(POSTCARD);
-            bytes.extend_from_slice(&fingerprint.value.to_le_bytes());
-            postcard::to_extend(job, bytes).map(Bytes::from).map_err(|e| error(e.to_string()))
-        }
-        Codec::Json => serde_json::to_vec(job).map(Bytes::from).map_err(|e| error(e.to_string())),
+    let what = || format!("the arguments of `{}`", J::NAME);
+    if J::CODEC == Codec::Json {
+        return encode(what, Codec::Json, &[], job);
     }
+    let fingerprint = Fingerprint::of::<J>();
+    if let Some(kind) = &fingerprint.self_describing {
+        // It would be written, and no worker could ever read it.
+        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`");
+        return Err(CodecError { what: what(), codec: J::CODEC.as_str(), reason });
+    }
+    let [a, b, c, d] = fingerprint.value.to_le_bytes();
+    encode(what, J::CODEC, &[POSTCARD, a, b, c, d], job)
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil.
@@ -138,7 +131,7 @@ fn not_postcard(payload: &[u8]) -> String {
 
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &'static str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
-    encode(format!("the result of `{job}`"), codec, value)
+    encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value)
 }
 
 /// Encodes the arguments that make a task unique (`unique_by`), for the expansion of `#[job]`.
@@ -147,15 +140,25 @@ pub(crate) fn encode_result<T: Serialize>(job: &'static str, codec: Codec, value
 ///
 /// A value whose `Serialize` refuses.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
-    encode(format!("the unique arguments of `{}`", J::NAME), J::CODEC, fields)
+    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
 }
 
-fn encode(what: String, codec: Codec, value: &impl Serialize) -> Result<Bytes, CodecError> {
+/// `prefix` stands before postcard only: JSON is what other languages read.
+fn encode(
+    what: impl FnOnce() -> String,
+    codec: Codec,
+    prefix: &[u8],
+    value: &impl Serialize,
+) -> Result<Bytes, CodecError> {
     let encoded = match codec {
-        Codec::Postcard => postcard::to_extend(value, vec![POSTCARD]).map_err(|e| e.to_string()),
+        Codec::Postcard => {
+            let mut bytes = Vec::with_capacity(64);
+            bytes.extend_from_slice(prefix);
+            postcard::to_extend(value, bytes).map_err(|e| e.to_string())
+        }
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };
-    encoded.map(Bytes::from).map_err(|reason| CodecError { what, codec: codec.as_str(), reason })
+    encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
 }
 
 #[cfg(test)]
