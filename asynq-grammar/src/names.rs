@@ -1,4 +1,4 @@
-//! Checks the names that end up in keys and messages: queues, jobs and task ids.
+//! Checks the names that end up in keys and messages: queues, jobs, groups and task ids.
 
 use std::{error::Error, fmt, ops::Range};
 
@@ -6,6 +6,8 @@ use std::{error::Error, fmt, ops::Range};
 pub const MAX_QUEUE_BYTES: usize = 200;
 /// The longest job name (asynq: task type), in bytes.
 pub const MAX_JOB_BYTES: usize = 512;
+/// The longest group name, in bytes.
+pub const MAX_GROUP_BYTES: usize = 512;
 /// The longest task id, in bytes.
 pub const MAX_TASK_ID_BYTES: usize = 512;
 
@@ -30,6 +32,30 @@ pub fn check_job(name: &str) -> Result<(), NameError> {
     check(name, Named::Job, MAX_JOB_BYTES)
 }
 
+/// Checks the name of a group: not blank, no control characters, at most [`MAX_GROUP_BYTES`], and not ending in a colon
+/// and a UUID, which is how asynq names a set of tasks that was taken out of a group.
+///
+/// # Errors
+///
+/// A [`NameError`] with the offending bytes.
+pub fn check_group(name: &str) -> Result<(), NameError> {
+    check(name, Named::Group, MAX_GROUP_BYTES)?;
+    match name.rsplit_once(':') {
+        Some((group, set)) if is_uuid(set) => {
+            let range = group.len()..name.len();
+            Err(NameError { named: Named::Group, problem: NameProblem::SetName, range })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `text` looks like `f81d4fae-7dec-11d0-a765-00a0c91e6bf6`.
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    lengths == [8, 4, 4, 4, 12] && parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// Checks the id of a task: not blank, no control characters, at most [`MAX_TASK_ID_BYTES`].
 ///
 /// # Errors
@@ -39,7 +65,7 @@ pub fn check_task_id(id: &str) -> Result<(), NameError> {
     check(id, Named::TaskId, MAX_TASK_ID_BYTES)
 }
 
-/// Why a text cannot be the name of a queue, a job or a task, and which bytes of it are to blame.
+/// Why a text cannot be the name of a queue, a job, a group or a task, and which bytes of it are to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
     named: Named,
@@ -71,6 +97,8 @@ pub enum NameProblem {
     Brace(char),
     /// A control character such as a line break or NUL.
     Control(char),
+    /// A colon and a UUID at the end of the name of a group.
+    SetName,
     /// More bytes than may be stored.
     TooLong {
         /// The length of the text, in bytes.
@@ -85,6 +113,7 @@ impl fmt::Display for NameError {
         let (named, example) = match self.named {
             Named::Queue => ("queue name", "critical"),
             Named::Job => ("job name", "email:send"),
+            Named::Group => ("group name", "digest"),
             Named::TaskId => ("task id", "welcome-42"),
         };
         write!(f, "{named} {}", self.problem)?;
@@ -104,6 +133,7 @@ impl fmt::Display for NameProblem {
             Self::Control(c) => {
                 write!(f, "must not contain the control character `{}`; leave it out", c.escape_default())
             }
+            Self::SetName => f.write_str("must not end in a colon and a UUID; put something behind it"),
             Self::TooLong { bytes, limit } => write!(f, "is {bytes} bytes long; write at most {limit}"),
         }
     }
@@ -115,6 +145,7 @@ impl Error for NameError {}
 enum Named {
     Queue,
     Job,
+    Group,
     TaskId,
 }
 
@@ -167,6 +198,17 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_not_named_like_a_set_of_another() {
+        let error = check_group("a:f81d4fae-7dec-11d0-a765-00a0c91e6bf6").expect_err("a set's name");
+        assert_eq!((error.problem(), error.range()), (NameProblem::SetName, 1..38));
+        assert_eq!(error.to_string(), "group name must not end in a colon and a UUID; put something behind it");
+        for good in ["f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "user:42", "a:f81d4fae", "a{b}"] {
+            assert_eq!(check_group(good), Ok(()), "{good}");
+        }
+        assert_eq!(check_group(" ").expect_err("blank").problem(), NameProblem::Blank);
+    }
+
+    #[test]
     fn blank_names_are_refused() {
         for blank in ["", " ", "\t\n", "\u{3000}"] {
             let error = check_queue(blank).expect_err("blank");
@@ -194,8 +236,12 @@ mod tests {
     #[test]
     fn the_limit_counts_bytes_and_is_inclusive() {
         type Check = fn(&str) -> Result<(), NameError>;
-        let checks: [(Check, usize); 3] =
-            [(check_queue, MAX_QUEUE_BYTES), (check_job, MAX_JOB_BYTES), (check_task_id, MAX_TASK_ID_BYTES)];
+        let checks: [(Check, usize); 4] = [
+            (check_queue, MAX_QUEUE_BYTES),
+            (check_job, MAX_JOB_BYTES),
+            (check_group, MAX_GROUP_BYTES),
+            (check_task_id, MAX_TASK_ID_BYTES),
+        ];
         for (check, limit) in checks {
             assert_eq!(check(&"x".repeat(limit)), Ok(()));
             let error = check(&"x".repeat(limit + 1)).expect_err("too long");

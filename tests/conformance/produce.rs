@@ -97,7 +97,7 @@ async fn the_message_arrives_as_it_was_given() {
 #[tokio::test]
 async fn extra_facts_come_back_with_the_run() {
     let t = Fixture::start().await;
-    let extra = Extra { max_crashes: Some(7), unknown: Some(Unknown { since_ms: 12, times: 3 }) };
+    let extra = Extra { max_crashes: Some(7), unknown: Some(Unknown { since_ms: 12, times: 3 }), ..Extra::default() };
     let run = t.start_run(task("t1").with_extra(extra.clone())).await;
     assert_eq!(run.extra, extra);
     let plain = t.start_run(task("t2")).await;
@@ -107,7 +107,7 @@ async fn extra_facts_come_back_with_the_run() {
 #[tokio::test]
 async fn extra_facts_of_a_scheduled_task_survive_its_wait() {
     let t = Fixture::start().await;
-    let extra = Extra { max_crashes: Some(1), unknown: None };
+    let extra = Extra { max_crashes: Some(1), ..Extra::default() };
     t.enqueue(task("t1").after(MINUTE).with_extra(extra.clone())).await;
     t.advance(MINUTE);
     t.forward().await;

@@ -87,7 +87,7 @@ async fn dequeue_says_how_often_a_worker_died() {
 #[tokio::test]
 async fn a_suspect_keeps_its_own_limit() {
     let t = Fixture::start().await;
-    let extra = Extra { max_crashes: Some(1), unknown: None };
+    let extra = Extra { max_crashes: Some(1), ..Extra::default() };
     t.start_run(task("t1").with_extra(extra.clone())).await;
     let suspect = crash(&t).await;
     assert_eq!((suspect.crashes, suspect.extra), (1, extra));

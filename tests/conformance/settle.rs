@@ -192,7 +192,7 @@ async fn a_requeued_task_is_ahead_of_one_enqueued_at_the_same_instant() {
 #[tokio::test]
 async fn requeue_keeps_what_dequeue_gave() {
     let t = Fixture::start().await;
-    let extra = Extra { max_crashes: Some(9), unknown: None };
+    let extra = Extra { max_crashes: Some(9), ..Extra::default() };
     let run = t.start_run(task("t1").with_extra(extra.clone())).await;
     t.settle(&run, requeue()).await;
     assert_eq!(t.take_one().await.extra, extra);
@@ -201,8 +201,8 @@ async fn requeue_keeps_what_dequeue_gave() {
 #[tokio::test]
 async fn retry_and_archive_replace_the_extra_facts() {
     let t = Fixture::start().await;
-    let old = Extra { max_crashes: Some(9), unknown: None };
-    let new = Extra { max_crashes: Some(9), unknown: Some(Unknown { since_ms: 77, times: 2 }) };
+    let old = Extra { max_crashes: Some(9), ..Extra::default() };
+    let new = Extra { max_crashes: Some(9), unknown: Some(Unknown { since_ms: 77, times: 2 }), ..Extra::default() };
     let run = t.start_run(task("t1").with_extra(old)).await;
 
     t.settle(&run, snooze(Duration::ZERO, new.clone())).await;

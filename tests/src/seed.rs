@@ -48,6 +48,7 @@ pub fn task(id: &str) -> NewTask {
         id_is_ours: false,
         when: When::Now,
         unique: None,
+        group: None,
         extra: Extra::default(),
     }
 }

@@ -1,11 +1,11 @@
-//! Contract: look into queues, and pause them (PROTOCOL §5.25, §6.1, 6.2, 6.5).
+//! Contract: look into queues, and pause them (PROTOCOL §5.25, §6.1, 6.2, 6.5, 6.6).
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 
 use super::BrokerError;
-use crate::task::{QueueName, TaskId, TaskInfo, TaskState};
+use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 /// Reads without changing, but for the pause.
 #[async_trait::async_trait]
@@ -38,6 +38,36 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
+
+    /// One page of the tasks that wait in one group, by the second in which they joined it, ascending.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn group_tasks(&self, queue: &QueueName, group: &GroupName, page: Page)
+    -> Result<Vec<TaskInfo>, BrokerError>;
+
+    /// How the last 10 failed attempts of a task ended, the newest first. Crashes of a worker are not among them; what
+    /// a Go worker saw is not known beyond the task's last error.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
+
+    /// The counters of the last `days` days (UTC), today first; at most 90, which is as long as they are kept.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;
+
+    /// About how many bytes the queue takes: asynq's estimate from up to 20 tasks of each state.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError>;
 
     /// Stops dequeues from the queue; returns whether it was running. Tasks that run go on; the queue need not exist yet.
     ///
@@ -74,6 +104,45 @@ impl Page {
     /// How many tasks come before the page.
     pub fn offset(self) -> usize {
         self.number.saturating_sub(1).saturating_mul(self.size)
+    }
+}
+
+/// How one attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Which failed attempt of the task it was, counted from 1; it goes on counting when somebody runs an archived task
+    /// again.
+    pub number: u32,
+    /// When it failed, by the broker's clock.
+    pub at: DateTime<Utc>,
+    /// The text of the error.
+    pub error: String,
+}
+
+impl Failure {
+    /// One failed attempt.
+    pub fn new(number: u32, at: DateTime<Utc>, error: impl Into<String>) -> Self {
+        Self { number, at, error: error.into() }
+    }
+}
+
+/// The counters of one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DayStats {
+    /// The day, in UTC.
+    pub date: NaiveDate,
+    /// Runs that ended, failed ones included.
+    pub processed: u64,
+    /// Runs that failed.
+    pub failed: u64,
+}
+
+impl DayStats {
+    /// The counters of `date`.
+    pub fn new(date: NaiveDate, processed: u64, failed: u64) -> Self {
+        Self { date, processed, failed }
     }
 }
 

@@ -8,7 +8,8 @@ use crate::task::{QueueName, TaskId};
 /// Housekeeping in slices: no call touches more than about 100 tasks per queue, so none can block a broker for long.
 #[async_trait::async_trait]
 pub trait Maintain {
-    /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue.
+    /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue; one that was
+    /// enqueued with a group goes to its group instead, and the group becomes known (F18).
     ///
     /// # Errors
     ///
@@ -30,6 +31,14 @@ pub trait Maintain {
     /// The broker failed; nothing is known about any run.
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
 
+    /// Makes each unique lock that its running task still holds last at least until a lease that begins now ends; for
+    /// tasks that ask for it (F19e). A lock that is another's by now stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; nothing is known about any lock.
+    async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError>;
+
     /// Puts tasks whose worker is gone back to the head of pending: `retried` unchanged, `crashes` + 1, at most 100 per
     /// queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its server is dead); a Go run
     /// gets Go's own grace of 30 s more.
@@ -39,7 +48,8 @@ pub trait Maintain {
     /// The broker failed; what was recovered before stays recovered.
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError>;
 
-    /// Mends what a crash of something else left behind: active without a lease, ids without a task (F11, F13).
+    /// Mends what a crash of something else left behind: active without a lease, ids without a task (F11, F13), groups
+    /// that have tasks and are not known (F17).
     ///
     /// # Errors
     ///
@@ -66,6 +76,15 @@ pub trait Maintain {
         max_size: usize,
         limit: usize,
     ) -> Result<usize, BrokerError>;
+}
+
+/// A unique lock and the run of the task that holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLock {
+    /// The run.
+    pub run: RunKey,
+    /// Full key of the lock, [`TaskMessage::unique_key`](crate::task::TaskMessage::unique_key).
+    pub key: String,
 }
 
 /// What [`Maintain::forward`] did.

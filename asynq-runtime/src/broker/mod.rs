@@ -1,7 +1,8 @@
-//! The contract of a broker: seven small traits, one file each, with equal file names in every implementation's folder.
+//! The contract of a broker: nine small traits, one file each, with equal file names in every implementation's folder.
 //!
-//! A task's journey is one word per step: *produce → consume → settle → maintain*; *presence* shows who works, and
-//! *inspect* reads. Every primitive takes a batch and the single form is a batch of one, so that the hot path never pays
+//! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
+//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, and *semaphores* count across
+//! programs. Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays
 //! one round trip per task (DECISIONS §4).
 //!
 //! Rules that hold for every method of every broker:
@@ -15,11 +16,14 @@
 
 mod consume;
 mod error;
+mod groups;
 mod inspect;
 mod maintain;
 mod percent;
 mod presence;
 mod produce;
+mod repair;
+mod semaphore;
 mod settle;
 mod token;
 
@@ -37,10 +41,13 @@ use self::produce::due_ms;
 pub use self::{
     consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
     error::{BrokerError, BrokerErrorKind},
-    inspect::{Inspect, Page, QueueStats},
-    maintain::{Forwarded, Maintain, Recovered, Swept},
+    groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
+    inspect::{DayStats, Failure, Inspect, Page, QueueStats},
+    maintain::{Forwarded, HeldLock, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
     produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
+    repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
+    semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
 };
 
@@ -48,7 +55,19 @@ pub use self::{
 /// type parameter.
 #[async_trait::async_trait]
 pub trait Broker:
-    Produce + Consume + Settle + Maintain + Presence + Inspect + fmt::Debug + Send + Sync + 'static
+    Produce
+    + Consume
+    + Settle
+    + Maintain
+    + Groups
+    + Presence
+    + Inspect
+    + Repair
+    + Semaphores
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
 {
     /// `redis` or `sqlite`.
     fn kind(&self) -> &'static str;

@@ -1,17 +1,18 @@
-//! Contract: put tasks into a queue (PROTOCOL §4.2, §5.1–5.3).
+//! Contract: put tasks into a queue (PROTOCOL §4.2, §5.1–5.4).
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
 use super::BrokerError;
-use crate::task::{Extra, QueueName, TaskId, TaskMessage, TaskState};
+use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState};
 
 /// Puts new tasks where they belong.
 #[async_trait::async_trait]
 pub trait Produce {
-    /// Stores each task as pending, or as scheduled when its time is later than the broker's now, and makes its queue
-    /// known to Go's tools. One outcome per item: a refused item never affects its neighbours.
+    /// Stores each task as scheduled when its time is later than the broker's now, else as aggregating when it has a group
+    /// (which becomes known), else as pending; and makes its queue known to Go's tools. A scheduled task with a group goes
+    /// to its group when it is due (F18). One outcome per item: a refused item never affects its neighbours.
     ///
     /// An id is taken as long as a task of that id exists in the queue, in any state. A unique lock is looked at before
     /// it is taken, so that an id conflict leaves none behind (F19a).
@@ -34,6 +35,8 @@ pub struct NewTask {
     pub id_is_ours: bool,
     /// When it should run.
     pub when: When,
+    /// The group that it waits in to be aggregated; `message.group_key` equals it.
+    pub group: Option<GroupName>,
     /// The lock that must be free.
     pub unique: Option<UniqueLock>,
     /// What the message cannot carry.
@@ -70,9 +73,9 @@ pub struct UniqueLock {
 /// Where an accepted task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// [`TaskState::Pending`] or [`TaskState::Scheduled`].
+    /// [`TaskState::Pending`], [`TaskState::Scheduled`] or [`TaskState::Aggregating`].
     pub state: TaskState,
-    /// When it is due, by the broker's clock.
+    /// When it is due, by the broker's clock; for one in a group, when it joined it.
     pub process_at: DateTime<Utc>,
 }
 

@@ -10,7 +10,8 @@ use crate::task::{Extra, Progress, TaskMessage};
 /// Ends runs, each exactly once and only by the one who holds it.
 #[async_trait::async_trait]
 pub trait Settle {
-    /// Performs each action if its run is still ours. A stale one changes nothing at all.
+    /// Performs each action if its run is still ours. A stale one changes nothing at all. An error that is stored is kept
+    /// beside the task as one of its last 10 [failures](super::Inspect::failures) as well.
     ///
     /// An item that got an error may be sent again with [`Settlement::resend`] set, for as long as it takes: the broker
     /// recognises its own first send and answers [`Settled::Ok`].
@@ -22,6 +23,14 @@ pub trait Settle {
     ///
     /// The broker failed; the write may be repeated.
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
+
+    /// Frees the unique lock `key` of a run that is still ours and holds it: for tasks that are unique until they start.
+    /// [`Settled::Ok`] also where the lock was free or another's already.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError>;
 
     /// Shows how far a run is. The next dequeue of the task takes it away again.
     ///
@@ -70,7 +79,8 @@ pub enum Action {
         /// Replaces the extra facts.
         extra: Extra,
     },
-    /// Give it up: keep it for people to look at, free the lock, count it as processed and failed.
+    /// Give it up: keep it for people to look at, free the lock unless [`Extra::keeps_lock_when_archived`] says
+    /// otherwise, count it as processed and failed.
     Archive {
         /// Why, for people; cut to 4 KiB.
         error: String,

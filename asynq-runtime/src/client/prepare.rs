@@ -56,7 +56,8 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         id_is_ours,
         when: task.when,
         unique,
-        extra: Extra { max_crashes: task.max_crashes, unknown: None },
+        group: None,
+        extra: Extra { max_crashes: task.max_crashes, ..Extra::default() },
     })
 }
 

@@ -72,7 +72,7 @@ mod tests {
             server: 0,
             row: 0,
         };
-        let extra = Extra { max_crashes, unknown: None };
+        let extra = Extra { max_crashes, ..Extra::default() };
         Run { key, message: Ok(TaskMessage::default()), crashes, extra }
     }
 

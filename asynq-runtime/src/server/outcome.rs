@@ -186,9 +186,13 @@ mod tests {
 
     #[test]
     fn an_unknown_task_is_handed_back_ever_later_and_archived_after_a_day() {
-        let extra = |since_ms, times| Extra { max_crashes: Some(7), unknown: Some(Unknown { since_ms, times }) };
+        let extra = |since_ms, times| Extra {
+            max_crashes: Some(7),
+            unknown: Some(Unknown { since_ms, times }),
+            ..Extra::default()
+        };
         let table = [
-            (Extra { max_crashes: Some(7), unknown: None }, 5, extra(NOW, 1)),
+            (Extra { max_crashes: Some(7), ..Extra::default() }, 5, extra(NOW, 1)),
             (extra(NOW - 5_000, 1), 10, extra(NOW - 5_000, 2)),
             (extra(NOW - 9_000, 2), 20, extra(NOW - 9_000, 3)),
             (extra(NOW - 9_000, 6), 320, extra(NOW - 9_000, 7)),
@@ -202,7 +206,7 @@ mod tests {
         let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::HandBack, extra(NOW - DAY, 150));
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
-        assert_eq!(extra, Extra { max_crashes: Some(7), unknown: None });
+        assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
     }
 
     #[test]
@@ -215,11 +219,12 @@ mod tests {
 
     #[test]
     fn a_task_that_is_known_again_forgets_that_it_was_not() {
-        let extra = Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 1, times: 3 }) };
+        let extra =
+            Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 1, times: 3 }), ..Extra::default() };
         let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::HandBack, extra)
         else {
             panic!("a first failure is retried")
         };
-        assert_eq!(extra, Extra { max_crashes: Some(1), unknown: None });
+        assert_eq!(extra, Extra { max_crashes: Some(1), ..Extra::default() });
     }
 }

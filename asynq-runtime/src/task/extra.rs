@@ -13,6 +13,27 @@ pub struct Extra {
     /// Set while no program knew what to do with the task.
     #[prost(message, optional, tag = "2")]
     pub unknown: Option<Unknown>,
+    /// Unix milliseconds after which it must not be started any more; absent = never expires.
+    #[prost(int64, optional, tag = "3")]
+    pub expires_ms: Option<i64>,
+    /// What frees its unique lock, where it is not the default; an unknown number counts as the default.
+    #[prost(enumeration = "UniqueUntil", tag = "4")]
+    pub unique_until: i32,
+    /// Whether its unique lock lasts at least as long as it runs, whatever its time.
+    #[prost(bool, tag = "5")]
+    pub unique_extend: bool,
+}
+
+/// What frees the unique lock of a task; its time frees it in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum UniqueUntil {
+    /// Any end: success, archive or deletion. The default.
+    End = 0,
+    /// Success or deletion: asynq's way, an archived task keeps its lock.
+    Success = 1,
+    /// Its first start.
+    Start = 2,
 }
 
 /// Since when and how often a task of an unknown type or shape was handed back.
@@ -32,6 +53,16 @@ impl Extra {
         (*self != Self::default()).then(|| self.encode_to_vec())
     }
 
+    /// Whether archiving the task leaves its unique lock in place.
+    pub fn keeps_lock_when_archived(&self) -> bool {
+        self.unique_until() == UniqueUntil::Success
+    }
+
+    /// Whether the task must not be started any more at `now_ms`, Unix milliseconds.
+    pub fn is_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|end| end <= now_ms)
+    }
+
     /// Reads stored bytes. Bytes that cannot be read count as nothing said: they must not stop a task.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self::decode(bytes).unwrap_or_default()
@@ -45,7 +76,12 @@ mod tests {
     #[test]
     fn nothing_is_written_when_there_is_nothing_to_say() {
         assert_eq!(Extra::default().to_bytes(), None);
-        let extra = Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 5, times: 2 }) };
+        let extra = Extra {
+            max_crashes: Some(1),
+            unknown: Some(Unknown { since_ms: 5, times: 2 }),
+            unique_until: UniqueUntil::Start.into(),
+            ..Extra::default()
+        };
         assert_eq!(Extra::from_bytes(&extra.to_bytes().unwrap()), extra);
         assert_eq!(Extra::from_bytes(b"\xff\xff"), Extra::default());
     }

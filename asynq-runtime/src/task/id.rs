@@ -1,4 +1,4 @@
-//! Names that cannot hold a wrong value: queues and task ids.
+//! Names that cannot hold a wrong value: queues, groups and task ids.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
@@ -98,6 +98,12 @@ name! {
     /// The name of a queue: not blank, at most 200 bytes, no control characters and no braces (a brace would move the
     /// keys of a queue to different slots of a Redis Cluster, RELIABILITY F42).
     QueueName, names::check_queue
+}
+
+name! {
+    /// The name of a group: not blank, at most 512 bytes, no control characters, and not ending in a colon and a UUID,
+    /// because the key of such a group could be that of a set taken out of another (PROTOCOL §2.2).
+    GroupName, names::check_group
 }
 
 name! {

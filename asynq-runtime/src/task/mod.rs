@@ -11,8 +11,8 @@ mod proto;
 mod state;
 
 pub use self::{
-    extra::{Extra, Unknown},
-    id::{InvalidName, QueueName, TaskId, check_type_name},
+    extra::{Extra, UniqueUntil, Unknown},
+    id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},
     proto::{QueueWeight, ServerInfo, Timestamp, WorkerInfo},

@@ -39,6 +39,7 @@ pub(crate) fn task(id: &str) -> NewTask {
         id_is_ours: true,
         when: When::Now,
         unique: None,
+        group: None,
         extra: Extra::default(),
     }
 }

@@ -12,11 +12,13 @@ use async_trait::async_trait;
 use asynq_runtime::{
     Bytes, TaskId, TaskInfo, TaskState,
     broker::{
-        Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, Inspect, Maintain, Member, NewTask,
-        Page, Placed, Presence, Produce, QueueStats, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
-        Settled, Settlement, Suspects, Swept, Wanted,
+        Broker, BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Cancellations, Changed, Chosen, Consume, DayStats,
+        EditError, Failure, Forwarded, GroupRules, GroupStats, Groups, HeldLock, Inspect, Maintain, Member, MoveError,
+        NewTask, Page, PayloadEdit, Placed, Presence, Produce, QueueDeleted, QueueStats, Recovered, Refused, Repair,
+        Run, RunKey, Semaphores, ServerName, ServerState, SetError, SetOutcome, Settle, Settled, Settlement, Suspects,
+        Swept, TaskSet, Wanted,
     },
-    task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
+    task::{GroupName, Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
 use chrono::{DateTime, Utc};
 
@@ -145,6 +147,11 @@ impl Settle for Flaky {
         self.inner.write_result(run, result).await
     }
 
+    async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
+        self.pulse().await;
+        self.inner.free_lock(run, key).await
+    }
+
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         self.pulse().await;
         self.inner.write_progress(run, progress).await
@@ -170,6 +177,11 @@ impl Maintain for Flaky {
             return Ok(vec![Settled::Fenced; runs.len()]);
         }
         self.inner.extend(runs).await
+    }
+
+    async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.extend_locks(locks).await
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
@@ -250,12 +262,129 @@ impl Inspect for Flaky {
         self.inner.task(queue, id).await
     }
 
+    async fn group_tasks(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
+        self.inner.group_tasks(queue, group, page).await
+    }
+
+    async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
+        self.inner.failures(queue, id).await
+    }
+
+    async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
+        self.inner.history(queue, days).await
+    }
+
+    async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
+        self.inner.memory_usage(queue).await
+    }
+
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         self.inner.pause(queue).await
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         self.inner.resume(queue).await
+    }
+}
+
+#[async_trait]
+impl Groups for Flaky {
+    async fn groups(
+        &self,
+        queue: &QueueName,
+        after: Option<&GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupStats>, BrokerError> {
+        self.pulse().await;
+        self.inner.groups(queue, after, limit).await
+    }
+
+    async fn claim_set(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        rules: &GroupRules,
+    ) -> Result<Option<TaskSet>, BrokerError> {
+        self.pulse().await;
+        self.inner.claim_set(queue, group, rules).await
+    }
+
+    async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        self.pulse().await;
+        self.inner.finish_set(set, outcome).await
+    }
+
+    async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.release_set(set).await
+    }
+
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
+        self.pulse().await;
+        self.inner.reclaim_sets(queue).await
+    }
+}
+
+#[async_trait]
+impl Repair for Flaky {
+    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.run_task(queue, id).await
+    }
+
+    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.archive_task(queue, id).await
+    }
+
+    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.delete_task(queue, id).await
+    }
+
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+        self.inner.move_task(queue, id, to).await
+    }
+
+    async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
+        self.inner.edit_payload(queue, id, edit).await
+    }
+
+    async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
+        self.inner.end_orphan(queue, id, error).await
+    }
+
+    async fn change_some(
+        &self,
+        queue: &QueueName,
+        chosen: &Chosen,
+        action: BulkAction,
+        limit: usize,
+    ) -> Result<BulkSlice, BrokerError> {
+        self.inner.change_some(queue, chosen, action, limit).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
+        self.inner.delete_queue(queue).await
+    }
+}
+
+#[async_trait]
+impl Semaphores for Flaky {
+    async fn acquire_token(
+        &self,
+        scope: &str,
+        max: usize,
+        task: &TaskId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, BrokerError> {
+        self.inner.acquire_token(scope, max, task, until).await
+    }
+
+    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
+        self.inner.release_token(scope, task).await
     }
 }
 

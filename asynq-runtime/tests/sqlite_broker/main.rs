@@ -45,6 +45,7 @@ fn task(id: &str) -> NewTask {
         id_is_ours: false,
         when: When::Now,
         unique: None,
+        group: None,
         extra: Extra::default(),
     }
 }

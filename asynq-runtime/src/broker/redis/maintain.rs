@@ -123,6 +123,10 @@ impl Maintain for RedisBroker {
         };
         self.in_slices(limit, call).await
     }
+
+    async fn extend_locks(&self, _: &[crate::broker::HeldLock]) -> Result<(), BrokerError> {
+        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    }
 }
 
 impl RedisBroker {

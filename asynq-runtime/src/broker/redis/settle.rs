@@ -47,6 +47,10 @@ impl Settle for RedisBroker {
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         self.write(run, "progress", write_progress(progress).as_bytes()).await
     }
+
+    async fn free_lock(&self, _: &RunKey, _: &str) -> Result<Settled, BrokerError> {
+        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    }
 }
 
 impl RedisBroker {

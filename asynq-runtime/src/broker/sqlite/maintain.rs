@@ -118,6 +118,10 @@ impl Maintain for SqliteBroker {
     ) -> Result<usize, BrokerError> {
         trim::trim_archive(&self.store, queue, max_age, max_size, limit).await
     }
+
+    async fn extend_locks(&self, _: &[crate::broker::HeldLock]) -> Result<(), BrokerError> {
+        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    }
 }
 
 fn limit_of(n: usize) -> i64 {

@@ -62,6 +62,10 @@ impl Settle for SqliteBroker {
         });
         self.store.write(order).await
     }
+
+    async fn free_lock(&self, _: &RunKey, _: &str) -> Result<Settled, BrokerError> {
+        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    }
 }
 
 /// A task that a run still holds.

@@ -60,7 +60,8 @@ fn welcome(to: &str, note: &str) -> Welcome {
 
 #[test]
 fn a_task_that_says_nothing_has_asynqs_defaults() {
-    let NewTask { message, queue, id, id_is_ours, when, unique, extra } = new(raw());
+    let NewTask { message, queue, id, id_is_ours, when, unique, group, extra } = new(raw());
+    assert_eq!(group, None);
     assert_eq!((queue.as_str(), when, unique, extra), ("default", When::Now, None, Extra::default()));
     assert!(id_is_ours && id.as_str().len() == 36, "{id}");
     let expected = TaskMessage {

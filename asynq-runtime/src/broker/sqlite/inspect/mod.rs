@@ -53,4 +53,29 @@ impl Inspect for SqliteBroker {
         });
         self.store.write(order).await
     }
+
+    async fn group_tasks(
+        &self,
+        _: &QueueName,
+        _: &crate::task::GroupName,
+        _: Page,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
+        Err(later())
+    }
+
+    async fn failures(&self, _: &QueueName, _: &TaskId) -> Result<Vec<crate::broker::Failure>, BrokerError> {
+        Err(later())
+    }
+
+    async fn history(&self, _: &QueueName, _: usize) -> Result<Vec<crate::broker::DayStats>, BrokerError> {
+        Err(later())
+    }
+
+    async fn memory_usage(&self, _: &QueueName) -> Result<u64, BrokerError> {
+        Err(later())
+    }
+}
+
+fn later() -> BrokerError {
+    BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet")
 }

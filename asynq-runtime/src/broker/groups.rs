@@ -1,0 +1,189 @@
+//! Contract: aggregate the tasks of a group into new ones (PROTOCOL §5.12–5.15, 7.14; RELIABILITY F15–F18).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::{BrokerError, NewTask, Refused};
+use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, UndecodableMessage};
+
+/// Takes the tasks of a group out as a *set*, and ends the set together with what was made of it.
+#[async_trait::async_trait]
+pub trait Groups {
+    /// The groups of a queue that have waiting tasks, by name, with how many: at most `limit`, those after `after`.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn groups(
+        &self,
+        queue: &QueueName,
+        after: Option<&GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupStats>, BrokerError>;
+
+    /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most
+    /// [`TaskSet::MOST`] tasks, and at most [`GroupRules::max_size`]. The set is this caller's until its deadline, 2
+    /// minutes from now; the state of its tasks stays aggregating. Ids without a task are dropped from the group.
+    ///
+    /// A repeat after a lost answer may take a second set; the first one goes back at its deadline.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn claim_set(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        rules: &GroupRules,
+    ) -> Result<Option<TaskSet>, BrokerError>;
+
+    /// Ends a set: stores what was made of it, frees the unique locks of its tasks (F19b) and deletes them, all in one
+    /// atomic step (F16). Every task of the set must be in the outcome, as a member of what was made or by itself.
+    ///
+    /// A repeat after a lost answer recognises its first send: the new tasks' ids are made of the set's.
+    ///
+    /// # Errors
+    ///
+    /// [`SetError::Lost`]: the deadline passed and its tasks are in their group again; nothing was changed.
+    /// [`SetError::Refused`]: a new task cannot be stored; nothing was changed and the set is still the caller's.
+    async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
+
+    /// Puts the tasks of a set back to their group, with the times when they joined it. One that is gone is left gone.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; they go back at the deadline.
+    async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError>;
+
+    /// Puts the tasks of sets whose deadline has passed back to their groups, and makes those groups known again (F17);
+    /// at most 100 sets. Returns how many sets.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError>;
+}
+
+/// When the tasks of a group become a set. Times are whole seconds on Redis, as asynq keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupRules {
+    /// … when no task has joined for this long; at least 1 s. asynq's default: 1 minute.
+    pub grace: Duration,
+    /// … or when the first one has waited for this long; default never.
+    pub max_delay: Option<Duration>,
+    /// … or when there are so many; no set is larger. Default no such number.
+    pub max_size: Option<usize>,
+}
+
+impl Default for GroupRules {
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(60), max_delay: None, max_size: None }
+    }
+}
+
+/// A group at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// Its name.
+    pub group: GroupName,
+    /// Tasks that wait in it.
+    pub size: u64,
+    /// When the first of them joined it.
+    pub oldest: Option<DateTime<Utc>>,
+}
+
+impl GroupStats {
+    /// The numbers of one group.
+    pub fn new(group: GroupName, size: u64, oldest: Option<DateTime<Utc>>) -> Self {
+        Self { group, size, oldest }
+    }
+}
+
+/// Tasks taken out of a group together.
+#[derive(Debug, Clone)]
+pub struct TaskSet {
+    /// Their queue.
+    pub queue: QueueName,
+    /// Their group.
+    pub group: GroupName,
+    /// Names the set: a UUID.
+    pub id: String,
+    /// Its number on SQLite, 0 elsewhere.
+    pub number: i64,
+    /// Until when it is ours.
+    pub deadline: DateTime<Utc>,
+    /// The tasks, in the order in which they joined.
+    pub members: Vec<SetMember>,
+}
+
+impl TaskSet {
+    /// Most tasks of a set: a group of any size is taken in slices that no broker feels.
+    pub const MOST: usize = 1000;
+    /// How long a set is its taker's, as in asynq.
+    pub const DEADLINE: Duration = Duration::from_secs(120);
+
+    /// The id of the `n`th task that is made of this set: the same at every try, so that it is stored once (F16).
+    pub fn task_id(&self, n: usize) -> TaskId {
+        match n {
+            0 => TaskId::from_wire(&format!("agg:{}", self.id)),
+            n => TaskId::from_wire(&format!("agg:{}:{n}", self.id)),
+        }
+    }
+}
+
+/// One task of a set.
+#[derive(Debug, Clone)]
+pub struct SetMember {
+    /// Its id.
+    pub id: TaskId,
+    /// The task, or the bytes that are none.
+    pub message: Result<TaskMessage, UndecodableMessage>,
+    /// What the message cannot carry.
+    pub extra: Extra,
+}
+
+/// What becomes of a set.
+#[derive(Debug, Clone, Default)]
+pub struct SetOutcome {
+    /// New tasks of the same queue, with ids of [`TaskSet::task_id`]. Every task of the set that is named below nowhere
+    /// is a part of them, and is deleted.
+    pub made: Vec<NewTask>,
+    /// Tasks that run by themselves: they become pending.
+    pub alone: Vec<TaskId>,
+    /// Tasks that cannot be a part of anything, with the reason: archived, not counted.
+    pub rejected: Vec<Rejected>,
+    /// Whether this was sent before without an answer.
+    pub resend: bool,
+}
+
+/// A task of a set that is archived instead.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// Its id.
+    pub id: TaskId,
+    /// Why, for people; cut to 4 KiB.
+    pub error: String,
+    /// The raw bytes of one that could not be decoded: they become the payload of a message made in its place, so that
+    /// nothing is lost (F14). `None` where the message can be read.
+    pub raw: Option<Bytes>,
+}
+
+/// Why a set was not ended.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SetError {
+    /// It is not ours any more.
+    #[error("the set's time had passed and its tasks are in their group again")]
+    Lost,
+    /// A new task was refused.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl From<BrokerError> for SetError {
+    fn from(error: BrokerError) -> Self {
+        Self::Refused(Refused::Broker(error))
+    }
+}

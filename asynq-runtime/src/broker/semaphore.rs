@@ -1,0 +1,31 @@
+//! Contract: tokens that at most so many tasks hold at a time, over all programs (PROTOCOL §13, asynq's `x/rate`).
+
+use chrono::{DateTime, Utc};
+
+use super::BrokerError;
+use crate::task::TaskId;
+
+/// Gives out tokens of a scope.
+#[async_trait::async_trait]
+pub trait Semaphores {
+    /// Gives the task a token until that moment, if fewer than `max` are out; tokens whose time is over do not count. A
+    /// task that has one already gets none, as in asynq. Returns whether it got one.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the token may be out until its time is over.
+    async fn acquire_token(
+        &self,
+        scope: &str,
+        max: usize,
+        task: &TaskId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, BrokerError>;
+
+    /// Takes the task's token back; returns whether it had one.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError>;
+}
