@@ -78,6 +78,16 @@ impl Keys {
         self.key("groups")
     }
 
+    /// Zset of the tasks that wait in `group`.
+    pub(super) fn group(&self, group: &str) -> String {
+        format!("{}g:{group}", self.prefix)
+    }
+
+    /// Zset of the sets that somebody is aggregating, by the end of their time.
+    pub(super) fn aggregation_sets(&self) -> String {
+        self.key("aggregation_sets")
+    }
+
     /// What the names of the task hashes begin with.
     pub(super) fn task_prefix(&self) -> String {
         self.key("t:")
@@ -115,6 +125,11 @@ impl Keys {
         self.key("x:orphans")
     }
 
+    /// Ours: which move this task left or reached the queue by; kept for an hour.
+    pub(super) fn moved(&self, id: &str) -> String {
+        format!("{}x:moved:{id}", self.prefix)
+    }
+
     /// Ours: the answer to the last send of one slot of one client; kept for a minute.
     pub(super) fn sent(&self, slot: &str) -> String {
         format!("{}x:sent:{slot}", self.prefix)
@@ -149,6 +164,8 @@ mod tests {
             (keys.failed_on(at), "asynq:{default}:failed:2030-01-03"),
             (keys.failed(), "asynq:{default}:failed"),
             (keys.groups(), "asynq:{default}:groups"),
+            (keys.group("G"), "asynq:{default}:g:G"),
+            (keys.aggregation_sets(), "asynq:{default}:aggregation_sets"),
             (keys.lease(), "asynq:{default}:lease"),
             (keys.paused(), "asynq:{default}:paused"),
             (keys.pending(), "asynq:{default}:pending"),
@@ -170,7 +187,7 @@ mod tests {
     #[test]
     fn our_own_keys_are_under_x_with_the_hash_tag_of_the_queue() {
         let keys = Keys::new(&QueueName::from_wire("a:b"));
-        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1")] {
+        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.moved("t1")] {
             assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));

@@ -12,9 +12,9 @@ pub(super) struct Script {
 }
 
 macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {
+    ($($name:ident = $($file:literal)+;)*) => {
         $(pub(super) static $name: Script = Script {
-            code: concat!(include_str!("lua/clock.lua"), include_str!(concat!("lua/", $file, ".lua"))),
+            code: concat!(include_str!("lua/clock.lua"), $(include_str!(concat!("lua/", $file, ".lua"))),+),
             digest: LazyLock::new(|| redis::Script::new($name.code).get_hash().to_owned()),
         };)*
 
@@ -25,7 +25,7 @@ scripts! {
     ENQUEUE = "produce/enqueue";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "settle/settle";
+    SETTLE = "task" "settle/settle";
     WRITE = "settle/write";
     FORWARD = "maintain/forward";
     RECOVER = "maintain/recover";
@@ -40,6 +40,17 @@ scripts! {
     LIST = "inspect/list";
     AGGREGATING = "inspect/aggregating";
     TASK = "inspect/task";
+    MEMORY = "inspect/memory";
+    CHANGE = "task" "places" "repair/change";
+    BULK = "task" "places" "repair/bulk";
+    EDIT = "repair/edit";
+    END_ORPHAN = "task" "places" "repair/end_orphan";
+    LOOK = "task" "places" "repair/look";
+    HOLD = "task" "places" "repair/hold";
+    PLACE = "repair/place";
+    DROP = "task" "repair/drop";
+    RELEASE = "task" "places" "repair/release";
+    DELETE_KEYS = "repair/delete_keys";
 }
 
 impl Script {
