@@ -45,7 +45,8 @@ pub trait Repair {
     /// [`MoveError`]; nothing was changed, except where the broker failed: then the task may be archived or moved.
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
 
-    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock.
+    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock, if it
+    /// holds one now.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ pub trait Repair {
 
     /// Ends a task that is active although its lease has passed, so that nobody runs it (an *orphan*): it fails with
     /// `error`, is retried (due at once) or archived as its counters say, counts as processed and failed, and the run of
-    /// a worker that was only stopped is fenced. Its crashes stay counted.
+    /// a worker that was only stopped is fenced. As at any failure its crashes are forgotten.
     /// [`Changed::Unfit`] with active means that its lease still holds.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl RedisBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
-        let place = keys.group(group.as_str());
+        let place = keys.group(group);
         let state = TaskState::Aggregating;
         self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, first, last)).await
     }

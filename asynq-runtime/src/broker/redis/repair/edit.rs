@@ -26,12 +26,15 @@ impl RedisBroker {
             if edit.expected.as_ref().is_some_and(|expected| *expected != message.payload) {
                 return Err(EditError::Changed);
             }
-            let (changed, locks) = edited(&message, edit);
+            let changed = TaskMessage { payload: edit.payload.clone(), ..message };
+            let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
             let mut names = vec![keys.task(id.as_str())];
-            if let Some((old, new)) = locks.filter(|(old, _)| old.starts_with(keys.prefix())) {
-                names.extend([old, new]);
+            names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
+            let mut call = EDIT.on(&names).arg(id.as_str()).arg(state.as_str()).arg(&raw[..]).arg(changed.encode());
+            if let Some(new) = new_lock {
+                // The script decides: a task that holds no lock any more keeps its old key.
+                call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());
             }
-            let call = EDIT.on(&names).arg(id.as_str()).arg(state.as_str()).arg(&raw[..]).arg(changed.encode());
             let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
             let (word, holder) = (answer.next(), answer.next().and_then(reply::text));
             let word = word.ok_or_else(|| reply::unexpected("no word"))?;
@@ -47,12 +50,9 @@ impl RedisBroker {
     }
 }
 
-/// The new message, and the old and the new lock where they differ.
-fn edited(message: &TaskMessage, edit: &PayloadEdit) -> (TaskMessage, Option<(String, String)>) {
-    let mut changed = TaskMessage { payload: edit.payload.clone(), ..message.clone() };
-    let new = edit.unique_key.as_ref().filter(|key| !message.unique_key.is_empty() && **key != message.unique_key);
-    let locks = new.map(|new| (std::mem::replace(&mut changed.unique_key, new.clone()), new.clone()));
-    (changed, locks)
+/// Whether `new` takes the place of the lock `old`: one of another queue is nobody's.
+fn swaps(old: &str, new: &str, keys: &Keys) -> bool {
+    old != new && old.starts_with(keys.prefix())
 }
 
 fn unreadable(id: &TaskId) -> BrokerError {
@@ -64,25 +64,18 @@ fn unreadable(id: &TaskId) -> BrokerError {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[test]
-    fn a_key_replaces_another_one_only() {
-        for (old, new, key, swapped) in [
-            ("", None, "", false),
-            ("", Some("b"), "", false),
-            ("a", None, "a", false),
-            ("a", Some("a"), "a", false),
-            ("a", Some("b"), "b", true),
+    fn a_key_replaces_another_one_of_its_queue_only() {
+        let keys = Keys::new(&QueueName::from_wire("q"));
+        for (old, new, expected) in [
+            ("asynq:{q}:unique:t:1", "asynq:{q}:unique:t:2", true),
+            ("asynq:{q}:unique:t:1", "asynq:{q}:unique:t:1", false),
+            ("asynq:{other}:unique:t:1", "asynq:{q}:unique:t:2", false),
+            ("", "asynq:{q}:unique:t:2", false),
         ] {
-            let message = TaskMessage { unique_key: old.into(), ..TaskMessage::default() };
-            let payload = Bytes::from_static(b"new");
-            let edit = PayloadEdit { payload: payload.clone(), expected: None, unique_key: new.map(str::to_owned) };
-            let (changed, locks) = edited(&message, &edit);
-            assert_eq!((changed.unique_key.as_str(), changed.payload), (key, payload), "{old} {new:?}");
-            assert_eq!(locks, swapped.then(|| (old.to_owned(), key.to_owned())), "{old} {new:?}");
+            assert_eq!(swaps(old, new, &keys), expected, "{old} {new}");
         }
     }
 }

@@ -127,7 +127,7 @@ fn places(keys: &Keys) -> Vec<String> {
         keys.completed(),
         keys.due(),
         keys.groups(),
-        keys.aggregation_sets(),
+        keys.sets(),
     ]
 }
 

@@ -41,7 +41,7 @@ impl RedisBroker {
     /// Asks about, or deletes, the queue's keys that begin with `family`, slice by slice, while the queue has no task.
     /// Returns whether it has none.
     async fn for_each_slice(&self, keys: &Keys, family: &str, only_ask: bool) -> Result<bool, BrokerError> {
-        let pattern = format!("{}{family}*", escaped(keys.prefix()));
+        let pattern = keys.pattern(family);
         let mut cursor = "0".to_owned();
         loop {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
@@ -70,7 +70,7 @@ impl RedisBroker {
             keys.archived(),
             keys.completed(),
             keys.groups(),
-            keys.aggregation_sets(),
+            keys.sets(),
         ];
         all.extend_from_slice(names);
         let call = DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(only_ask));
@@ -97,22 +97,10 @@ fn is_its_own(keys: &Keys, key: &str) -> bool {
         "x:orphans",
     ];
     const FAMILIES: [&str; 6] = ["t:", "g:", "unique:", "processed:", "failed:", "x:"];
-    const RECEIPTS: [&str; 2] = ["x:sent:", "x:moved:"];
+    const RECEIPTS: [&str; 3] = ["x:sent:", "x:moved:", "x:set:"];
     let Some(name) = key.strip_prefix(keys.prefix()) else { return false };
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
     (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&RECEIPTS)
-}
-
-/// The text as a pattern that matches itself alone.
-fn escaped(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 #[cfg(test)]
@@ -137,10 +125,5 @@ mod tests {
         ] {
             assert_eq!(is_its_own(&keys, key), own, "{key}");
         }
-    }
-
-    #[test]
-    fn a_name_with_wildcards_matches_itself_alone() {
-        assert_eq!(escaped(r"asynq:{a*b?[c]\}:"), r"asynq:{a\*b\?\[c\]\\}:");
     }
 }

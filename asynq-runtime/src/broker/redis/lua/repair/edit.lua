@@ -1,6 +1,6 @@
 -- Replaces the message of a task that is as it was read, and its unique lock (PROTOCOL 6.3; W16).
 -- KEYS     1 task hash; where the lock changes: 2 old lock · 3 new lock
--- ARGV     1 id · 2 state and 3 message as read · 4 new message
+-- ARGV     1 id · 2 state and 3 message as read · 4 new message · 5 new message with the new lock, where it changes
 -- Returns  done · changed (it is not as it was read) · duplicate and who holds the new lock
 local call, pcall = redis.call, redis.pcall
 local id = ARGV[1]
@@ -20,8 +20,8 @@ if #KEYS == 3 then
       if left > 0 then call('PEXPIRE', new, left) end
     end
     call('DEL', old)
+    fields = { 'msg', ARGV[5], 'unique_key', new }
   end
-  fields[3], fields[4] = 'unique_key', new
 end
 call('HSET', KEYS[1], unpack(fields))
 return { 'done' }
