@@ -35,11 +35,13 @@ impl Sql {
     }
 }
 
-/// `sql` with every table and index of ours called `asynq_…`.
+/// `sql` with every table and index of ours called `asynq_…`. Where SQLite allows no `main.`, in the table of an index and
+/// in triggers, a table is written `[task]`.
 pub(super) fn prefix(sql: &str) -> String {
     sql.replace("main.", "main.asynq_")
         .replace("INDEXED BY ", "INDEXED BY asynq_")
         .replace(" ON task(", " ON asynq_task(")
+        .replace('[', "[asynq_")
 }
 
 /// Drops the comment lines at the top: the statement cache hashes the whole text at every use.
@@ -164,6 +166,10 @@ mod tests {
         assert_eq!(
             prefix("CREATE INDEX main.task_at ON task(q, state, at);"),
             "CREATE INDEX main.asynq_task_at ON asynq_task(q, state, at);"
+        );
+        assert_eq!(
+            prefix("DELETE FROM [failure] WHERE seq = old.seq"),
+            "DELETE FROM [asynq_failure] WHERE seq = old.seq"
         );
     }
 }
