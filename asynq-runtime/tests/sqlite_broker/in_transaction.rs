@@ -82,7 +82,7 @@ impl World {
     /// `query` is that of the URL.
     async fn at(query: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = ManualClock::default();
+        let clock = ManualClock::new(chrono::DateTime::from_timestamp(2_000_000_000, 678_912_345).unwrap());
         let file = folder.path().join("jobs.db");
         let options = SqliteOptions::with_clock(clock.clone());
         let broker = Arc::new(SqliteBroker::open(&format!("{}{query}", url(&file)), options).await.unwrap());
