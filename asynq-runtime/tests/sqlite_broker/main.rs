@@ -6,9 +6,11 @@
 mod chaos;
 #[cfg(target_os = "linux")]
 mod full;
+mod in_transaction;
 mod journey;
 mod opening;
 mod others;
+mod repair;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};

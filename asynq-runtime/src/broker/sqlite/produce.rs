@@ -47,18 +47,19 @@ impl Produce for SqliteBroker {
 
 /// A task with its message encoded once, however often the transaction is repeated.
 #[derive(Debug)]
-struct Item {
+pub(super) struct Item {
     task: NewTask,
     bytes: Vec<u8>,
     extra: Option<Vec<u8>>,
 }
 
 impl Item {
-    fn new(task: NewTask) -> Self {
+    pub(super) fn new(task: NewTask) -> Self {
         Self { bytes: task.message.encode(), extra: task.extra.to_bytes(), task }
     }
 
-    fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
+    /// Stores it, or finds why not.
+    pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
         let NewTask { message, queue, id, unique, when, .. } = &self.task;
         let (state, due) = place(*when, tx.view.now);
         let q = tx.queue_or_new(queue)?;
