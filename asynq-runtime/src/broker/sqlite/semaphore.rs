@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, Semaphores, due_ms},
+    broker::{BrokerError, Semaphores},
     task::TaskId,
 };
 
@@ -24,7 +24,7 @@ impl Semaphores for SqliteBroker {
         task: &TaskId,
         until: DateTime<Utc>,
     ) -> Result<bool, BrokerError> {
-        let (scope, task, until) = (scope.to_owned(), task.clone(), due_ms(until));
+        let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
         let (same_scope, same_task) = (scope.clone(), task.clone());
         let order = Order::new(Stage::Settle, 1, move |tx| {
             tx.view.execute(&sql::SEMAPHORE_FORGET, params![scope, tx.view.now])?;
