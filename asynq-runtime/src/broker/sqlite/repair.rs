@@ -155,7 +155,7 @@ impl Subject {
             }
             BulkAction::Archive => {
                 tx.view.execute(&sql::REPAIR_ARCHIVE, [seq, tx.view.now])?;
-                self.free_lock_when_archived(tx)?;
+                tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
                 TaskState::Archived
             }
             BulkAction::Delete => return tx.delete(&Doomed { seq, q, state, id, lock: self.lock.as_deref() }),
@@ -163,13 +163,6 @@ impl Subject {
         tx.left(q, state);
         tx.came(q, came);
         Ok(())
-    }
-
-    fn free_lock_when_archived(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
-        if self.extra.keeps_lock_when_archived() {
-            return Ok(());
-        }
-        tx.free_lock(self.q, self.lock.as_deref(), &self.id)
     }
 
     /// The unique lock that it holds: its key and until when.
