@@ -22,6 +22,9 @@ mod redis {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
     mod served;
     mod settle;
     mod settle_again;
@@ -46,6 +49,9 @@ mod sqlite {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
     mod served;
     mod settle;
     mod settle_again;
