@@ -9,6 +9,7 @@ use asynq_runtime::{
     clock::ManualClock,
     task::{GroupName, TaskState, UniqueUntil},
 };
+use chrono::SubsecRound as _;
 use tempfile::TempDir;
 
 use super::{others::check_whole, *};
@@ -126,6 +127,19 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
         assert_eq!(t.broker.run_task(&queue(), &id("nobody")).await.unwrap(), Changed::NotFound);
         assert_eq!(t.broker.run_task(&to, &id("nobody")).await.unwrap(), Changed::NotFound);
     }
+}
+
+#[tokio::test]
+async fn a_completed_task_that_is_run_or_archived_still_tells_when_it_succeeded() {
+    let t = World::new().await;
+    t.every_state().await;
+    let before = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
+    t.clock.advance(Duration::from_secs(30));
+    assert_eq!(t.broker.archive_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
+    assert_eq!(t.broker.run_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
+    let after = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
+    assert_eq!(after.completed_at, before.completed_at.map(|at| at.trunc_subsecs(0)), "in whole seconds");
+    assert_eq!((after.state, after.result), (TaskState::Pending, before.result));
 }
 
 #[tokio::test]

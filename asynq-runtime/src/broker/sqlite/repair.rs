@@ -12,7 +12,7 @@ use crate::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair,
     },
-    task::{Extra, QueueName, TaskId, TaskState},
+    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
 };
 
 use super::{
@@ -122,6 +122,8 @@ struct Subject {
     /// Whether it is part of a set.
     staged: bool,
     retried: i64,
+    /// Seconds.
+    retention: i64,
 }
 
 impl Subject {
@@ -142,6 +144,7 @@ impl Subject {
             extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
             staged: row.get(6)?,
             retried: row.get(7)?,
+            retention: row.get(8)?,
         })
     }
 
@@ -160,8 +163,22 @@ impl Subject {
             }
             BulkAction::Delete => return tx.delete(&Doomed { seq, q, state, id, lock: self.lock.as_deref() }),
         };
+        if state == TaskState::Completed {
+            self.note_success(tx)?;
+        }
         tx.left(q, state);
         tx.came(q, came);
+        Ok(())
+    }
+
+    /// Writes into the message when it succeeded, which only the expiry has said so far.
+    fn note_success(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
+        if let Some(bytes) = self.message(&tx.view)?
+            && let Ok(mut message) = TaskMessage::decode(bytes.into())
+        {
+            message.completed_at = self.at.div_euclid(1_000).saturating_sub(self.retention);
+            tx.view.execute(&sql::BODY_SET_MESSAGE, params![self.seq, message.encode()])?;
+        }
         Ok(())
     }
 
