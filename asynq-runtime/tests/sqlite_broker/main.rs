@@ -8,10 +8,12 @@ mod chaos;
 mod full;
 mod group_chaos;
 mod groups;
+mod in_transaction;
 mod journey;
 mod memory;
 mod opening;
 mod others;
+mod repair;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};
