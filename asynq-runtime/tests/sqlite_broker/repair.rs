@@ -314,7 +314,10 @@ async fn members_of_a_set_are_left_to_whoever_holds_it() {
     for n in ["waits", "staged"] {
         enqueue(&t.broker, task(n)).await.unwrap();
     }
-    t.sql("UPDATE task SET state = 7, grp = 'g', batch = CASE id WHEN 'staged' THEN 1 END; UPDATE tally SET state = 7");
+    t.sql(
+        "UPDATE task SET state = 7, grp = 'g', batch = CASE id WHEN 'staged' THEN 1 END; UPDATE tally SET state = 7; \
+         INSERT INTO batch(batch, q, grp, deadline) SELECT DISTINCT 1, q, grp, 0 FROM task",
+    );
     let unfit = Changed::Unfit(TaskState::Aggregating);
     assert_eq!(t.broker.run_task(&queue(), &id("staged")).await.unwrap(), unfit);
     assert_eq!(t.broker.delete_task(&queue(), &id("staged")).await.unwrap(), unfit);
