@@ -8,6 +8,8 @@ mod connect;
 mod fence;
 #[path = "redis/lost.rs"]
 mod lost;
+#[path = "redis/repair.rs"]
+mod repair;
 #[path = "redis/server.rs"]
 mod server;
 #[path = "redis/store.rs"]
