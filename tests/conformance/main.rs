@@ -13,7 +13,9 @@ mod redis {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -25,7 +27,9 @@ mod redis {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -40,7 +44,9 @@ mod sqlite {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -52,7 +58,9 @@ mod sqlite {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;

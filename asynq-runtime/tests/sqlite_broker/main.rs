@@ -6,6 +6,7 @@
 mod chaos;
 #[cfg(target_os = "linux")]
 mod full;
+mod group_chaos;
 mod groups;
 mod in_transaction;
 mod journey;
