@@ -12,8 +12,8 @@ use super::{
     Subject,
 };
 
-/// Fails a task that is active although its lease has passed; its crashes stay counted. With the server and the run it loses what its old run could
-/// settle it by.
+/// Fails a task that is active although its lease has passed; its crashes stay counted. With the server and the run it
+/// loses what its old run could settle it by.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
     let Subject { seq, q, .. } = task;
