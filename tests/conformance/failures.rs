@@ -170,8 +170,11 @@ async fn a_repeated_outcome_is_one_failure_and_a_fenced_one_is_none() {
     assert_eq!(t.resend(&run, retry(Duration::ZERO, "once")).await, Settled::Ok);
     t.advance(SECOND);
     t.forward().await;
+    let lost = t.take_one().await;
+    t.let_leases_pass();
+    t.recover().await;
     let newer = t.take_one().await;
-    assert_eq!(t.settle(&run, archive("late")).await, Settled::Fenced);
+    assert_eq!(t.settle(&lost, archive("late")).await, Settled::Fenced);
     assert_eq!(t.settle(&newer, archive("end")).await, Settled::Ok);
     assert_eq!(told(&t, "t1").await, expected(&[(2, "end"), (1, "once")]));
 }
