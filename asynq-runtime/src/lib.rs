@@ -61,7 +61,8 @@
 //! - [`job`](mod@job): the typed side. A *job* is a function and its arguments.
 //! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
-//! - [`Client`] enqueues, [`server`] works, [`app`] is what [`main!`] runs.
+//! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
+//! - [`server`] works, [`app`] is what [`main!`] runs.
 //!
 //! # Features
 //!
@@ -72,7 +73,9 @@ pub mod broker;
 mod client;
 pub mod clock;
 mod connect;
+pub mod inspector;
 pub mod job;
+pub mod rate;
 pub mod server;
 pub mod task;
 pub mod testing;
@@ -117,8 +120,9 @@ pub use bytes::Bytes;
 
 pub use self::{
     app::App,
-    client::{Client, Enqueue},
+    client::{Client, Enqueue, ResultError},
     connect::{DEFAULT_URL, URL_VARIABLE},
+    inspector::Inspector,
     job::{
         BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,
         PreparedTask, RawTask, Registry, State,

@@ -7,7 +7,7 @@ use md5::{Digest, Md5};
 
 use crate::{
     broker::{NewTask, UniqueLock},
-    job::{Deadline, EnqueueError, JobOptions, Prepared, PreparedTask},
+    job::{Deadline, EnqueueError, JobOptions, PreparedTask},
     task::{Extra, Header, QueueName, TaskId, TaskMessage},
 };
 
@@ -25,7 +25,10 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     };
     let id_is_ours = task.id.is_none();
     let id = task.id.clone().unwrap_or_else(TaskId::random);
-    let unique = task.unique.map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
+    let unique = task.unique.map(|ttl| {
+        let bytes = task.unique_bytes.as_ref().or(task.payload.as_ref());
+        UniqueLock { key: unique_key(&queue, &task.name, bytes.map(AsRef::as_ref)), ttl }
+    });
     let deadline = match task.deadline {
         None => 0,
         Some(Deadline::At(at)) => ceil_seconds(at).max(1),
@@ -61,12 +64,13 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     })
 }
 
-/// PROTOCOL §2.2: nothing follows the last colon for a payload that was never given.
-fn unique_key(queue: &QueueName, task: &Prepared) -> String {
+/// The key of the lock of tasks that these bytes make equal (PROTOCOL §2.2): nothing follows the last colon for a
+/// payload that was never given.
+pub(crate) fn unique_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
     use std::fmt::Write as _;
 
-    let mut key = format!("asynq:{{{queue}}}:unique:{}:", task.name);
-    if let Some(bytes) = task.unique_bytes.as_ref().or(task.payload.as_ref()) {
+    let mut key = format!("asynq:{{{queue}}}:unique:{name}:");
+    if let Some(bytes) = bytes {
         for byte in Md5::digest(bytes) {
             let _ = write!(key, "{byte:02x}");
         }

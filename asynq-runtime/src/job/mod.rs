@@ -57,8 +57,8 @@ pub use self::{
     state::{State, StateKey, StateMap, state},
 };
 pub(crate) use self::{
-    builder::{Deadline, Prepared},
-    codec::{decode_arguments, encode_arguments},
+    builder::Deadline,
+    codec::{decode_arguments, decode_result, encode_arguments},
 };
 
 /// A typed job: its arguments, its options, and what it does.
