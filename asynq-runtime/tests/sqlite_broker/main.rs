@@ -9,6 +9,7 @@ mod full;
 mod journey;
 mod opening;
 mod others;
+mod repair;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};

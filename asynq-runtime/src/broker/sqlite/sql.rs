@@ -35,11 +35,13 @@ impl Sql {
     }
 }
 
-/// `sql` with every table and index of ours called `asynq_…`.
+/// `sql` with every table and index of ours called `asynq_…`. Where SQLite allows no `main.`, in the table of an index and
+/// in triggers, a table is written `[task]`.
 pub(super) fn prefix(sql: &str) -> String {
     sql.replace("main.", "main.asynq_")
         .replace("INDEXED BY ", "INDEXED BY asynq_")
         .replace(" ON task(", " ON asynq_task(")
+        .replace('[', "[asynq_")
 }
 
 /// Drops the comment lines at the top: the statement cache hashes the whole text at every use.
@@ -131,6 +133,23 @@ statements! {
     INSPECT_TASK = "inspect/task";
     INSPECT_PAUSE = "inspect/pause";
     INSPECT_RESUME = "inspect/resume";
+    REPAIR_FIND = "repair/find";
+    REPAIR_IN_STATE = "repair/in_state";
+    REPAIR_IN_GROUP = "repair/in_group";
+    REPAIR_RUN = "repair/run";
+    REPAIR_ARCHIVE = "repair/archive";
+    REPAIR_MOVE = "repair/move";
+    REPAIR_SET_LOCK = "repair/set_lock";
+    REPAIR_LOCK_UNTIL = "repair/lock_until";
+    REPAIR_MESSAGE = "repair/message";
+    REPAIR_ORPHAN_RETRY = "repair/orphan_retry";
+    REPAIR_ORPHAN_ARCHIVE = "repair/orphan_archive";
+    REPAIR_HAS_TASKS = "repair/has_tasks";
+    REPAIR_FORGET_ULOCK = "repair/forget_ulock";
+    REPAIR_FORGET_STAT = "repair/forget_stat";
+    REPAIR_FORGET_TALLY = "repair/forget_tally";
+    REPAIR_FORGET_BATCH = "repair/forget_batch";
+    REPAIR_FORGET_QUEUE = "repair/forget_queue";
 }
 
 #[cfg(test)]
@@ -147,6 +166,10 @@ mod tests {
         assert_eq!(
             prefix("CREATE INDEX main.task_at ON task(q, state, at);"),
             "CREATE INDEX main.asynq_task_at ON asynq_task(q, state, at);"
+        );
+        assert_eq!(
+            prefix("DELETE FROM [failure] WHERE seq = old.seq"),
+            "DELETE FROM [asynq_failure] WHERE seq = old.seq"
         );
     }
 }

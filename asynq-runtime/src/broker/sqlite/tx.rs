@@ -192,6 +192,15 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Forgets what this transaction knows of a queue that it has deleted; one of the same name or number may follow.
+    pub(super) fn forget_queue(&mut self, q: i64) {
+        self.queues.retain(|_, known| *known != q);
+        self.tally.retain(|(known, _), _| *known != q);
+        self.stat.remove(&q);
+        self.heads.remove(&q);
+        self.tails.remove(&q);
+    }
+
     /// Writes the counters; the last thing before the commit.
     pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
         // A state with a delta of 0 is written as well: it shows that the queue has been used.
