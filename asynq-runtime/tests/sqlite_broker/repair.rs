@@ -3,8 +3,8 @@
 
 use asynq_runtime::{
     broker::{
-        Broker as _, BulkAction, BulkSlice, Changed, Chosen, EditError, Inspect as _, Maintain as _, MoveError, Page, PayloadEdit,
-        QueueDeleted, Repair as _,
+        Broker as _, BulkAction, BulkSlice, Changed, Chosen, EditError, Inspect as _, Maintain as _, MoveError, Page,
+        PayloadEdit, QueueDeleted, Repair as _,
     },
     clock::ManualClock,
     task::{TaskState, UniqueUntil},
@@ -323,8 +323,10 @@ async fn members_of_a_set_are_left_to_whoever_holds_it() {
     for chosen in [Chosen::InState(TaskState::Aggregating), group] {
         let slice = t.broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap();
         assert_eq!((slice.changed, slice.more), (1, false), "{chosen:?}");
-        t.sql("UPDATE task SET state = 7 WHERE id = 'waits'; UPDATE tally SET n = (SELECT count(*) FROM task WHERE \
-               task.state = tally.state)");
+        t.sql(
+            "UPDATE task SET state = 7 WHERE id = 'waits'; UPDATE tally SET n = (SELECT count(*) FROM task WHERE \
+               task.state = tally.state)",
+        );
     }
     check_whole(&t.file());
 }
