@@ -6,6 +6,7 @@
 mod chaos;
 #[cfg(target_os = "linux")]
 mod full;
+mod in_transaction;
 mod journey;
 mod opening;
 mod others;

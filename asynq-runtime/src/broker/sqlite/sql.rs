@@ -90,6 +90,7 @@ statements! {
     LINE_TAIL = "line/tail";
     PRODUCE_INSERT = "produce/insert";
     PRODUCE_TAKEN_BY = "produce/taken_by";
+    IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
     CONSUME_READY = "consume/ready";
     CONSUME_NEXT = "consume/next";
     CONSUME_TAKE = "consume/take";
