@@ -7,7 +7,7 @@ mod transaction;
 
 use std::{future::Future, sync::Arc};
 
-pub(crate) use self::prepare::unique_key;
+pub(crate) use self::prepare::lock_key;
 pub use self::result::ResultError;
 
 use crate::{

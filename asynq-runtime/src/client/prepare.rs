@@ -7,7 +7,7 @@ use md5::{Digest, Md5};
 
 use crate::{
     broker::{NewTask, UniqueLock},
-    job::{Deadline, EnqueueError, JobOptions, PreparedTask},
+    job::{Deadline, EnqueueError, JobOptions, Prepared, PreparedTask},
     task::{Extra, Header, QueueName, TaskId, TaskMessage},
 };
 
@@ -25,10 +25,7 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     };
     let id_is_ours = task.id.is_none();
     let id = task.id.clone().unwrap_or_else(TaskId::random);
-    let unique = task.unique.map(|ttl| {
-        let bytes = task.unique_bytes.as_ref().or(task.payload.as_ref());
-        UniqueLock { key: unique_key(&queue, &task.name, bytes.map(AsRef::as_ref)), ttl }
-    });
+    let unique = task.unique.map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
     let deadline = match task.deadline {
         None => 0,
         Some(Deadline::At(at)) => ceil_seconds(at).max(1),
@@ -64,9 +61,14 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     })
 }
 
+/// The key of the lock of a task that is enqueued.
+fn unique_key(queue: &QueueName, task: &Prepared) -> String {
+    lock_key(queue, &task.name, task.unique_bytes.as_ref().or(task.payload.as_ref()).map(AsRef::as_ref))
+}
+
 /// The key of the lock of tasks that these bytes make equal (PROTOCOL §2.2): nothing follows the last colon for a
 /// payload that was never given.
-pub(crate) fn unique_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
+pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
     use std::fmt::Write as _;
 
     let mut key = format!("asynq:{{{queue}}}:unique:{name}:");

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{InspectError, Inspector, Wish, queue_name, task_id};
 use crate::{
     broker::{EditError, PayloadEdit},
-    client::unique_key,
+    client::lock_key,
     job::{Job, decode_arguments, encode_arguments},
     task::{QueueName, TaskId, TaskInfo},
 };
@@ -109,7 +109,7 @@ impl Inspector {
 /// payload, or, by a Go program, of no payload at all. `None` keeps the old key.
 fn new_key(queue: &QueueName, task: &TaskInfo, change: &Change) -> Option<String> {
     let old = task.unique_key.as_deref()?;
-    let key = |bytes: Option<&Bytes>| unique_key(queue, &task.r#type, bytes.map(AsRef::as_ref));
+    let key = |bytes: Option<&Bytes>| lock_key(queue, &task.r#type, bytes.map(AsRef::as_ref));
     if let Some((before, after)) = &change.unique_by
         && key(Some(before)) == old
     {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn the_lock_follows_the_bytes_that_it_was_made_of() {
         let queue = QueueName::from_wire("q");
-        let key = |bytes: Option<&'static str>| unique_key(&queue, "mail", bytes.map(str::as_bytes));
+        let key = |bytes: Option<&'static str>| lock_key(&queue, "mail", bytes.map(str::as_bytes));
         let by = |before, after| Some((Bytes::from_static(before), Bytes::from_static(after)));
         for (what, old, payload, unique_by, expected) in [
             ("of the payload", key(Some("old")), "old", None, Some(key(Some("new")))),

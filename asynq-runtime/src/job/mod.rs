@@ -57,7 +57,7 @@ pub use self::{
     state::{State, StateKey, StateMap, state},
 };
 pub(crate) use self::{
-    builder::Deadline,
+    builder::{Deadline, Prepared},
     codec::{decode_arguments, decode_result, encode_arguments},
 };
 

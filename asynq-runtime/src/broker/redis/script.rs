@@ -51,7 +51,7 @@ scripts! {
     MEMORY = "inspect/memory";
     CHANGE = "task" "places" "repair/change";
     BULK = "task" "places" "repair/bulk";
-    EDIT = "repair/edit";
+    EDIT = "task" "places" "repair/edit";
     END_ORPHAN = "task" "places" "repair/end_orphan";
     LOOK = "task" "places" "repair/look";
     HOLD = "task" "places" "repair/hold";

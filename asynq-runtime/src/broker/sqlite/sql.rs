@@ -158,6 +158,7 @@ statements! {
     INSPECT_PAGE_GROUP = "inspect/page_group";
     INSPECT_TASK = "inspect/task";
     INSPECT_FAILURES = "inspect/failures";
+    INSPECT_LAST_ERROR = "inspect/last_error";
     INSPECT_HISTORY = "inspect/history";
     INSPECT_WEIGHT = "inspect/weight";
     INSPECT_PAUSE = "inspect/pause";

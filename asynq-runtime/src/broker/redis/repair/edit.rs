@@ -1,6 +1,6 @@
 //! Replaces payloads: read, change the message, write it if nobody else did meanwhile (W16).
 
-use super::{TRIES, read_changed, restless};
+use super::{TRIES, places, read_changed, restless};
 use crate::{
     broker::{
         BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit,
@@ -28,9 +28,17 @@ impl RedisBroker {
             }
             let changed = TaskMessage { payload: edit.payload.clone(), ..message };
             let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
-            let mut names = vec![keys.task(id.as_str())];
+            let mut names = places(&keys);
+            names.push(keys.task(id.as_str()));
             names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
-            let mut call = EDIT.on(&names).arg(id.as_str()).arg(state.as_str()).arg(&raw[..]).arg(changed.encode());
+            let mut call = EDIT
+                .on(&names)
+                .arg(self.clock.argument())
+                .arg(keys.prefix())
+                .arg(id.as_str())
+                .arg(state.as_str())
+                .arg(&raw[..])
+                .arg(changed.encode());
             if let Some(new) = new_lock {
                 // The script decides: a task that holds no lock any more keeps its old key.
                 call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());

@@ -1,5 +1,7 @@
 //! Takes a set out of a group that is ripe.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use rusqlite::params;
 
@@ -14,6 +16,12 @@ use super::super::{
     tx::{Tx, View},
 };
 
+/// Bytes of messages after which a set is full: all of them are in memory at once.
+const SET_BYTES: usize = 4 << 20;
+
+/// The shortest grace there is.
+const SHORTEST_GRACE: Duration = Duration::from_secs(1);
+
 /// Takes a set, if the rules say so.
 pub(super) fn claim(
     tx: &mut Tx<'_>,
@@ -25,8 +33,7 @@ pub(super) fn claim(
     if !is_ripe(&tx.view, q, group, rules)? {
         return Ok(None);
     }
-    let most = rules.max_size.filter(|&most| most > 0).map_or(TaskSet::MOST, |most| most.min(TaskSet::MOST));
-    let waiting = tx.view.list(&sql::GROUPS_WAITING, params![q, group.as_str(), limit_of(most)], Waiting::read)?;
+    let waiting = longest_waiting(&tx.view, q, group, enough(rules).unwrap_or(TaskSet::MOST))?;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
     tx.view.execute(&sql::GROUPS_OPEN_SET, params![q, group.as_str(), deadline, id])?;
@@ -63,14 +70,34 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
     if has_waited(rules, view.now, first, last) {
         return Ok(true);
     }
-    let Some(enough) = rules.max_size.and_then(|enough| enough.checked_sub(1)) else { return Ok(false) };
-    Ok(view.find(&sql::GROUPS_REACHES, params![q, group.as_str(), limit_of(enough)], |_| Ok(()))?.is_some())
+    let Some(enough) = enough(rules) else { return Ok(false) };
+    Ok(view.find(&sql::GROUPS_REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
+}
+
+/// How many tasks make a group ripe by themselves: more than a set can hold are enough in any case.
+fn enough(rules: &GroupRules) -> Option<usize> {
+    rules.max_size.map(|size| size.clamp(1, TaskSet::MOST))
+}
+
+/// The first tasks of a group, until there are enough of them or of their bytes.
+fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Waiting>> {
+    let mut statement = view.statement(&sql::GROUPS_WAITING)?;
+    let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < SET_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let task = Waiting::read(row)?;
+        bytes += task.msg.as_ref().map_or(0, Vec::len);
+        found.push(task);
+    }
+    Ok(found)
 }
 
 /// Whether a group is ripe by time alone: its first task joined it at `first`, its last one at `last`.
 fn has_waited(rules: &GroupRules, now: i64, first: i64, last: i64) -> bool {
     let since = |joined: i64, limit| after(joined, limit) <= now;
-    rules.max_delay.is_some_and(|limit| since(first, limit)) || since(last, rules.grace)
+    rules.max_delay.is_some_and(|limit| since(first, limit)) || since(last, rules.grace.max(SHORTEST_GRACE))
 }
 
 fn limit_of(n: usize) -> i64 {
@@ -103,8 +130,6 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -121,6 +146,7 @@ mod tests {
             (rules(1_000, Some(5_000)), 5_000, 9_999, true),
             (rules(u64::MAX, Some(u64::MAX)), 0, 0, false),
             (rules(1_000, None), 11_000, 11_000, false),
+            (rules(0, None), 9_001, 9_001, false),
         ] {
             assert_eq!(has_waited(&rules, 10_000, first, last), expected, "{rules:?} {first} {last}");
         }

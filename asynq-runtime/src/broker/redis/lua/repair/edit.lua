@@ -1,14 +1,16 @@
 -- Replaces the message of a task that is as it was read, and its unique lock (PROTOCOL 6.3; W16).
--- KEYS     1 task hash; where the lock changes: 2 old lock · 3 new lock
--- ARGV     1 id · 2 state and 3 message as read · 4 new message · 5 new message with the new lock, where it changes
--- Returns  done · changed (it is not as it was read) · duplicate and who holds the new lock
-local call, pcall = redis.call, redis.pcall
-local id = ARGV[1]
-local task = pcall('HMGET', KEYS[1], 'state', 'msg')
-if task[1] ~= ARGV[2] or task[2] ~= ARGV[3] then return { 'changed' } end
-local fields = { 'msg', ARGV[4] }
-if #KEYS == 3 then
-  local old, new = KEYS[2], KEYS[3]
+-- KEYS     1-10 as places.lua says · 11 task hash; where the lock changes: 12 old lock · 13 new lock
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
+--          · 7 new message with the new lock, where it changes
+-- Returns  done · changed (it is not as it was read) · its state (it is in a set) · duplicate and who holds the new lock
+local id, key = ARGV[3], KEYS[11]
+local task = pcall('HMGET', key, 'state', 'msg', 'group')
+if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
+local forbidden = untouchable(task[1], id, task[3])
+if forbidden then return { forbidden } end
+local fields = { 'msg', ARGV[6] }
+if #KEYS == 13 then
+  local old, new = KEYS[12], KEYS[13]
   if pcall('GET', old) == id then
     local left = call('PTTL', old)
     local taken
@@ -20,8 +22,8 @@ if #KEYS == 3 then
       if left > 0 then call('PEXPIRE', new, left) end
     end
     call('DEL', old)
-    fields = { 'msg', ARGV[5], 'unique_key', new }
+    fields = { 'msg', ARGV[7], 'unique_key', new }
   end
 end
-call('HSET', KEYS[1], unpack(fields))
+call('HSET', key, unpack(fields))
 return { 'done' }
