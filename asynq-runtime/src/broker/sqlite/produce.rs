@@ -58,7 +58,7 @@ impl Item {
         Self { bytes: task.message.encode(), extra: task.extra.to_bytes(), task }
     }
 
-    /// Stores it, or finds why not.
+    /// Stores it, or changes nothing.
     pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
         let NewTask { message, queue, id, unique, when, group, .. } = &self.task;
         let (state, due) = place(*when, group.is_some(), tx.view.now);
