@@ -51,7 +51,7 @@
 //! | | |
 //! |---|---|
 //! | [`docs::jobs`] | writing jobs: arguments, state, options, errors, tests |
-//! | [`docs::lifecycle`] | the states of a task and what you can rely on |
+//! | [`docs::lifecycle`] | the states of a task, the four ways it can end, and what you can rely on |
 //! | [`docs::operations`] | settings, commands, signals, brokers |
 //! | [`docs::transactions`] | a row of yours and the job it caused in one SQLite transaction |
 //! | [`docs::wire`] | every key in Redis and who owns it |

@@ -97,6 +97,7 @@ async fn json_is_the_same_on_every_broker() {
                 "id": "4d3c", "host": "web-1", "pid": 42, "status": "active", "concurrency": 10, "active": 1,
                 "strict_priority": false, "queues": { "default": 3 }, "started_at": "2030-01-02T03:04:05.678Z",
                 "rust_version": json["servers"][0]["rust_version"],
+                "tasks": [{ "id": "active", "type": "email:send", "queue": "default" }],
             }],
             "queues_left_out": 0,
             "running_left_out": 0,

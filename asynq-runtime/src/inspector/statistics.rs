@@ -34,7 +34,9 @@ impl Inspector {
 
 /// What goes on at a broker.
 ///
-/// Its JSON form, by [`to_json`](Self::to_json) or serde, has these fields, and none will be renamed or removed; times
+/// # JSON form
+///
+/// By [`to_json`](Self::to_json) or serde. None of these fields will be renamed or removed; times
 /// are RFC 3339 in UTC with milliseconds, or null where nobody said:
 ///
 /// ```json
@@ -56,7 +58,7 @@ impl Inspector {
 ///   "servers": [{
 ///     "id": "4d3c", "host": "web-1", "pid": 42, "status": "active", "concurrency": 10, "active": 1,
 ///     "strict_priority": false, "queues": { "default": 3 }, "started_at": "2030-01-02T03:00:00.000Z",
-///     "rust_version": "0.1.0"
+///     "rust_version": "0.1.0", "tasks": [{ "id": "t1", "type": "email:send", "queue": "default" }]
 ///   }],
 ///   "queues_left_out": 0,
 ///   "running_left_out": 0
@@ -174,7 +176,7 @@ impl Statistics {
             },
             "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
             "running": self.running.iter().map(running).collect::<Vec<_>>(),
-            "servers": self.servers.iter().map(server).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(|info| server(info, &self.running)).collect::<Vec<_>>(),
             "queues_left_out": self.queues_left_out,
             "running_left_out": self.running_left_out,
         })
@@ -221,8 +223,10 @@ fn running(task: &RunningTask) -> Value {
     })
 }
 
-fn server(info: &ServerInfo) -> Value {
+fn server(info: &ServerInfo, running: &[RunningTask]) -> Value {
     let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
+    let tasks = running.iter().filter(|task| task.server == info.server_id);
+    let tasks = tasks.map(|task| json!({ "id": task.id, "type": task.r#type, "queue": task.queue }));
     json!({
         "id": info.server_id,
         "host": info.host,
@@ -234,6 +238,7 @@ fn server(info: &ServerInfo) -> Value {
         "queues": queues.collect::<Map<_, _>>(),
         "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
         "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
+        "tasks": tasks.collect::<Vec<_>>(),
     })
 }
 
