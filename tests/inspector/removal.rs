@@ -61,7 +61,7 @@ async fn force_deletes_everything_of_the_queue_and_tells_how_far_it_is() {
     let removal = inspector.delete_queue("default", Force::Yes);
     let removed = removal.on_progress(move |p| ear.lock().unwrap().push((p.done, p.total))).await.unwrap();
     assert_eq!((removed.tasks, removed.ghosts), (154, 0));
-    let told = told.lock().unwrap();
+    let told = told.lock().unwrap().clone();
     assert!(told.is_sorted() && told.last() == Some(&(154, 154)) && told.len() > 4, "{told:?}");
 
     let left: Vec<_> = inspector.queues().await.unwrap().into_iter().map(|q| (q.name.to_string(), q.size)).collect();
