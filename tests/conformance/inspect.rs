@@ -50,7 +50,7 @@ async fn a_queue_counts_each_state() {
     let seen =
         [stats.pending, stats.active, stats.scheduled, stats.retry, stats.archived, stats.completed, stats.aggregating];
     assert_eq!(seen, [3, 1, 1, 1, 1, 1, 0]);
-    assert_eq!((stats.size, stats.queue.as_str(), stats.paused), (8, "default", false));
+    assert_eq!((stats.size, stats.name.as_str(), stats.paused), (8, "default", false));
     assert!(!stats.is_idle());
 }
 
