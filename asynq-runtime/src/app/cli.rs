@@ -93,7 +93,8 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
                 .arg(Arg::new("arguments").value_name("JSON").help("Its arguments, such as '{\"to\":\"a@b.c\"}'"))
                 .arg(value("in", "SPAN", "Run it after this time, such as 10m").conflicts_with("at"))
                 .arg(value("at", "TIME", "Run it at this moment, such as 2030-01-31T09:00:00Z"))
-                .arg(value("queue", "QUEUE", "Put it into this queue instead of the job's own")),
+                .arg(value("queue", "QUEUE", "Put it into this queue instead of the job's own"))
+                .arg(value("group", "GROUP", "Let it wait in this group, to be aggregated with others")),
         )
         .subcommand(
             Command::new("stats")

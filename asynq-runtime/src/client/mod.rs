@@ -4,6 +4,8 @@ mod prepare;
 
 use std::{future::Future, sync::Arc};
 
+pub(crate) use self::prepare::new_task;
+
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
@@ -123,7 +125,8 @@ impl Client {
             match answers.next() {
                 Some(Ok(placed)) => {
                     info.state = placed.state;
-                    info.next_process_at = Some(placed.process_at);
+                    // Nobody knows when a group will be ripe.
+                    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
                 }
                 Some(Err(refused)) => {
                     *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));

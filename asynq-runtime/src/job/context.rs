@@ -39,6 +39,9 @@ pub struct ContextParts {
 }
 
 impl JobContext {
+    /// The header in which an aggregated task carries the name of its group.
+    pub const GROUP_HEADER: &'static str = "asynq:group";
+
     /// A context from its parts; the server makes one per attempt.
     pub fn new(parts: ContextParts) -> Self {
         Self(Arc::new(parts))
@@ -103,6 +106,12 @@ impl JobContext {
     /// The value of a header given at the enqueue.
     pub fn header(&self, key: &str) -> Option<&str> {
         self.0.message.header(key)
+    }
+
+    /// The group that the task was in, or that it was made of by aggregation.
+    pub fn group(&self) -> Option<&str> {
+        let own = Some(self.0.message.group_key.as_str()).filter(|group| !group.is_empty());
+        own.or_else(|| self.header(Self::GROUP_HEADER))
     }
 
     /// A number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a store
@@ -216,6 +225,15 @@ mod tests {
         assert_eq!(ctx.fence(), 1_893_553_445_678_912_345);
         assert_eq!(ctx.state::<u8>().map(|state| *state), Some(7));
         assert!(ctx.state::<u16>().is_none());
+        assert_eq!(ctx.group(), None);
+    }
+
+    #[test]
+    fn it_knows_the_group_that_a_task_was_in_or_was_made_of() {
+        let ctx = context(TaskMessage { group_key: "mails".into(), ..TaskMessage::default() });
+        assert_eq!(ctx.group(), Some("mails"));
+        let headers = vec![Header::new(JobContext::GROUP_HEADER, "digest")];
+        assert_eq!(context(TaskMessage { headers, ..TaskMessage::default() }).group(), Some("digest"));
     }
 
     #[test]

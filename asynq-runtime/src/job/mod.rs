@@ -20,6 +20,8 @@
 //! }
 //! ```
 
+mod aggregates;
+mod backoff;
 mod blocking;
 mod builder;
 mod codec;
@@ -42,6 +44,8 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    aggregates::{Aggregates, Aggregation},
+    backoff::Backoff,
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
     codec::{Codec, CodecError, encode_key},
@@ -53,11 +57,12 @@ pub use self::{
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
-    span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},
+    span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
 };
 pub(crate) use self::{
-    builder::{Deadline, Prepared},
+    aggregates::LeftOut,
+    builder::Prepared,
     codec::{decode_arguments, encode_arguments},
 };
 
@@ -84,6 +89,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// Replaces the traced fingerprint of the arguments, for types whose `Deserialize` cannot be traced.
     const FINGERPRINT: Option<&'static str> = None;
+
+    /// How long a failed task waits for its next attempt, where it is not the server's own way.
+    const BACKOFF: Option<Backoff> = None;
 
     /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;

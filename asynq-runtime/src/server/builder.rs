@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Server,
+    aggregate::{Aggregations, IntoAggregated, WrongRule},
     config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency, queues_of},
     error::ServerError,
     executor::{Executor, ExecutorParts},
@@ -13,8 +14,8 @@ use super::{
 use crate::{
     broker::Broker,
     connect,
-    job::{BlockingPool, IntoSpan, Job, JobDescriptor, Registry, StateMap},
-    task::QueueName,
+    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, Registry, StateMap},
+    task::{GroupName, QueueName, TaskInfo},
 };
 
 /// Builds a [`Server`]. Mistakes are told by [`build`](Self::build), the first one first.
@@ -29,6 +30,10 @@ pub struct ServerBuilder {
     states: StateMap,
     registry: Option<Registry>,
     registered: Vec<JobDescriptor>,
+    aggregations: Aggregations,
+    aggregated: Vec<Aggregation>,
+    /// The first rule of groups that cannot be.
+    wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
@@ -51,6 +56,9 @@ impl ServerBuilder {
             states: StateMap::default(),
             registry: None,
             registered: Vec::new(),
+            aggregations: Aggregations::default(),
+            aggregated: Vec::new(),
+            wrong_rule: None,
             on_unknown: OnUnknown::default(),
             services: Vec::new(),
             matches: None,
@@ -124,6 +132,59 @@ impl ServerBuilder {
         self
     }
 
+    /// Serves `J` too, and aggregates tasks into it: a job written by hand, which is in no inventory.
+    pub fn register_aggregate<J: Aggregates>(mut self) -> Self {
+        self.aggregated.push(Aggregation::of::<J>(std::any::type_name::<J>(), 0));
+        self.register::<J>()
+    }
+
+    /// Makes one task of all tasks that wait together in a group of this name, or of a name that begins so; the name that
+    /// fits exactly counts, else the longest that fits, and `""` fits all (Go's mux rule).
+    ///
+    /// The function is given the group and its tasks, in the order in which they joined, and returns the new task, or an
+    /// `async` block that does. That task goes to the queue of the group, with an id of its own: whatever it says about
+    /// these is not heeded. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
+    /// go back to their group, which is left alone for a while.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// let server = Server::builder("sqlite::memory:").aggregate("mails", |group, tasks| {
+    ///     let texts: Vec<_> = tasks.iter().map(|task| String::from_utf8_lossy(&task.payload)).collect();
+    ///     Ok::<_, BoxError>(RawTask::new("mails:digest", texts.join("\n")).header("group", group.as_str()))
+    /// });
+    /// ```
+    pub fn aggregate<F, R, How>(mut self, pattern: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        self.aggregations.add_function(pattern.into(), function);
+        self
+    }
+
+    /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute, rounded up to whole
+    /// seconds.
+    pub fn group_grace(self, grace: impl IntoSpan) -> Self {
+        self.rule(|groups| groups.set_grace(grace))
+    }
+
+    /// … or when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds.
+    pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
+        self.rule(|groups| groups.set_max_delay(delay))
+    }
+
+    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    pub fn group_max_size(self, size: usize) -> Self {
+        self.rule(|groups| groups.set_max_size(size))
+    }
+
+    fn rule(mut self, set: impl FnOnce(&mut Aggregations) -> Result<(), WrongRule>) -> Self {
+        if let Err(wrong) = set(&mut self.aggregations) {
+            self.wrong_rule.get_or_insert(wrong);
+        }
+        self
+    }
+
     /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
     pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
         self.on_unknown = policy;
@@ -162,8 +223,13 @@ impl ServerBuilder {
     /// No jobs, two of one name or a missing state; a queue's name, a weight or a time that cannot be; a broker that is
     /// not there. Nothing runs yet and nobody has been told of this server.
     pub async fn build(self) -> Result<Server, ServerError> {
+        if let Some((option, reason)) = self.wrong_rule {
+            return Err(ServerError::option(option, reason));
+        }
         let registry = registry(self.registry, self.registered)?;
         registry.check_states(&self.states)?;
+        let mut aggregations = self.aggregations;
+        aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
         let config = Config {
             queues: queues(self.queues, &registry)?,
             strict: self.strict,
@@ -190,6 +256,7 @@ impl ServerBuilder {
             broker,
             closes_broker: ours,
             executor,
+            aggregations: Arc::new(aggregations),
             services: self.services,
             matches: self.matches,
             heart,

@@ -14,6 +14,7 @@ use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    aggregate::Aggregations,
     attempt::Attempt,
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
@@ -38,6 +39,7 @@ pub(crate) struct Hub {
     pub(crate) config: Config,
     pub(crate) queues: Queues,
     pub(crate) executor: Executor,
+    pub(crate) aggregations: Arc<Aggregations>,
     /// Where jobs run.
     pub(crate) jobs: runtime::Handle,
     pub(crate) runs: Runs,
@@ -52,6 +54,8 @@ pub(crate) struct Hub {
     pub(crate) closing: CancellationToken,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
+    /// Cancelled when the aggregator has ended, or if there is none.
+    pub(crate) aggregated_last: CancellationToken,
     /// Cancelled when the server takes itself off the list: a later beat would put it there again.
     pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.

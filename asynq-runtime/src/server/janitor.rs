@@ -1,4 +1,5 @@
-//! Deletes completed tasks past their retention, trims the archive, and mends what crashes left behind.
+//! Deletes completed tasks past their retention, trims the archive, puts sets that nobody ended back to their groups, and
+//! mends what crashes left behind.
 //!
 //! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it
 //! (RELIABILITY F20).
@@ -40,6 +41,9 @@ async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
             tokio::time::sleep(BREATH).await;
         }
         while hub.answer(hub.broker.trim_archive(queue, ARCHIVE_AGE, ARCHIVE_SIZE, SLICE)).await? >= SLICE {
+            tokio::time::sleep(BREATH).await;
+        }
+        while hub.answer(hub.broker.reclaim_sets(queue)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
         if sweeps {

@@ -7,12 +7,16 @@
 //!   lease, beat ── everything in hand stays ours, and is shown
 //!   subscriber ── cancel requests        forwarder ── due → pending
 //!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, mends
+//!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, services. Stop order: services
-//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the server leaves, and the rest
-//! ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
+//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator,
+//! services. Stop order: services
+//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what it
+//! has, the server leaves, and the rest ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
 
+mod aggregate;
+mod aggregator;
 mod attempt;
 mod backoff;
 mod beat;
@@ -27,6 +31,7 @@ mod heart;
 mod hub;
 mod janitor;
 mod lease;
+mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
@@ -51,6 +56,7 @@ use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
+    aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
@@ -60,6 +66,7 @@ pub use self::{
     signals::{Signal, Signals},
 };
 use self::{
+    aggregate::Aggregations,
     config::{ANSWER, Config},
     fetcher::Fetcher,
     heart::HeartThread,
@@ -83,6 +90,7 @@ pub struct Server {
     broker: Arc<dyn Broker>,
     closes_broker: bool,
     executor: Executor,
+    aggregations: Arc<Aggregations>,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
     heart: HeartThread,
@@ -145,6 +153,7 @@ impl Server {
             config: self.config,
             queues,
             executor: self.executor,
+            aggregations: self.aggregations,
             jobs: jobs.clone(),
             outbox: Outbox::default(),
             signals: Signals::default(),
@@ -153,6 +162,7 @@ impl Server {
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
             fetched_last: CancellationToken::new(),
+            aggregated_last: CancellationToken::new(),
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
@@ -165,6 +175,11 @@ impl Server {
         heart.tend("forwarder", &hub, &closing, forwarder::run);
         heart.tend("fetcher", &hub, &never, Fetcher::run);
         heart.tend("janitor", &hub, &closing, janitor::run);
+        if hub.aggregations.is_empty() {
+            hub.aggregated_last.cancel();
+        } else {
+            heart.tend("aggregator", &hub, &never, aggregator::run);
+        }
 
         let context = ServiceContext {
             client: Client::new(Arc::clone(&hub.broker)),

@@ -47,6 +47,8 @@ pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
         let left = hub.outbox.len();
         tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
     }
+    // Told by `closing`, too: what it has taken goes back to its group.
+    within(end + SETTLE, hub.aggregated_last.cancelled()).await;
     // Told by `closing`; they may still be using the broker.
     within(end + SETTLE, hub.services_ended.cancelled()).await;
     hub.leaving.cancel();

@@ -24,6 +24,8 @@ pub struct Signals {
     pub extended: Signal,
     /// A turn of the janitor ended.
     pub cleaned: Signal,
+    /// A turn of the aggregator ended.
+    pub aggregated: Signal,
     /// The server listens for cancel requests.
     pub subscribed: Signal,
     /// The server has stopped fetching.
