@@ -276,7 +276,11 @@ mod tests {
             ("linear(5s", 6..9, "expected `)` at the end: \"linear(10s)\""),
             ("linear(5s))", 8..10, "unknown unit `s)`"),
             ("linear(5s) + 1", 10..14, "nothing may follow the `)`"),
-            ("exponential(1s)", 12..14, "`exponential` takes the first and the longest pause: \"exponential(1s, 10m)\""),
+            (
+                "exponential(1s)",
+                12..14,
+                "`exponential` takes the first and the longest pause: \"exponential(1s, 10m)\"",
+            ),
             ("exponential(1s,)", 15..15, "expected a duration such as"),
             ("exponential(10m, 1s)", 17..19, "the longest pause comes second and is at least the first"),
             ("exponential(1s, 1y)", 17..18, "unknown unit `y`"),

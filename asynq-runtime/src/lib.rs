@@ -120,8 +120,8 @@ pub use self::{
     client::{Client, Enqueue},
     connect::{DEFAULT_URL, URL_VARIABLE},
     job::{
-        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,
-        PreparedTask, RawTask, Registry, State,
+        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
+        Policy, PreparedTask, RawTask, Registry, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -154,8 +154,8 @@ pub mod __private {
         Backoff, Client, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult, Policy,
         TaskInfo, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key, run_blocking, state,
-            with_policy,
+            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
+            run_blocking, state, with_policy,
         },
     };
 }

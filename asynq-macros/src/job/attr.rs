@@ -118,11 +118,8 @@ impl Attr {
             }
             "unique_by" => self.unique_by = entry.setting(entry.text()),
             "unique_until" => {
-                let words = [
-                    ("end", UniqueUntil::End),
-                    ("success", UniqueUntil::Success),
-                    ("start", UniqueUntil::Start),
-                ];
+                let words =
+                    [("end", UniqueUntil::End), ("success", UniqueUntil::Success), ("start", UniqueUntil::Start)];
                 self.unique_until = entry.setting(entry.one_of(&words));
             }
             "unique_extend" => self.unique_extend = entry.setting(entry.flag()),

@@ -26,8 +26,9 @@ use self::env::Settings;
 pub use self::{error::AppError, main_macro::Program};
 use crate::{
     connect::DEFAULT_URL,
-    job::{IntoSpan, InvalidSpan, Job, Registry, StateMap},
-    server::{OnUnknown, Server, ServerBuilder, Service},
+    job::{Aggregates, IntoSpan, InvalidSpan, Job, JobError, Registry, StateMap},
+    server::{IntoAggregated, OnUnknown, Server, ServerBuilder, Service},
+    task::{GroupName, TaskInfo},
 };
 
 /// A worker in the making: what a set-up function is given and gives back.
@@ -111,6 +112,41 @@ impl App {
     /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
     pub fn on_unknown(self, policy: OnUnknown) -> Self {
         self.with(move |builder| builder.on_unknown(policy))
+    }
+
+    /// Decides how long a failed task waits, where its job has no `backoff` of its own; see [`ServerBuilder::backoff`].
+    pub fn backoff(self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
+        self.with(move |builder| builder.backoff(decide))
+    }
+
+    /// Makes one task of all tasks that wait together in a group; see [`ServerBuilder::aggregate`].
+    pub fn aggregate<F, R, How>(self, pattern: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        let pattern = pattern.into();
+        self.with(move |builder| builder.aggregate(pattern, function))
+    }
+
+    /// Serves `J` too, and aggregates tasks into it: a job written by hand.
+    pub fn register_aggregate<J: Aggregates>(self) -> Self {
+        self.with(ServerBuilder::register_aggregate::<J>)
+    }
+
+    /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute.
+    pub fn group_grace(self, grace: impl IntoSpan + Send + 'static) -> Self {
+        self.with(move |builder| builder.group_grace(grace))
+    }
+
+    /// … or when its first task has waited for this long; at least 1 s, default never.
+    pub fn group_max_delay(self, delay: impl IntoSpan + Send + 'static) -> Self {
+        self.with(move |builder| builder.group_max_delay(delay))
+    }
+
+    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    pub fn group_max_size(self, size: usize) -> Self {
+        self.with(move |builder| builder.group_max_size(size))
     }
 
     /// Runs a neighbour beside the jobs for as long as the worker lives.

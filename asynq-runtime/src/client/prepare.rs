@@ -74,8 +74,12 @@ fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
         (false, UniqueUntil::Success | UniqueUntil::Start, _) => {
             wrong("unique_until", "it needs `unique`: say for how long the task keeps an equal one out")
         }
-        (false, _, true) => wrong("unique_extend", "it needs `unique`: say for how long the task keeps an equal one out"),
-        (_, UniqueUntil::Start, true) => wrong("unique_extend", "the lock is freed when the task starts; leave one out"),
+        (false, _, true) => {
+            wrong("unique_extend", "it needs `unique`: say for how long the task keeps an equal one out")
+        }
+        (_, UniqueUntil::Start, true) => {
+            wrong("unique_extend", "the lock is freed when the task starts; leave one out")
+        }
         _ => Ok(()),
     }
 }

@@ -84,7 +84,10 @@ mod tests {
         let backoff = Backoff::by(by_text);
         assert_eq!(backoff.delay(7, &JobError::fail("busy")), Duration::from_secs(7));
         assert_eq!(backoff.delay(7, &JobError::fail("for ever")), LONGEST);
-        assert_eq!((backoff.to_string(), format!("{backoff:?}")), ("by a function".into(), "Backoff(by a function)".into()));
+        assert_eq!(
+            (backoff.to_string(), format!("{backoff:?}")),
+            ("by a function".into(), "Backoff(by a function)".into())
+        );
     }
 
     #[test]

@@ -157,7 +157,10 @@ macro_rules! option_methods {
             self.task.set(|p| {
                 let id = TaskId::new(id.as_ref())?;
                 if let Some(prefix) = RESERVED_IDS.iter().find(|prefix| id.as_str().starts_with(**prefix)) {
-                    return Err(option("task_id", format!("ids that begin with `{prefix}` are reserved; choose another")));
+                    return Err(option(
+                        "task_id",
+                        format!("ids that begin with `{prefix}` are reserved; choose another"),
+                    ));
                 }
                 p.id = Some(id);
                 Ok(())

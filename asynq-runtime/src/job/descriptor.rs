@@ -12,7 +12,8 @@ use bytes::Bytes;
 
 pub use super::codec::PayloadError;
 use super::{
-    Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask, StateKey,
+    Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask,
+    StateKey,
     codec::{decode_arguments, encode_result},
 };
 

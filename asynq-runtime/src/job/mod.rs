@@ -43,6 +43,11 @@ use std::future::Future;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub(crate) use self::{
+    aggregates::LeftOut,
+    builder::Prepared,
+    codec::{decode_arguments, encode_arguments},
+};
 pub use self::{
     aggregates::{Aggregates, Aggregation},
     backoff::Backoff,
@@ -59,11 +64,6 @@ pub use self::{
     registry::{JobSet, Registry, RegistryError},
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
-};
-pub(crate) use self::{
-    aggregates::LeftOut,
-    builder::Prepared,
-    codec::{decode_arguments, encode_arguments},
 };
 
 /// A typed job: its arguments, its options, and what it does.

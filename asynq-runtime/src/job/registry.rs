@@ -38,10 +38,7 @@ pub enum RegistryError {
         state: StateKey,
     },
     /// Tasks of one job would become two different ones.
-    #[error(
-        "tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out",
-        Places(first, second)
-    )]
+    #[error("tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out", Places(first, second))]
     AggregatedTwice {
         /// The job whose tasks wait in groups.
         of: &'static str,

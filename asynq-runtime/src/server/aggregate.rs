@@ -60,7 +60,8 @@ where
     }
 }
 
-type Function = Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
+type Function =
+    Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
 
 /// What a server aggregates, and by which rules. Cheap to clone.
 #[derive(Clone, Default)]
@@ -225,9 +226,11 @@ fn sort(members: &[SetMember], now_ms: i64) -> Sorted {
     for SetMember { id, message, extra } in members {
         let rejected = match message {
             Err(bad) => Rejected { id: id.clone(), error: bad.to_string(), raw: Some(bad.raw.clone()) },
-            Ok(_) if extra.is_expired(now_ms) => {
-                Rejected { id: id.clone(), error: "it expired before its group was aggregated".to_owned(), raw: None }
-            }
+            Ok(_) if extra.is_expired(now_ms) => Rejected {
+                id: id.clone(),
+                error: "expired: its group was not aggregated in time".to_owned(),
+                raw: None,
+            },
             Ok(message) => {
                 sorted.sound.push((id.clone(), TaskInfo::from_message(message, TaskState::Aggregating)));
                 continue;

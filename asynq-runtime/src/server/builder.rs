@@ -9,12 +9,13 @@ use super::{
     error::ServerError,
     executor::{Executor, ExecutorParts},
     heart::HeartThread,
+    pauses::ServerBackoff,
     service::Service,
 };
 use crate::{
     broker::Broker,
     connect,
-    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, Registry, StateMap},
+    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
     task::{GroupName, QueueName, TaskInfo},
 };
 
@@ -35,6 +36,7 @@ pub struct ServerBuilder {
     /// The first rule of groups that cannot be.
     wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
+    backoff: Option<ServerBackoff>,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
 }
@@ -60,6 +62,7 @@ impl ServerBuilder {
             aggregated: Vec::new(),
             wrong_rule: None,
             on_unknown: OnUnknown::default(),
+            backoff: None,
             services: Vec::new(),
             matches: None,
         }
@@ -191,6 +194,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Decides how long a failed task waits for its next attempt, where its job has no `backoff` of its own: asynq's
+    /// `RetryDelayFunc`. It is given how often the task had failed before, the error and the task; at most 10 days. The
+    /// default is asynq's: 15 s at first, growing with the fourth power. Where the function panics, the default counts.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// # use std::time::Duration;
+    /// let server = Server::builder("sqlite::memory:").backoff(|retried, _error, task| match task.r#type.as_str() {
+    ///     "mail" => Duration::from_secs(30),
+    ///     _ => Duration::from_secs(60) * (retried + 1),
+    /// });
+    /// ```
+    pub fn backoff(mut self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
+        self.backoff = Some(ServerBackoff::new(decide));
+        self
+    }
+
     /// Runs a neighbour beside the jobs for as long as the server lives.
     pub fn service(mut self, service: impl Service) -> Self {
         self.services.push(Box::new(service));
@@ -249,6 +269,7 @@ impl ServerBuilder {
             blocking: BlockingPool::new(self.blocking_limit),
             broker: Arc::clone(&broker),
             on_unknown: config.on_unknown,
+            backoff: self.backoff,
         });
         Ok(Server {
             config,

@@ -18,6 +18,7 @@ use super::{
     dice::Dice,
     limit::Limit,
     outcome::{Ended, Facts, decide},
+    pauses::{Pauses, ServerBackoff},
     stop::{Stop, Why},
 };
 use crate::{
@@ -47,6 +48,8 @@ pub struct ExecutorParts {
     pub broker: Arc<dyn Broker>,
     /// What to do with a task that no job here knows.
     pub on_unknown: OnUnknown,
+    /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
+    pub backoff: Option<ServerBackoff>,
 }
 
 /// Runs dequeued tasks, one [`execute`](Self::execute) each. Clones are the same executor.
@@ -125,6 +128,7 @@ impl Executor {
         if stop.is_asked() {
             return stopped(stop);
         }
+        let pauses = Pauses { job: job.backoff, server: parts.backoff.clone(), message: Arc::clone(message) };
         let token = stop.token();
         let blocking = parts.blocking.for_attempt();
         let ctx = JobContext::new(ContextParts {
@@ -139,15 +143,15 @@ impl Executor {
         });
         // Reading the arguments runs user code too.
         let work = match panics::catch(|| job.start(&message.payload, ctx)) {
-            Ok(Ok(work)) => Work(Some(work)),
+            Ok(Ok(work)) => Work { attempt: Some(work), pauses: pauses.clone() },
             Ok(Err(error @ PayloadError::UnknownFingerprint { .. })) => {
                 self.warn_of(&message.r#type, "its arguments have another shape than here");
                 return Ended::Unknown(error.to_string());
             }
             Ok(Err(error @ PayloadError::Undecodable { .. })) => return Ended::Hopeless(error.to_string()),
-            Err(panic) => return panicked(&panic),
+            Err(panic) => return pausing(panicked(&panic), &pauses),
         };
-        drive(work, &limit, stop, &token, &blocking).await
+        pausing(drive(work, &limit, stop, &token, &blocking).await, &pauses)
     }
 
     fn roll(&self) -> u32 {
@@ -205,15 +209,18 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
 }
 
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
-struct Work(Option<BoxFuture<'static, RunResult>>);
+struct Work {
+    attempt: Option<BoxFuture<'static, RunResult>>,
+    pauses: Pauses,
+}
 
 impl Future for Work {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Some(work) = &mut self.0 else { return Poll::Pending };
+        let Self { attempt: Some(work), pauses } = &mut *self else { return Poll::Pending };
         // The error's text is user code as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(returned)) {
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, pauses))) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic)),
         }
@@ -222,17 +229,31 @@ impl Future for Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let work = self.0.take();
+        let work = self.attempt.take();
         if let Err(panic) = panics::catch(|| drop(work)) {
             tracing::error!("a job panicked while it was dropped: {panic}");
         }
     }
 }
 
-fn returned(result: RunResult) -> Ended {
+fn returned(result: RunResult, pauses: &Pauses) -> Ended {
     match result {
         Ok(result) => Ended::Succeeded(result),
-        Err(error) => Ended::Failed { policy: error.policy(), error: text_of(&error) },
+        Err(error) => {
+            let pause = if error.policy() == Policy::Fail { pauses.after(&error) } else { None };
+            Ended::Failed { policy: error.policy(), error: text_of(&error), pause }
+        }
+    }
+}
+
+/// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
+fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
+    match ended {
+        Ended::Failed { policy: Policy::Fail, error, pause: None } => {
+            let pause = pauses.after(&JobError::fail(error.as_str()));
+            Ended::Failed { policy: Policy::Fail, error, pause }
+        }
+        ended => ended,
     }
 }
 

@@ -40,8 +40,7 @@ impl LeftAlone {
 
     /// Whether a group is to be left alone now.
     pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
-        !self.0.is_empty()
-            && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
+        !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
     /// It worked: the next time is the first again.

@@ -35,6 +35,7 @@ mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
+mod pauses;
 mod queues;
 mod recoverer;
 mod running;
@@ -55,16 +56,6 @@ use std::{
 use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    aggregate::{AtOnce, IntoAggregated, Later},
-    builder::ServerBuilder,
-    config::{OnUnknown, ParseOnUnknownError},
-    error::ServerError,
-    executor::{Executor, ExecutorParts},
-    running::Running,
-    service::{Service, ServiceContext, ServiceEntry, ServiceRow},
-    signals::{Signal, Signals},
-};
 use self::{
     aggregate::Aggregations,
     config::{ANSWER, Config},
@@ -76,6 +67,17 @@ use self::{
     runs::Runs,
     service::Services,
     shutdown::Asked,
+};
+pub use self::{
+    aggregate::{AtOnce, IntoAggregated, Later},
+    builder::ServerBuilder,
+    config::{OnUnknown, ParseOnUnknownError},
+    error::ServerError,
+    executor::{Executor, ExecutorParts},
+    pauses::ServerBackoff,
+    running::Running,
+    service::{Service, ServiceContext, ServiceEntry, ServiceRow},
+    signals::{Signal, Signals},
 };
 use crate::{broker::Broker, client::Client, job::Registry};
 

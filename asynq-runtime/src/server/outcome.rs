@@ -24,7 +24,12 @@ pub(crate) enum Ended {
     /// The job returned, with this result.
     Succeeded(Option<Bytes>),
     /// It returned an error, panicked, took too long, or was cancelled.
-    Failed { policy: Policy, error: String },
+    Failed {
+        policy: Policy,
+        error: String,
+        /// How long to wait for the next attempt, where it is not asynq's formula.
+        pause: Option<Duration>,
+    },
     /// The server is leaving.
     Interrupted,
     /// It did not start: nothing here knows its type or the shape of its arguments.
@@ -35,7 +40,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { policy: Policy::Fail, error: error.into() }
+        Self::Failed { policy: Policy::Fail, error: error.into(), pause: None }
     }
 }
 
@@ -59,11 +64,11 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Interrupted => Action::Requeue,
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Unknown(error) => unknown(error, facts),
-        Ended::Failed { policy, error } => failed(policy, error, facts),
+        Ended::Failed { policy, error, pause } => failed(policy, error, pause, facts),
     }
 }
 
-fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
+fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
@@ -73,7 +78,7 @@ fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
         Policy::SkipRetry => archive(error, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
-        _ => retry(retry_delay(retried, facts.roll), error, facts),
+        _ => retry(pause.unwrap_or_else(|| retry_delay(retried, facts.roll)), error, facts),
     }
 }
 
@@ -81,7 +86,7 @@ fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
-        OnUnknown::Retry => failed(Policy::Fail, error, facts),
+        OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
         OnUnknown::HandBack => {
             let Unknown { since_ms, times } =
                 facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
@@ -134,7 +139,11 @@ mod tests {
     }
 
     fn fails(policy: Policy) -> Ended {
-        Ended::Failed { policy, error: "why".into() }
+        Ended::Failed { policy, error: "why".into(), pause: None }
+    }
+
+    fn pauses(policy: Policy, seconds: u64) -> Ended {
+        Ended::Failed { policy, error: "why".into(), pause: Some(secs(seconds)) }
     }
 
     fn archived() -> Action {
@@ -159,6 +168,10 @@ mod tests {
             (fails(Policy::Fail), (0, 25), 0, retried_in(15)),
             (fails(Policy::Fail), (3, 25), 60, retried_in(96)),
             (fails(Policy::Fail), (24, 25), 0, retried_in(331_791)),
+            (pauses(Policy::Fail, 7), (24, 25), 0, retried_in(7)),
+            (pauses(Policy::Fail, 7), (25, 25), 0, archived()),
+            (pauses(Policy::SkipRetry, 7), (0, 25), 0, archived()),
+            (pauses(Policy::RetryIn(secs(9)), 7), (0, 25), 0, retried_in(9)),
             (fails(Policy::Fail), (25, 25), 0, archived()),
             (fails(Policy::Fail), (26, 25), 0, archived()),
             (fails(Policy::Fail), (0, 0), 0, archived()),

@@ -56,6 +56,7 @@ pub(super) async fn drain(broker: &Arc<dyn Broker>, registry: &Registry, states:
         blocking: BlockingPool::default(),
         broker: Arc::clone(broker),
         on_unknown: OnUnknown::HandBack,
+        backoff: None,
     });
     // A server of its own each time: between two drains any time may pass on the clock.
     let member = said(broker.join(&name(), &ServerInfo::default()).await);
