@@ -184,7 +184,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
         _ => None,
     });
     let takes_all = match (arguments.next(), arguments.next()) {
-        (Some(argument), None) => matches!(argument.form, Form::Owned | Form::Slice(_)),
+        (Some(argument), None) => matches!(argument.form, Form::Owned),
         _ => false,
     };
     if is_whole && !takes_all {

@@ -56,8 +56,8 @@ use std::{
 use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::aggregate::Aggregations;
 use self::{
-    aggregate::Aggregations,
     config::{ANSWER, Config},
     fetcher::Fetcher,
     heart::HeartThread,
