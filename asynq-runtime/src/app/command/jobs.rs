@@ -158,7 +158,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{Job, JobContext, JobResult};
+    use crate::job::{Backoff, Job, JobContext, JobResult};
 
     #[derive(Serialize, Deserialize)]
     struct Mail {
@@ -176,6 +176,41 @@ mod tests {
         async fn run(self, _: &JobContext) -> JobResult {
             Ok(())
         }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Note {}
+
+    impl Job for Note {
+        const NAME: &'static str = "note";
+        const OPTIONS: JobOptions = JobOptions::new()
+            .expires(Duration::from_secs(600))
+            .group("digest")
+            .unique(Duration::from_secs(60))
+            .unique_until(UniqueUntil::Success)
+            .unique_extend();
+        const BACKOFF: Option<Backoff> = Some(Backoff::linear(Duration::from_secs(10)));
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_option_is_shown_in_the_words_of_the_attribute() {
+        let job = JobDescriptor::of::<Note>("src/note.rs", 1);
+        assert_eq!(
+            options(&job),
+            "retry 25, backoff linear(10s), timeout 30m, expires 10m, group digest, unique 1m, unique_until success, \
+             unique_extend"
+        );
+        let json = job_to_json(&job);
+        assert_eq!((&json["group"], &json["expires_seconds"]), (&json!("digest"), &json!(600.0)));
+        assert_eq!((&json["unique_until"], &json["unique_extend"]), (&json!("success"), &json!(true)));
+        assert_eq!(json["backoff"], "linear(10s)");
+        let mail = job_to_json(&JobDescriptor::of::<Tidy>("src/tidy.rs", 1));
+        assert_eq!((&mail["group"], &mail["backoff"], &mail["unique_until"]), (&Value::Null, &Value::Null, &Value::Null));
+        assert_eq!(mail["unique_extend"], false);
     }
 
     #[derive(Serialize)]
