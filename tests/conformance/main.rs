@@ -13,7 +13,9 @@ mod redis {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -22,7 +24,9 @@ mod redis {
     mod produce;
     mod races;
     mod recover;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -37,7 +41,9 @@ mod sqlite {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -46,7 +52,9 @@ mod sqlite {
     mod produce;
     mod races;
     mod recover;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;

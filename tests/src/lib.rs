@@ -19,8 +19,8 @@ pub use self::{
     go::GoPeer,
     redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
     seed::{
-        Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
-        task, task_id,
+        Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
+        queue, requeue, retry, snooze, task, task_id,
     },
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
