@@ -2,8 +2,6 @@
 
 /// Name of the file, and the issue that brings it.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    // Groups.
-    ("s13_aggregated", "Parity: groups"),
     // The inspector's changes.
     ("b13_archive_trim_inspector_leak", "Parity: inspector"),
     ("b28_inspector_single_ops", "Parity: inspector"),

@@ -39,7 +39,7 @@ pub struct ContextParts {
 }
 
 impl JobContext {
-    /// The header in which an aggregated task carries the name of its group.
+    /// The header in which a task that `#[job(aggregates = …)]` made carries the name of its group.
     pub const GROUP_HEADER: &'static str = "asynq:group";
 
     /// A context from its parts; the server makes one per attempt.
@@ -117,7 +117,7 @@ impl JobContext {
         self.0.message.header(key)
     }
 
-    /// The group that the task was in, or that it was made of by aggregation.
+    /// The group that the task was in, or whose tasks it was made of (`#[job(aggregates = …)]`).
     pub fn group(&self) -> Option<&str> {
         let own = Some(self.0.message.group_key.as_str()).filter(|group| !group.is_empty());
         own.or_else(|| self.header(Self::GROUP_HEADER))

@@ -12,7 +12,7 @@ use crate::{
     broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
     job::{
-        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, PreparedTask, Registry,
+        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, PreparedTask, RawTask, Registry,
         RegistryError,
     },
     task::{GroupName, TaskId, TaskInfo, TaskState},
@@ -252,7 +252,9 @@ fn add_typed(
     let payloads: Vec<Bytes> = tasks.iter().map(|(_, payload)| payload.clone()).collect();
     let made = aggregation.make(&payloads, Client::DEFAULT_PAYLOAD_LIMIT);
     for task in made.tasks {
-        add(outcome, set, task, now, Client::DEFAULT_PAYLOAD_LIMIT)?;
+        // For the job's context; what a function makes is enqueued as it is.
+        let task = RawTask::from_prepared(task).header(JobContext::GROUP_HEADER, set.group.as_str());
+        add(outcome, set, task.into(), now, Client::DEFAULT_PAYLOAD_LIMIT)?;
     }
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
@@ -282,8 +284,6 @@ fn add(
                 let reason = "an aggregated task runs by itself; leave the group out".to_owned();
                 return Err(EnqueueError::Option { option: "group", reason });
             }
-            task.headers.retain(|(key, _)| key != JobContext::GROUP_HEADER);
-            task.headers.push((JobContext::GROUP_HEADER.to_owned(), set.group.as_str().to_owned()));
             new_task(PreparedTask::ready(task), now, limit)
         })
         .map_err(|error| Unaggregated::Invalid(error.to_string()))?;

@@ -81,7 +81,7 @@ async fn digest(ctx: &JobContext, notes: Vec<note>) {
 }
 
 fn gentle(retried: u32, error: &JobError) -> std::time::Duration {
-    drop(error.policy());
+    let _ = error.policy();
     std::time::Duration::from_secs(u64::from(retried))
 }
 
