@@ -145,7 +145,9 @@ async fn a_function_makes_the_task_of_the_group_that_fits_best() {
     let made = |name: &'static str| {
         move |group: asynq_runtime::task::GroupName, tasks: Vec<TaskInfo>| {
             let all: Vec<_> = tasks.iter().map(|task| String::from_utf8_lossy(&task.payload).into_owned()).collect();
-            Ok::<_, BoxError>(RawTask::new(name, format!("{group}: {}", all.join("+"))).queue("elsewhere").retention("1d"))
+            Ok::<_, BoxError>(
+                RawTask::new(name, format!("{group}: {}", all.join("+"))).queue("elsewhere").retention("1d"),
+            )
         }
     };
     let app = app

@@ -104,8 +104,44 @@ fn an_equal_task_is_refused() {
         "butcher: accepted, pending",
         "order 4711: accepted, pending",
         "order 4711 again: refused, the id is taken",
+        "refresh: accepted, pending",
+        "refresh again: refused, an equal task waits",
     ];
     on_both_brokers("unique", &first);
+}
+
+#[test]
+fn the_tasks_of_a_group_become_one() {
+    let mail = [
+        "Eve's comment is aggregating",
+        "one mail for group comments with 3 comments:",
+        "  Ann: Nice.",
+        "  Eve: First!",
+    ];
+    on_both_brokers("group", &mail);
+    let folder = tempdir().unwrap();
+    assert_lines(&run("group", folder.path(), &[], &[]), &["group comments:other with 1 comments", "Zoe"]);
+}
+
+#[test]
+fn a_function_makes_one_task_of_a_group() {
+    on_both_brokers("aggregate", &["wrote 3 lines: [log:web] | started | ready"]);
+    let folder = tempdir().unwrap();
+    assert_lines(&run("aggregate", folder.path(), &[], &[]), &["wrote 1 lines: log:audit: 1 tasks"]);
+}
+
+#[test]
+fn a_failed_task_waits_as_its_job_or_the_server_says() {
+    on_both_brokers("backoff", &["poll front: attempt 1", "poll front: attempt 3", "all given up in time: true"]);
+    let folder = tempdir().unwrap();
+    let output = run("backoff", folder.path(), &[], &[]);
+    assert!(output.contains("call 555-0100: attempt 2") && output.contains("plain: attempt 2"), "{output}");
+}
+
+#[test]
+fn a_task_that_is_too_late_is_archived() {
+    let told = ["refused: invalid option `expires`", "code 4711 to ann", "bob's code is archived: expired"];
+    on_both_brokers("expires", &told);
 }
 
 #[test]

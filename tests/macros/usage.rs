@@ -68,7 +68,8 @@ fn groups_expiry_and_pauses_are_what_the_attribute_says() {
     let JobOptions { group, expires, unique_until, unique_extend, .. } = remark::OPTIONS;
     assert_eq!((group, expires), (Some("digest"), Some(Duration::from_secs(90))));
     assert_eq!((unique_until, unique_extend), (UniqueUntil::Success, true));
-    let pause = |backoff: Option<Backoff>, retried| backoff.map(|b| b.delay(retried, &JobError::fail("busy")).as_secs());
+    let pause =
+        |backoff: Option<Backoff>, retried| backoff.map(|b| b.delay(retried, &JobError::fail("busy")).as_secs());
     assert_eq!((pause(remark::BACKOFF, 0), pause(remark::BACKOFF, 20)), (Some(1), Some(600)));
     assert_eq!((pause(patient::BACKOFF, 5), patient::OPTIONS.unique_until), (Some(9), UniqueUntil::Start));
     assert!(greet::BACKOFF.is_none());

@@ -83,21 +83,36 @@ pub(crate) const TABLE: &[Deviation] = &[
         "without its name in groups nobody would look at the group until another task joins it",
     ),
     // The locks of aggregated tasks are free.
-    row("s13_aggregated", "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b: only Go has g1", "F19", LOCK_OF_PART),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b: only Go has g1",
+        "F19",
+        LOCK_OF_PART,
+    ),
     row(
         "s13_aggregated",
         "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b ttl: only Go has ends in 3599",
         "F19",
         LOCK_OF_PART,
     ),
-    row("s13_aggregated", "asynq:{default}:unique:item:c81e728d9d4c2f636f067f89cc14862c: only Go has g2", "F19", LOCK_OF_PART),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c81e728d9d4c2f636f067f89cc14862c: only Go has g2",
+        "F19",
+        LOCK_OF_PART,
+    ),
     row(
         "s13_aggregated",
         "asynq:{default}:unique:item:c81e728d9d4c2f636f067f89cc14862c ttl: only Go has ends in 3599",
         "F19",
         LOCK_OF_PART,
     ),
-    row("s13_aggregated", "asynq:{default}:unique:item:eccbc87e4b5ce2fe28308fd9f2a7baf3: only Go has g3", "F19", LOCK_OF_PART),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:eccbc87e4b5ce2fe28308fd9f2a7baf3: only Go has g3",
+        "F19",
+        LOCK_OF_PART,
+    ),
     row(
         "s13_aggregated",
         "asynq:{default}:unique:item:eccbc87e4b5ce2fe28308fd9f2a7baf3 ttl: only Go has ends in 3599",

@@ -5,7 +5,7 @@ use std::{cell::Cell, fmt::Display, time::Duration};
 use asynq_grammar::{NameError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
-use syn::{ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
+use syn::{ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
 
 use super::{
     attr::{Pause, Setting},
@@ -166,6 +166,13 @@ impl<'a> Entry<'a> {
 
     /// A back-off in quotes, or the path of a function.
     pub(super) fn pause(&self) -> Option<Pause> {
+        if self.input.peek(Token![|])
+            && let Ok(closure) = self.input.fork().parse::<ExprClosure>()
+        {
+            // Taken in one piece: its commas begin no options.
+            let _ = self.input.parse::<ExprClosure>();
+            return self.refuse(&closure, self.known.takes());
+        }
         if !self.input.peek(Lit) {
             return self.path().map(Pause::By);
         }

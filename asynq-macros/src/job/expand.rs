@@ -170,7 +170,7 @@ fn aggregation(job: &JobModel) -> Option<TokenStream> {
     let argument = job.arguments().next()?;
     let (field, name) = (&argument.ident, local("tasks"));
     // At the parameter's type: there the compiler says that it is another one.
-    let made = quote_spanned!(at(argument.ty.span())=> #name);
+    let made = Ident::new("tasks", at(argument.ty.span()));
     Some(quote! {
         impl __rt::Aggregates for #ident {
             type Of = #path;

@@ -57,17 +57,6 @@ use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::aggregate::Aggregations;
-use self::{
-    config::{ANSWER, Config},
-    fetcher::Fetcher,
-    heart::HeartThread,
-    hub::Hub,
-    outbox::Outbox,
-    queues::Queues,
-    runs::Runs,
-    service::Services,
-    shutdown::Asked,
-};
 pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
@@ -78,6 +67,17 @@ pub use self::{
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
+};
+use self::{
+    config::{ANSWER, Config},
+    fetcher::Fetcher,
+    heart::HeartThread,
+    hub::Hub,
+    outbox::Outbox,
+    queues::Queues,
+    runs::Runs,
+    service::Services,
+    shutdown::Asked,
 };
 use crate::{broker::Broker, client::Client, job::Registry};
 

@@ -68,7 +68,11 @@ mod tests {
     #[test]
     fn the_job_decides_before_the_server_and_a_panic_passes_it_on() {
         let s = Duration::from_secs;
-        let server = || Some(ServerBackoff::new(|retried, _, task| Duration::from_secs(u64::from(retried) + task.r#type.len() as u64)));
+        let server = || {
+            Some(ServerBackoff::new(|retried, _, task| {
+                Duration::from_secs(u64::from(retried) + task.r#type.len() as u64)
+            }))
+        };
         let never = || Some(ServerBackoff::new(|_, error, _| panic!("{error}")));
         let table = [
             (None, None, None),

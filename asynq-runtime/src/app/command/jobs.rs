@@ -209,7 +209,10 @@ mod tests {
         assert_eq!((&json["unique_until"], &json["unique_extend"]), (&json!("success"), &json!(true)));
         assert_eq!(json["backoff"], "linear(10s)");
         let mail = job_to_json(&JobDescriptor::of::<Tidy>("src/tidy.rs", 1));
-        assert_eq!((&mail["group"], &mail["backoff"], &mail["unique_until"]), (&Value::Null, &Value::Null, &Value::Null));
+        assert_eq!(
+            (&mail["group"], &mail["backoff"], &mail["unique_until"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
         assert_eq!(mail["unique_extend"], false);
     }
 

@@ -120,7 +120,7 @@ fn timeout_and_deadline_default_as_in_asynq() {
         (raw().deadline(at(2_000_000_000) + chrono::TimeDelta::milliseconds(1)), 0, 2_000_000_001),
         (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
         (raw().deadline("90s"), 0, 1_893_553_445 + 90 + 1), // from the enqueue on
-        (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1), // 0 would mean none
+        (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1),     // 0 would mean none
         (raw().deadline(at(-5)), 0, 1),
     ] {
         let message = new(task).message;
