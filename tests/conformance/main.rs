@@ -24,6 +24,9 @@ mod redis {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
     mod semaphore;
     mod served;
     mod sets;
@@ -52,6 +55,9 @@ mod sqlite {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
     mod semaphore;
     mod served;
     mod sets;

@@ -15,6 +15,4 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("b27_scheduler_history_trim", "Periodic: scheduler"),
     ("s14_scheduler", "Periodic: scheduler"),
     ("s15_two_schedulers_duplicate", "Periodic: scheduler"),
-    ("pure_cron_next", "Periodic: cron engine"),
-    ("pure_cron_invalid", "Periodic: cron engine"),
 ];

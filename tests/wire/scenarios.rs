@@ -227,6 +227,7 @@ fn every_golden_file_is_used_or_has_its_issue() {
         .chain(groups::NAMES)
         .chain(&["s17_cli_cancel_channel"])
         .chain(&crate::pure_encodings::FILES)
+        .chain(&crate::cron::FILES)
         .copied()
         .chain(not_yet::FILES.iter().map(|(name, _)| *name))
         .chain(ELSEWHERE.iter().map(|(name, _)| *name))

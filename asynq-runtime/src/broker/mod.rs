@@ -88,6 +88,12 @@ pub trait Broker:
     /// Whatever keeps the broker from answering.
     async fn ping(&self) -> Result<(), BrokerError>;
 
+    /// This broker, where the tasks are in SQLite: a program's own transaction can take tasks along there.
+    #[cfg(feature = "sqlite")]
+    fn as_sqlite(&self) -> Option<&sqlite::SqliteBroker> {
+        None
+    }
+
     /// Closes connections and ends background work; later calls fail with [`BrokerErrorKind::Closed`]. Idempotent.
     async fn close(&self);
 }

@@ -6,11 +6,14 @@
 mod chaos;
 #[cfg(target_os = "linux")]
 mod full;
+mod group_chaos;
 mod groups;
+mod in_transaction;
 mod journey;
 mod memory;
 mod opening;
 mod others;
+mod repair;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};

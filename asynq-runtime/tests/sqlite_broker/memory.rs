@@ -231,3 +231,24 @@ async fn history_and_weight_are_those_of_the_tasks() {
         1
     );
 }
+
+#[tokio::test]
+async fn what_an_older_program_knew_of_a_failure_is_shown_and_counted() {
+    let (folder, clock, broker) = world().await;
+    let mut old = task("a");
+    old.message.retried = 3;
+    old.message.error_msg = "old".into();
+    old.message.last_failed_at = broker.now().timestamp();
+    enqueue(&broker, old).await.unwrap();
+    assert_eq!(failures(&broker, "a").await, [(3, "old".into())]);
+    let member = join(&broker).await;
+    let run = dequeue(&broker, &member, 1).await.remove(0);
+    clock.advance(SECOND);
+    settle(&broker, outcome(&run, retry(Some("new")))).await;
+    assert_eq!(failures(&broker, "a").await, [(4, "new".into())]);
+    clock.advance(SECOND);
+    let elsewhere = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+    let failed = "UPDATE task SET err = 'newer', retried = 5, failed_at = ?1";
+    elsewhere.execute(failed, [broker.now().timestamp_millis()]).unwrap();
+    assert_eq!(failures(&broker, "a").await, [(5, "newer".into()), (4, "new".into())]);
+}

@@ -83,16 +83,21 @@ impl Keys {
         self.key("g:")
     }
 
-    /// Matches the names of groups and sets in a scan, whatever characters the queue's name has.
-    pub(super) fn group_pattern(&self) -> String {
-        let mut pattern = String::with_capacity(self.prefix.len() + 3);
+    /// Matches in a scan the names that begin with `family`, whatever characters the queue's name has.
+    pub(super) fn pattern(&self, family: &str) -> String {
+        let mut pattern = String::with_capacity(self.prefix.len() + family.len() + 1);
         for c in self.prefix.chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '\\') {
                 pattern.push('\\');
             }
             pattern.push(c);
         }
-        pattern + "g:*"
+        pattern + family + "*"
+    }
+
+    /// Matches the names of groups and sets in a scan.
+    pub(super) fn group_pattern(&self) -> String {
+        self.pattern("g:")
     }
 
     /// Zset of the tasks that wait in a group.
@@ -145,6 +150,11 @@ impl Keys {
     /// Ours: ids that had no task; kept for a week.
     pub(super) fn orphans(&self) -> String {
         self.key("x:orphans")
+    }
+
+    /// Ours: which move this task left or reached the queue by; kept for an hour.
+    pub(super) fn moved(&self, id: &str) -> String {
+        format!("{}x:moved:{id}", self.prefix)
     }
 
     /// Ours: the answer to the last send of one slot of one client; kept for a minute.
@@ -216,7 +226,7 @@ mod tests {
     #[test]
     fn our_own_keys_are_under_x_with_the_hash_tag_of_the_queue() {
         let keys = Keys::new(&QueueName::from_wire("a:b"));
-        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id")] {
+        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id"), keys.moved("t1")] {
             assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));

@@ -25,7 +25,7 @@ scripts! {
     ENQUEUE = "new_task" "produce/enqueue";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "settle/settle";
+    SETTLE = "task" "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
     FORWARD = "maintain/forward";
@@ -48,6 +48,17 @@ scripts! {
     LIST = "inspect/list";
     AGGREGATING = "inspect/aggregating";
     TASK = "inspect/task";
+    MEMORY = "inspect/memory";
+    CHANGE = "task" "places" "repair/change";
+    BULK = "task" "places" "repair/bulk";
+    EDIT = "task" "places" "repair/edit";
+    END_ORPHAN = "task" "places" "repair/end_orphan";
+    LOOK = "task" "places" "repair/look";
+    HOLD = "task" "places" "repair/hold";
+    PLACE = "repair/place";
+    DROP = "task" "repair/drop";
+    RELEASE = "task" "places" "repair/release";
+    DELETE_KEYS = "repair/delete_keys";
 }
 
 impl Script {

@@ -17,7 +17,7 @@ use super::{
 use crate::task::{Progress, QueueName, TaskMessage};
 
 /// How long the counters of a day are kept.
-const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
+pub(super) const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
 
 #[async_trait::async_trait]
 impl Settle for RedisBroker {
@@ -147,12 +147,13 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
                 call.push(i32::from(result.is_some()));
                 call.push(result.as_deref().unwrap_or_default());
             }
-            Action::Retry { delay, counted, extra, .. } => {
+            Action::Retry { delay, counted, extra, error } => {
                 head("r");
                 call.push(rewritten);
                 call.push(milliseconds(*delay));
                 call.push(i32::from(*counted));
                 call.push(extra.to_bytes().unwrap_or_default());
+                call.push(i32::from(error.is_some()));
             }
             Action::Archive { extra, .. } => {
                 head("a");

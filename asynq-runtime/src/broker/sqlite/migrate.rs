@@ -13,8 +13,11 @@ use super::{
 const APPLICATION: i64 = 0x6173_796e;
 
 /// Every change to the tables, with the version it leads to: 1000 times major plus minor.
-const MIGRATIONS: &[(i64, &str)] =
-    &[(1_000, include_str!("sql/migrations/0001_tasks.sql")), (1_001, include_str!("sql/migrations/0002_groups.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1_000, include_str!("sql/migrations/0001_tasks.sql")),
+    (1_001, include_str!("sql/migrations/0002_groups.sql")),
+    (1_002, include_str!("sql/migrations/0003_enqueue.sql")),
+];
 
 /// Version of the newest tables this program knows.
 const NEWEST: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -48,6 +51,25 @@ pub(super) fn settle_in(
     upgrade(&transaction, standing).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     Ok(standing.names)
+}
+
+/// Looks whether a connection of somebody else sees our tables as this program knows them.
+///
+/// # Errors
+///
+/// It does not, or the file cannot be read.
+pub(super) fn check(connection: &Connection, place: &str) -> Result<(), BrokerError> {
+    let standing = Found::read(connection).map_err(|error| translate(error, place))?.decide(true);
+    let standing = standing.map_err(|refusal| refusal.into_error(place))?;
+    if standing.version < NEWEST {
+        return Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!(
+                "{place}: this connection finds no tasks in it, or those of an older version; was the file replaced?"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 fn upgrade(transaction: &Connection, from: Standing) -> rusqlite::Result<()> {

@@ -24,17 +24,17 @@ impl Semaphores for SqliteBroker {
         task: &TaskId,
         until: DateTime<Utc>,
     ) -> Result<bool, BrokerError> {
-        let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
-        let (same_scope, same_task) = (scope.clone(), task.clone());
+        let (scope, same_scope) = (scope.to_owned(), scope.to_owned());
+        let (task, until) = (task.clone(), until.timestamp_millis());
         let order = Order::new(Stage::Settle, 1, move |tx| {
             tx.view.execute(&sql::SEMAPHORE_FORGET, params![scope, tx.view.now])?;
-            let free = is_free(&tx.view, &scope, max, &task)?;
-            if free {
+            let left = is_left(&tx.view, &scope, max)?;
+            if left {
                 tx.view.execute(&sql::SEMAPHORE_ACQUIRE, params![scope, task.as_str(), until])?;
             }
-            Ok(free)
+            Ok(left)
         });
-        let order = order.unless(move |view| Ok((!is_free(view, &same_scope, max, &same_task)?).then_some(false)));
+        let order = order.unless(move |view| Ok((!is_left(view, &same_scope, max)?).then_some(false)));
         self.store.write(order).await
     }
 
@@ -47,10 +47,9 @@ impl Semaphores for SqliteBroker {
     }
 }
 
-/// Whether the task may have a token.
-fn is_free(view: &View<'_>, scope: &str, max: usize, task: &TaskId) -> rusqlite::Result<bool> {
-    let out = view.find(&sql::SEMAPHORE_OUT, params![scope, view.now, task.as_str()], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
-    })?;
-    Ok(out.is_none_or(|(out, has_one)| !has_one && usize::try_from(out).unwrap_or(usize::MAX) < max))
+/// Whether fewer than `max` tokens are out. A task that has one may have it for longer, but not when all are out, as in
+/// asynq.
+fn is_left(view: &View<'_>, scope: &str, max: usize) -> rusqlite::Result<bool> {
+    let out: Option<i64> = view.find(&sql::SEMAPHORE_OUT, params![scope, view.now], |row| row.get(0))?;
+    Ok(out.is_none_or(|out| usize::try_from(out).is_ok_and(|out| out < max)))
 }

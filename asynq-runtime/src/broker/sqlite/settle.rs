@@ -114,13 +114,13 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         }
         Action::Retry { delay, error, counted, extra } => {
             let error = error.as_deref().map(shortened);
+            if let Some(error) = error {
+                tx.note_failure(seq, error)?;
+            }
             tx.view.execute(
                 &sql::SETTLE_RETRY,
                 params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
             )?;
-            if let Some(error) = error {
-                tx.note_failure(seq, error)?;
-            }
             if *counted {
                 tx.ended(q, true);
             }
@@ -128,8 +128,8 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         }
         Action::Archive { error, extra } => {
             let error = shortened(error);
-            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
             tx.note_failure(seq, error)?;
+            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
             // What could not be read gets a message made in its place, so that people can look at it (F14).
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
             tx.free_lock_of_archived(q, lock, id, extra)?;

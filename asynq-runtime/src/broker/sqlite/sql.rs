@@ -90,6 +90,7 @@ statements! {
     LINE_TAIL = "line/tail";
     PRODUCE_INSERT = "produce/insert";
     PRODUCE_TAKEN_BY = "produce/taken_by";
+    IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
     CONSUME_READY = "consume/ready";
     CONSUME_NEXT = "consume/next";
     CONSUME_TAKE = "consume/take";
@@ -157,10 +158,28 @@ statements! {
     INSPECT_PAGE_GROUP = "inspect/page_group";
     INSPECT_TASK = "inspect/task";
     INSPECT_FAILURES = "inspect/failures";
+    INSPECT_LAST_ERROR = "inspect/last_error";
     INSPECT_HISTORY = "inspect/history";
     INSPECT_WEIGHT = "inspect/weight";
     INSPECT_PAUSE = "inspect/pause";
     INSPECT_RESUME = "inspect/resume";
+    REPAIR_FIND = "repair/find";
+    REPAIR_IN_STATE = "repair/in_state";
+    REPAIR_IN_GROUP = "repair/in_group";
+    REPAIR_RUN = "repair/run";
+    REPAIR_ARCHIVE = "repair/archive";
+    REPAIR_MOVE = "repair/move";
+    REPAIR_SET_LOCK = "repair/set_lock";
+    REPAIR_LOCK_UNTIL = "repair/lock_until";
+    REPAIR_MESSAGE = "repair/message";
+    REPAIR_ORPHAN_RETRY = "repair/orphan_retry";
+    REPAIR_ORPHAN_ARCHIVE = "repair/orphan_archive";
+    REPAIR_HAS_TASKS = "repair/has_tasks";
+    REPAIR_FORGET_ULOCK = "repair/forget_ulock";
+    REPAIR_FORGET_STAT = "repair/forget_stat";
+    REPAIR_FORGET_TALLY = "repair/forget_tally";
+    REPAIR_FORGET_BATCH = "repair/forget_batch";
+    REPAIR_FORGET_QUEUE = "repair/forget_queue";
 }
 
 #[cfg(test)]

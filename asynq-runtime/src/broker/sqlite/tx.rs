@@ -201,14 +201,14 @@ impl<'a> Tx<'a> {
         if extra.keeps_lock_when_archived() { Ok(()) } else { self.free_lock(q, key, id) }
     }
 
-    /// Keeps the error of an attempt as the task's last failure. The row's `failed_at` must be set as well: without it, a
-    /// deleted task would leave its failures behind.
+    /// Keeps the error of an attempt as the task's last failure. Called before the attempt is counted in the row, whose
+    /// `failed_at` must be set then: without it, a deleted task would leave its failures behind.
     pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
-        let last: Option<i64> = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.flatten();
-        let n = last.unwrap_or(0).saturating_add(1);
+        let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
+        let n = last.saturating_add(1);
         self.view.execute(&sql::FAILURE_ADD, params![seq, n, self.view.now, error])?;
         if n > FAILURES {
-            self.view.execute(&sql::FAILURE_FORGET, [seq, n - FAILURES])?;
+            self.view.execute(&sql::FAILURE_FORGET, [seq, FAILURES])?;
         }
         Ok(())
     }
@@ -236,6 +236,15 @@ impl<'a> Tx<'a> {
         self.free_lock(task.q, task.lock, task.id)?;
         self.left(task.q, task.state);
         Ok(())
+    }
+
+    /// Forgets what this transaction knows of a queue that it has deleted; one of the same name or number may follow.
+    pub(super) fn forget_queue(&mut self, q: i64) {
+        self.queues.retain(|_, known| *known != q);
+        self.tally.retain(|(known, _), _| *known != q);
+        self.stat.remove(&q);
+        self.heads.remove(&q);
+        self.tails.remove(&q);
     }
 
     /// Writes the counters; the last thing before the commit.

@@ -44,12 +44,27 @@ pub(super) fn group_page(
     Ok(infos(view, queue, view.list(&sql::INSPECT_PAGE_GROUP, params, TaskRow::read)?))
 }
 
-/// How the last attempts of a task failed.
+/// How the last attempts of a task failed. The last error of the task may be of a program that kept no failures, or of
+/// something that was no attempt.
 pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Vec<Failure>> {
-    view.list(&sql::INSPECT_FAILURES, params![queue.as_str(), id.as_str(), FAILURES], |row| {
-        let number = u32::try_from(row.get::<_, i64>(0)?).unwrap_or(u32::MAX);
-        Ok(Failure::new(number, instant(row.get(1)?), row.get::<_, String>(2)?))
-    })
+    let failure = |number: i64, at: i64, error: String| {
+        Failure::new(u32::try_from(number).unwrap_or(u32::MAX), instant(at), error)
+    };
+    let params = params![queue.as_str(), id.as_str(), FAILURES];
+    let mut known: Vec<Failure> =
+        view.list(&sql::INSPECT_FAILURES, params, |row| Ok(failure(row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let last = view.find(&sql::INSPECT_LAST_ERROR, params![queue.as_str(), id.as_str()], |row| {
+        Ok((row.get::<_, i64>(2)?, row.get(1)?, row.get(0)?))
+    })?;
+    if let Some((retried, at, error)) = last {
+        let newest = known.first();
+        if newest.is_none_or(|newest| newest.at < instant(at)) {
+            let after = newest.map_or(1, |newest| i64::from(newest.number) + 1);
+            known.insert(0, failure(retried.max(after), at, error));
+        }
+    }
+    known.truncate(usize::try_from(FAILURES).unwrap_or_default());
+    Ok(known)
 }
 
 fn infos(view: &View<'_>, queue: &QueueName, rows: Vec<TaskRow>) -> Vec<TaskInfo> {

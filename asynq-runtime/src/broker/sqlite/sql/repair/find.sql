@@ -1,0 +1,2 @@
+-- One task, to change it. ?1 q, ?2 id. Row: seq, id, state, at, uniq, extra, 1 if it is in a set, retried.
+SELECT seq, id, state, at, uniq, extra, batch IS NOT NULL, retried FROM main.task WHERE q = ?1 AND id = ?2
