@@ -117,7 +117,7 @@ pub use bytes::Bytes;
 
 pub use self::{
     app::App,
-    client::{Client, Enqueue},
+    client::{Client, Enqueue, EnqueueService},
     connect::{DEFAULT_URL, URL_VARIABLE},
     job::{
         BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{EnqueueError, IntoInstant, IntoSpan, Job, JobOptions, codec::encode_arguments};
+use super::{EnqueueError, IntoInstant, IntoSpan, Job, JobContext, JobOptions, codec::encode_arguments};
 use crate::{
     broker::When,
     task::{QueueName, TaskId},
@@ -30,32 +30,34 @@ impl<J: Job> JobBuilder<J> {
 #[must_use = "nothing is enqueued until it is given to a client"]
 #[derive(Debug, Clone)]
 pub struct RawTask {
-    task: PreparedTask,
+    pub(super) task: PreparedTask,
+    /// The attempt that it was delivered for, if it was.
+    pub(super) context: Option<JobContext>,
 }
 
 impl RawTask {
     /// A task of type `name` with this payload and asynq's default options.
     pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
-        Self { task: PreparedTask::raw(name.into(), Some(payload.into())) }
+        Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
     }
 
     /// A task without a payload: Go's nil, whose unique key has no checksum (PROTOCOL §2.2).
     pub fn without_payload(name: impl Into<String>) -> Self {
-        Self { task: PreparedTask::raw(name.into(), None) }
+        Self::from_prepared(PreparedTask::raw(name.into(), None))
     }
 }
 
 macro_rules! option_methods {
-    () => {
+    ($($task:ident)?) => {
         /// Puts the task into another queue.
         pub fn queue(mut self, queue: impl AsRef<str>) -> Self {
-            self.task.set(|p| QueueName::new(queue.as_ref()).map(|queue| p.queue = Some(queue)).map_err(Into::into));
+            self$(.$task)?.set(|p| QueueName::new(queue.as_ref()).map(|queue| p.queue = Some(queue)).map_err(Into::into));
             self
         }
 
         /// How often a failed task is tried again; 0 = never.
         pub fn retry(mut self, retry: u32) -> Self {
-            self.task.set(|p| {
+            self$(.$task)?.set(|p| {
                 p.retry = i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?;
                 Ok(())
             });
@@ -64,31 +66,31 @@ macro_rules! option_methods {
 
         /// Longest time of one attempt; at least 1 s, rounded up to whole seconds.
         pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
-            self.task.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
+            self$(.$task)?.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
             self
         }
 
         /// No attempt may run after this moment; rounded up to a whole second.
         pub fn deadline(mut self, deadline: impl IntoInstant) -> Self {
-            self.task.set(|p| instant("deadline", deadline).map(|at| p.deadline = Some(Deadline::At(at))));
+            self$(.$task)?.set(|p| instant("deadline", deadline).map(|at| p.deadline = Some(Deadline::At(at))));
             self
         }
 
         /// How long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
         pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
-            self.task.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
+            self$(.$task)?.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
             self
         }
 
         /// How long the task is kept after success; rounded up to whole seconds.
         pub fn retention(mut self, retention: impl IntoSpan) -> Self {
-            self.task.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
+            self$(.$task)?.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
             self
         }
 
         /// How often a worker may die while it runs the task before it is archived; at least 1.
         pub fn max_crashes(mut self, max_crashes: u32) -> Self {
-            self.task.set(|p| match max_crashes {
+            self$(.$task)?.set(|p| match max_crashes {
                 0 => Err(option("max_crashes", "it must be at least 1")),
                 n => {
                     p.max_crashes = Some(n);
@@ -101,7 +103,7 @@ macro_rules! option_methods {
         /// Runs the task after this time; the last of this and `process_at` counts.
         #[doc(alias = "delay")]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
-            self.task.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
+            self$(.$task)?.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
                 delay if delay > asynq_grammar::duration::MAX => {
                     Err(option("process_in", "it must be at most 292 years"))
                 }
@@ -115,19 +117,19 @@ macro_rules! option_methods {
 
         /// Runs the task at this moment; one that has passed means now.
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
-            self.task.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
+            self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
             self
         }
 
         /// Gives the task an id instead of a random one; it must be free in its queue.
         pub fn task_id(mut self, id: impl AsRef<str>) -> Self {
-            self.task.set(|p| TaskId::new(id.as_ref()).map(|id| p.id = Some(id)).map_err(Into::into));
+            self$(.$task)?.set(|p| TaskId::new(id.as_ref()).map(|id| p.id = Some(id)).map_err(Into::into));
             self
         }
 
         /// Adds a header; one of the same name is replaced.
         pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-            self.task.set(|p| {
+            self$(.$task)?.set(|p| {
                 let (key, value) = (key.into(), value.into());
                 match p.headers.iter_mut().find(|(k, _)| *k == key) {
                     Some(entry) => entry.1 = value,
@@ -141,11 +143,11 @@ macro_rules! option_methods {
 }
 
 impl<J> JobBuilder<J> {
-    option_methods!();
+    option_methods!(task);
 }
 
 impl RawTask {
-    option_methods!();
+    option_methods!(task);
 }
 
 /// A task that is ready to be enqueued, whatever it was made of; what
@@ -179,8 +181,35 @@ pub(crate) enum Deadline {
 }
 
 impl PreparedTask {
+    option_methods!();
+
+    /// Name of the job; empty if an option was wrong.
+    pub fn name(&self) -> &str {
+        self.facts().map(|facts| facts.name.as_str()).unwrap_or_default()
+    }
+
+    /// The queue that it goes to, if one was named.
+    pub fn queue_name(&self) -> Option<&QueueName> {
+        self.facts()?.queue.as_ref()
+    }
+
+    /// Its encoded arguments.
+    pub fn payload(&self) -> &[u8] {
+        self.facts().and_then(|facts| facts.payload.as_ref()).map(Bytes::as_ref).unwrap_or_default()
+    }
+
+    /// The value of a header.
+    pub fn header_value(&self, key: &str) -> Option<&str> {
+        self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
     pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
         self.0
+    }
+
+    /// What is known of it; `None` if an option was wrong.
+    pub(crate) fn facts(&self) -> Option<&Prepared> {
+        self.0.as_ref().ok()
     }
 
     fn of<J: Job>(job: &J) -> Self {
@@ -250,7 +279,7 @@ impl<J: Job> From<JobBuilder<J>> for PreparedTask {
 impl RawTask {
     /// Per-call options for a task that was prepared elsewhere.
     pub(crate) fn from_prepared(task: PreparedTask) -> Self {
-        Self { task }
+        Self { task, context: None }
     }
 }
 

@@ -30,6 +30,8 @@ mod error;
 mod fingerprint;
 mod options;
 mod output;
+mod raw;
+mod results;
 pub(crate) mod panics;
 mod registry;
 mod span;
@@ -51,6 +53,7 @@ pub use self::{
     error::{BoxError, JobError, JobResult, Policy, with_policy},
     fingerprint::Fingerprint,
     options::JobOptions,
+    results::WriteResultError,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
     span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},

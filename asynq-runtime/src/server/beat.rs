@@ -7,11 +7,12 @@ use chrono::{DateTime, Utc};
 use super::{
     config::{BEAT, Config},
     hub::Hub,
+    queues::shown,
     trouble::Trouble,
 };
 use crate::{
     broker::ServerName,
-    task::{QueueWeight, ServerInfo},
+    task::ServerInfo,
 };
 
 /// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
@@ -46,7 +47,6 @@ async fn wait(hub: &Hub, pause: Duration) {
 pub(crate) fn introduction(
     name: &ServerName,
     config: &Config,
-    queues: Vec<QueueWeight>,
     started: DateTime<Utc>,
 ) -> ServerInfo {
     ServerInfo {
@@ -54,7 +54,7 @@ pub(crate) fn introduction(
         pid: i32::try_from(name.pid).unwrap_or(0),
         server_id: name.server_id.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
-        queues,
+        queues: shown(&config.queues),
         strict_priority: config.strict,
         status: "active".to_owned(),
         start_time: Some(started.into()),

@@ -113,6 +113,11 @@ impl Consume for Flaky {
         Ok(runs)
     }
 
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        self.pulse().await;
+        self.inner.ready(queues).await
+    }
+
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
         self.pulse().await;
         self.inner.wait_for_work(queues, limit).await
