@@ -108,7 +108,7 @@ mod tests {
     fn what_no_name_could_be_is_no_pattern() {
         for (text, why) in [
             ("", "must not be empty"),
-            (" ", "blank"),
+            (" ", "must not be"),
             ("tenant:{*}", "`{`"),
             ("a**b", "one `*` stands for any text"),
             (&"x".repeat(300), "200"),
