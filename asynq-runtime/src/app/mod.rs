@@ -183,7 +183,8 @@ impl App {
         match settings.queues {
             None => {
                 builder = builder.queues(self.queues);
-                builder = self.limits.into_iter().fold(builder, |builder, (name, n)| builder.queue_concurrency(name, n));
+                builder =
+                    self.limits.into_iter().fold(builder, |builder, (name, n)| builder.queue_concurrency(name, n));
             }
             Some(queues) => {
                 for env::Queue { name, weight, limit } in queues {

@@ -125,10 +125,22 @@ impl Client {
     {
         let mut wraps = self.layered.map(|layered| layered.wraps).unwrap_or_default();
         wraps.push(Arc::new(move |inner| EnqueueService(Box::new(Typed(layer.layer(inner))))));
-        let plain = Self { layered: None, ..self };
-        let innermost = EnqueueService(Box::new(Inner(plain.clone())));
+        Self { layered: None, ..self }.wrapped(wraps)
+    }
+
+    /// This client, which has no layers, in the given ones.
+    fn wrapped(self, wraps: Vec<Wrap>) -> Self {
+        let innermost = EnqueueService(Box::new(Inner(self.clone())));
         let service = wraps.iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Self { layered: Some(Layered { wraps, service: Arc::new(Mutex::new(service)) }), ..plain }
+        Self { layered: Some(Layered { wraps, service: Arc::new(Mutex::new(service)) }), ..self }
+    }
+
+    /// The same layers around what is true of this client by now.
+    pub(super) fn wrapped_again(mut self) -> Self {
+        match self.layered.take() {
+            Some(layered) => self.wrapped(layered.wraps),
+            None => self,
+        }
     }
 }
 

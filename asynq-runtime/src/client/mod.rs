@@ -51,11 +51,11 @@ impl Client {
         Self { broker, payload_limit: Self::DEFAULT_PAYLOAD_LIMIT, layered: None }
     }
 
-    /// Sets the largest payload in bytes, before any [`layer`](Self::layer), at most [`MAX_PAYLOAD_LIMIT`](Self::MAX_PAYLOAD_LIMIT).
+    /// Sets the largest payload in bytes, at most [`MAX_PAYLOAD_LIMIT`](Self::MAX_PAYLOAD_LIMIT).
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes.min(Self::MAX_PAYLOAD_LIMIT);
-        self
+        self.wrapped_again()
     }
 
     /// Asks the broker for a sign of life.

@@ -30,10 +30,10 @@ mod error;
 mod fingerprint;
 mod options;
 mod output;
-mod raw;
-mod results;
 pub(crate) mod panics;
+mod raw;
 mod registry;
+mod results;
 mod span;
 mod state;
 mod trace;
@@ -53,9 +53,9 @@ pub use self::{
     error::{BoxError, JobError, JobResult, Policy, with_policy},
     fingerprint::Fingerprint,
     options::JobOptions,
-    results::WriteResultError,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
+    results::WriteResultError,
     span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},
     state::{State, StateKey, StateMap, state},
 };

@@ -49,7 +49,10 @@ mod tests {
     #[test]
     fn a_raw_task_tells_what_it_was_given() {
         let task = RawTask::new("image:resize", &b"{}"[..]).header("trace", "abc");
-        assert_eq!((task.name(), task.payload(), task.header_value("trace")), ("image:resize", &b"{}"[..], Some("abc")));
+        assert_eq!(
+            (task.name(), task.payload(), task.header_value("trace")),
+            ("image:resize", &b"{}"[..], Some("abc"))
+        );
         assert_eq!(task.headers().collect::<Vec<_>>(), [("trace", "abc")]);
         assert_eq!(task.header_value("none"), None);
         assert_eq!(task.context().id().as_str(), "detached");

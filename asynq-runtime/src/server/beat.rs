@@ -10,10 +10,7 @@ use super::{
     queues::shown,
     trouble::Trouble,
 };
-use crate::{
-    broker::ServerName,
-    task::ServerInfo,
-};
+use crate::{broker::ServerName, task::ServerInfo};
 
 /// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
 pub(crate) async fn run(hub: Arc<Hub>) {
@@ -44,11 +41,7 @@ async fn wait(hub: &Hub, pause: Duration) {
 }
 
 /// The server as it shows itself when it joins.
-pub(crate) fn introduction(
-    name: &ServerName,
-    config: &Config,
-    started: DateTime<Utc>,
-) -> ServerInfo {
+pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime<Utc>) -> ServerInfo {
     ServerInfo {
         host: name.host.clone(),
         pid: i32::try_from(name.pid).unwrap_or(0),

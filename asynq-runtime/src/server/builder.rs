@@ -234,7 +234,8 @@ impl ServerBuilder {
         let registry = checks::registry(self.registry, self.registered, &handlers)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_states(&self.states)?;
-        let defaults = checks::Defaults { registry: &registry, is_whole: self.choice.is_everything() || !handlers.is_empty() };
+        let defaults =
+            checks::Defaults { registry: &registry, is_whole: self.choice.is_everything() || !handlers.is_empty() };
         let config = Config {
             queues: checks::entries(self.queues, self.limits, &defaults)?,
             strict: self.strict,

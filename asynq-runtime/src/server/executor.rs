@@ -29,7 +29,8 @@ use super::{
 use crate::{
     broker::{Action, Broker, Run, Settled, Settlement},
     job::{
-        BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap, panics,
+        BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
+        panics,
     },
     task::UniqueUntil,
 };

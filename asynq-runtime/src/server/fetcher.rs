@@ -151,8 +151,7 @@ impl Fetcher {
                 return Ok(());
             }
             let names: Vec<QueueName> = self.with_room().cloned().collect();
-            let ready: HashSet<QueueName> =
-                self.hub.answer(self.hub.broker.ready(&names)).await?.into_iter().collect();
+            let ready: HashSet<QueueName> = self.hub.answer(self.hub.broker.ready(&names)).await?.into_iter().collect();
             let now = Instant::now();
             for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
                 *short = (!ready.contains(name)).then_some(now);
@@ -253,7 +252,8 @@ impl Fetcher {
         let mut rest = Vec::new();
         for attempt in attempts {
             let is_suspect = attempt.is_suspect();
-            let is_full = limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
+            let is_full =
+                limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
             let is_beside = is_suspect && hub.runs.suspect_runs();
             let waits = hub.gate.is_some() && self.permit.is_none();
             if hub.closing.is_cancelled() || is_beside || is_full || waits {

@@ -22,7 +22,10 @@ impl Handlers {
         let mut handlers = BTreeMap::new();
         for (pattern, handler) in given {
             if pattern.trim().is_empty() {
-                return Err(ServerError::option("handle", "a pattern must not be blank: write a task type, or its start"));
+                return Err(ServerError::option(
+                    "handle",
+                    "a pattern must not be blank: write a task type, or its start",
+                ));
             }
             if handlers.contains_key(&pattern) {
                 return Err(ServerError::option("handle", format!("the pattern `{pattern}` is there twice")));

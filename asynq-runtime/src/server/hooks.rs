@@ -68,9 +68,7 @@ where
     R: Future + Send + 'static,
     R::Output: IntoJobResult<Value = ()>,
 {
-    Box::new(move |client| {
-        Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) })
-    })
+    Box::new(move |client| Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) }))
 }
 
 /// A hook to call once while the server drains.
@@ -166,10 +164,7 @@ fn failed(attempt: &Attempt, error: &str, is_archived: bool) -> FailedTask {
 impl fmt::Debug for Moments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before_start, on_drain } = self;
-        f.debug_struct("Moments")
-            .field("before_start", &before_start.len())
-            .field("on_drain", &on_drain.len())
-            .finish()
+        f.debug_struct("Moments").field("before_start", &before_start.len()).field("on_drain", &on_drain.len()).finish()
     }
 }
 

@@ -200,14 +200,15 @@ impl Server {
         heart.tend("fetcher", &hub, &never, Fetcher::run);
         heart.tend("janitor", &hub, &closing, janitor::run);
 
-        let context = ServiceContext {
-            client,
-            registry: self.registry,
-            stopping: closing,
-            matches: self.matches,
-        };
+        let context = ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches };
         let services = Services::start(self.services, context, &jobs, hub.services_ended.clone());
-        Ok(Running { hub, services, moments: Mutex::new(self.moments), closes_broker: self.closes_broker, heart: self.heart })
+        Ok(Running {
+            hub,
+            services,
+            moments: Mutex::new(self.moments),
+            closes_broker: self.closes_broker,
+            heart: self.heart,
+        })
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the

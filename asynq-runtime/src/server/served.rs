@@ -71,7 +71,12 @@ pub(crate) async fn run(hub: Arc<Hub>) {
             Ok(known) => {
                 trouble.over();
                 if let Some((came, went)) = hub.queues.learn(&known) {
-                    tracing::info!(came, went, served = hub.queues.now().len(), "the queues of the patterns are others now");
+                    tracing::info!(
+                        came,
+                        went,
+                        served = hub.queues.now().len(),
+                        "the queues of the patterns are others now"
+                    );
                 }
                 LOOK.mul_f64(0.8 + 0.2 * dice.fraction())
             }

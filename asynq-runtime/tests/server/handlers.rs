@@ -72,12 +72,13 @@ async fn a_handler_alone_makes_a_server_and_may_fail_or_pass_its_task_on() {
     let client = Client::new(broker.clone());
     let builder = Server::builder("nothing://is-connected").broker(broker.clone()).registry(Registry::default());
     let onward = client.clone();
-    let builder = builder
-        .handle("fails", |_: RawTask| async { Err::<(), _>(JobError::skip_retry("no")) })
-        .handle("passes", move |task: RawTask| {
+    let builder = builder.handle("fails", |_: RawTask| async { Err::<(), _>(JobError::skip_retry("no")) }).handle(
+        "passes",
+        move |task: RawTask| {
             let client = onward.clone();
             async move { client.enqueue(task.queue("elsewhere").task_id("again")).await.map(drop) }
-        });
+        },
+    );
     let running = start(builder).await;
     client.enqueue(RawTask::new("fails", "").task_id("f")).await.unwrap();
     let failed = settled(&broker, &running, "f", TaskState::Archived).await;

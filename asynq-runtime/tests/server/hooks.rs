@@ -58,7 +58,10 @@ async fn failed_attempts_are_told_before_the_broker_knows_and_others_are_not() {
     while let Ok(line) = said.try_recv() {
         all.push(line);
     }
-    assert_eq!(all, ["error no ends 0/1 no false", "error never ends 0/0 never true", "archive never ends 0/0 never true"]);
+    assert_eq!(
+        all,
+        ["error no ends 0/1 no false", "error never ends 0/0 never true", "archive never ends 0/0 never true"]
+    );
     soon(running.shutdown()).await.unwrap();
 }
 

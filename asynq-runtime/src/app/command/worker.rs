@@ -100,7 +100,8 @@ impl Start<'_> {
     }
 
     fn queue_list(&self) -> String {
-        let limit = |queue: &str| self.limits.iter().find(|(name, _)| *name == queue).map(|(_, limit)| format!("/{limit}"));
+        let limit =
+            |queue: &str| self.limits.iter().find(|(name, _)| *name == queue).map(|(_, limit)| format!("/{limit}"));
         let one = |&(queue, weight): &(&str, u32)| format!("{queue}={weight}{}", limit(queue).unwrap_or_default());
         self.queues.iter().map(one).collect::<Vec<_>>().join(" ")
     }

@@ -88,9 +88,10 @@ impl Consume for RedisBroker {
         if queues.is_empty() {
             return Ok(Vec::new());
         }
-        let calls = queues.iter().map(Keys::new).flat_map(|keys| {
-            [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]
-        });
+        let calls = queues
+            .iter()
+            .map(Keys::new)
+            .flat_map(|keys| [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]);
         let answers = self.link.send(calls.collect()).await?;
         let is_ready = |answers: &[Answer]| match answers {
             [Ok(pending), Ok(paused)] => reply::number(pending) > Some(0) && reply::number(paused) == Some(0),

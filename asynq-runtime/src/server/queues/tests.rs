@@ -28,8 +28,7 @@ fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
     let entries = [entry("tenant:*", 3, Some(1)), entry("tenant:vip", 9, Some(5)), entry("*", 1, None)];
     let known = ["tenant:a", "tenant:vip", "mails", "default"].map(|name| QueueName::new(name).unwrap());
     let queues = Queues::new(&entries, &known, false);
-    let served: Vec<_> =
-        queues.names().iter().enumerate().map(|(i, name)| (name.as_str(), queues.limit(i))).collect();
+    let served: Vec<_> = queues.names().iter().enumerate().map(|(i, name)| (name.as_str(), queues.limit(i))).collect();
     assert_eq!(served, [("tenant:a", Some(1)), ("tenant:vip", Some(5)), ("default", None), ("mails", None)]);
     // A queue that is named need not exist; of patterns nothing is known then.
     let queues = Queues::new(&entries, [], false);
