@@ -125,7 +125,7 @@ pub use rusqlite;
 pub use self::client::EnqueueRow;
 pub use self::{
     app::App,
-    client::{Client, Enqueue},
+    client::{Client, Enqueue, EnqueueService},
     connect::{DEFAULT_URL, URL_VARIABLE},
     job::{
         Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,

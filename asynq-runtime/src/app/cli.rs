@@ -106,7 +106,13 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
 
 fn worker_flags(command: Command) -> Command {
     command
-        .arg(flag(&env::QUEUES, "QUEUES", "Queues to serve with their weights, such as critical=6,default=3"))
+        .arg(flag(
+            &env::QUEUES,
+            "QUEUES",
+            "Queues to serve with weight and most tasks at a time, such as critical=6,default=3/10,tenant:*",
+        ))
+        .arg(flag(&env::ONLY, "JOBS", "Runs only these jobs, such as send_email,report:*"))
+        .arg(flag(&env::EXCEPT, "JOBS", "Runs all jobs but these"))
         .arg(flag(&env::CONCURRENCY, "N", "Most tasks at a time; default the number of processors"))
         .arg(flag(&env::SHUTDOWN_TIMEOUT, "SPAN", "How long a stopping worker lets jobs go on; default 8s"))
 }

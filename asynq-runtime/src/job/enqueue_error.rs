@@ -1,5 +1,7 @@
 //! Why a task was not enqueued.
 
+use std::sync::Arc;
+
 use super::CodecError;
 use crate::{
     broker::{BrokerError, Refused},
@@ -53,6 +55,9 @@ pub enum EnqueueError {
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Transaction(#[from] crate::broker::sqlite::TransactionError),
+    /// A layer of the client refused it.
+    #[error("{0}")]
+    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The broker failed; its text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),

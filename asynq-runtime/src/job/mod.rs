@@ -33,7 +33,9 @@ mod fingerprint;
 mod options;
 mod output;
 pub(crate) mod panics;
+mod raw;
 mod registry;
+mod results;
 mod span;
 mod state;
 mod trace;
@@ -62,6 +64,7 @@ pub use self::{
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
+    results::WriteResultError,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
 };

@@ -68,7 +68,6 @@ type Function =
 pub(crate) struct Aggregations {
     functions: Vec<(String, Function)>,
     typed: BTreeMap<&'static str, Aggregation>,
-    registry: Registry,
     pub(crate) rules: GroupRules,
 }
 
@@ -143,7 +142,6 @@ impl Aggregations {
         registry: &Registry,
         given: impl IntoIterator<Item = Aggregation>,
     ) -> Result<(), RegistryError> {
-        self.registry = registry.clone();
         self.typed.clear();
         for aggregation in given {
             if !registry.get(aggregation.job.name).is_some_and(|job| job.is_same_job(&aggregation.job)) {
@@ -174,8 +172,14 @@ impl Aggregations {
         fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, function)| function)
     }
 
-    /// What becomes of a set. Runs user code: the caller catches its panics and gives it a time.
-    pub(crate) async fn aggregate(&self, set: &TaskSet, now: DateTime<Utc>) -> Result<SetOutcome, Unaggregated> {
+    /// What becomes of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
+    /// and gives it a time.
+    pub(crate) async fn aggregate(
+        &self,
+        set: &TaskSet,
+        now: DateTime<Utc>,
+        knows: impl Fn(&str) -> bool,
+    ) -> Result<SetOutcome, Unaggregated> {
         let Sorted { rejected, sound } = sort(&set.members, now.timestamp_millis());
         let mut outcome = SetOutcome { rejected, ..SetOutcome::default() };
         if sound.is_empty() {
@@ -195,7 +199,7 @@ impl Aggregations {
         for (name, tasks) in by_type {
             match self.typed.get(name) {
                 Some(aggregation) => add_typed(&mut outcome, set, aggregation, &tasks, now)?,
-                None if self.registry.get(name).is_some() => {
+                None if knows(name) => {
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
                 None => return Err(Unaggregated::Unknown(name.to_owned())),

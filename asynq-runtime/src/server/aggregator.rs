@@ -92,7 +92,7 @@ impl Aggregator {
     /// Looks at every group of every queue once, or at many of them.
     async fn turn(&mut self) -> Result<(), BrokerError> {
         let hub = Arc::clone(&self.hub);
-        for queue in hub.queues.names() {
+        for queue in hub.queues.now().names() {
             let mut after = self.behind.remove(queue);
             for page in 1.. {
                 let groups = hub.answer(hub.broker.groups(queue, after.as_ref(), PAGE)).await?;
@@ -208,8 +208,8 @@ async fn end(hub: &Arc<Hub>, set: TaskSet) -> Result<(), Unfinished> {
 async fn make(hub: &Arc<Hub>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
     let now = hub.broker.now();
     let work = {
-        let (aggregations, set) = (Arc::clone(&hub.aggregations), Arc::clone(set));
-        Caught::new(async move { aggregations.aggregate(&set, now).await })
+        let (hub, set) = (Arc::clone(hub), Arc::clone(set));
+        Caught::new(async move { hub.aggregations.aggregate(&set, now, |name| hub.executor.core().knows(name)).await })
     };
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
     let mut work = Aborted(hub.jobs.spawn(work));

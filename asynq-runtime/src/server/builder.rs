@@ -1,14 +1,23 @@
 //! Collects what a server is told, checks it, and connects.
 
+mod around;
+mod checks;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Server,
     aggregate::{Aggregations, IntoAggregated, WrongRule},
-    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency, queues_of},
+    archives::{Archives, Room},
+    choice::Choice,
+    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    gate::Layers,
+    handlers::{Handler, Handlers},
+    health::HealthCheck,
     heart::HeartThread,
+    hooks::{Hooks, Moments},
     pauses::ServerBackoff,
     service::Service,
 };
@@ -16,7 +25,7 @@ use crate::{
     broker::Broker,
     connect,
     job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
-    task::{GroupName, QueueName, TaskInfo},
+    task::{GroupName, TaskInfo},
 };
 
 /// Builds a [`Server`]. Mistakes are told by [`build`](Self::build), the first one first.
@@ -24,6 +33,7 @@ use crate::{
 pub struct ServerBuilder {
     place: Place,
     queues: Vec<(String, u32)>,
+    limits: Vec<(String, usize)>,
     strict: bool,
     concurrency: Option<usize>,
     blocking_limit: usize,
@@ -37,6 +47,13 @@ pub struct ServerBuilder {
     wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
     backoff: Option<ServerBackoff>,
+    choice: Choice,
+    handlers: Vec<(String, Handler)>,
+    layers: Layers,
+    moments: Moments,
+    hooks: Hooks,
+    health_check: Result<Option<HealthCheck>, ServerError>,
+    archives: Result<Archives, ServerError>,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
 }
@@ -51,6 +68,7 @@ impl ServerBuilder {
         Self {
             place: Place::Url(url),
             queues: Vec::new(),
+            limits: Vec::new(),
             strict: false,
             concurrency: None,
             blocking_limit: BLOCKING_LIMIT,
@@ -63,13 +81,25 @@ impl ServerBuilder {
             wrong_rule: None,
             on_unknown: OnUnknown::default(),
             backoff: None,
+            choice: Choice::default(),
+            handlers: Vec::new(),
+            layers: Layers::default(),
+            moments: Moments::default(),
+            hooks: Hooks::default(),
+            health_check: Ok(None),
+            archives: Ok(Archives::default()),
             services: Vec::new(),
             matches: None,
         }
     }
 
     /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any, the
-    /// server serves `default` and every queue that one of its jobs names, weight 1 each.
+    /// server serves `default` and every queue that one of its jobs names, weight 1 each; with a choice of jobs
+    /// ([`only`](Self::only), [`except`](Self::except)) just the queues that those name.
+    ///
+    /// In the name a `*` stands for any text: `tenant:*` serves every queue whose name begins with `tenant:`, those that
+    /// appear later within about a second, and each as long as it exists. The weight of a pattern is shared by all its
+    /// queues. A queue that is also named by itself is served as that says; of several patterns the first one counts.
     ///
     /// With weights 6, 3 and 1 the next task comes from the first queue in 6 of 10 cases as long as all have some; with
     /// [`strict_priority`](Self::strict_priority) a weight is a rank instead.
@@ -90,6 +120,45 @@ impl ServerBuilder {
     /// Takes from a queue only when all queues of greater weight are empty.
     pub fn strict_priority(mut self) -> Self {
         self.strict = true;
+        self
+    }
+
+    /// Most tasks of one queue at a time on this server, at least 1; other queues take the slots that this leaves. `name`
+    /// is written as it was given to [`queue`](Self::queue); of a pattern, each of its queues has this limit.
+    pub fn queue_concurrency(mut self, name: impl Into<String>, limit: usize) -> Self {
+        let name = name.into();
+        self.limits.retain(|(known, _)| *known != name);
+        self.limits.push((name, limit));
+        self
+    }
+
+    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error.
+    /// Tasks of the others are unknown here, so give the jobs of a choice queues of their own.
+    pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.choice.only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs all jobs but these; see [`only`](Self::only).
+    pub fn except<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.choice.except.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// How many archived tasks a queue keeps at most, and for how long; asynq's 10,000 and 90 days otherwise. In the name
+    /// a `*` stands for any text. What is beyond it is deleted, the oldest first; that an archive was full is a warning
+    /// with the number of tasks.
+    pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
+        let read = || -> Result<_, ServerError> {
+            let age = max_age.into_span().map_err(|error| ServerError::option("archive", error))?;
+            Ok((checks::queue_pattern("archive", queue.as_ref())?, Room { size: max_size, age }))
+        };
+        match (read(), &mut self.archives) {
+            (Ok((pattern, room)), Ok(archives)) => archives.set(pattern, room),
+            (Err(error), Ok(_)) => self.archives = Err(error),
+            // The first mistake is told.
+            (_, Err(_)) => {}
+        }
         self
     }
 
@@ -240,22 +309,28 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// No jobs, two of one name or a missing state; a queue's name, a weight or a time that cannot be; a broker that is
-    /// not there. Nothing runs yet and nobody has been told of this server.
+    /// No jobs, two of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
+    /// job fits; a broker that is not there. Nothing runs yet and nobody has been told of this server.
     pub async fn build(self) -> Result<Server, ServerError> {
         if let Some((option, reason)) = self.wrong_rule {
             return Err(ServerError::option(option, reason));
         }
-        let registry = registry(self.registry, self.registered)?;
+        let handlers = Handlers::new(self.handlers)?;
+        let registry = checks::registry(self.registry, self.registered, &handlers)?;
+        let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_states(&self.states)?;
+        let defaults =
+            checks::Defaults { registry: &registry, is_whole: self.choice.is_everything() || !handlers.is_empty() };
         let mut aggregations = self.aggregations;
         aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
         let config = Config {
-            queues: queues(self.queues, &registry)?,
+            queues: checks::entries(self.queues, self.limits, &defaults)?,
             strict: self.strict,
             concurrency: self.concurrency.unwrap_or_else(default_concurrency),
             shutdown_timeout: self.shutdown_timeout?,
             on_unknown: self.on_unknown,
+            archives: self.archives?,
+            health_check: self.health_check?,
         };
         let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
         let (broker, ours) = match self.place {
@@ -263,14 +338,15 @@ impl ServerBuilder {
             // Connected over there, because that is where its connections live.
             Place::Url(url) => (heart.call(async move { connect::connect(&url).await }).await??, true),
         };
-        let executor = Executor::new(ExecutorParts {
+        let parts = ExecutorParts {
             registry: registry.clone(),
             states: Arc::new(self.states),
             blocking: BlockingPool::new(self.blocking_limit),
             broker: Arc::clone(&broker),
             on_unknown: config.on_unknown,
             backoff: self.backoff,
-        });
+        };
+        let executor = Executor::with(parts, handlers, self.hooks);
         Ok(Server {
             config,
             registry,
@@ -278,42 +354,13 @@ impl ServerBuilder {
             closes_broker: ours,
             executor,
             aggregations: Arc::new(aggregations),
+            layers: self.layers,
+            moments: self.moments,
             services: self.services,
             matches: self.matches,
             heart,
         })
     }
-}
-
-/// The jobs to serve; none at all cannot be meant.
-fn registry(given: Option<Registry>, registered: Vec<JobDescriptor>) -> Result<Registry, ServerError> {
-    let base = match given {
-        Some(registry) => registry,
-        None => Registry::linked()?,
-    };
-    let registry = Registry::from_descriptors(base.iter().copied().chain(registered))?;
-    if registry.is_empty() {
-        return Err(crate::job::RegistryError::NoJobs.into());
-    }
-    Ok(registry)
-}
-
-/// The queues to serve.
-fn queues(given: Vec<(String, u32)>, registry: &Registry) -> Result<Vec<(QueueName, u32)>, ServerError> {
-    if given.is_empty() {
-        return Ok(queues_of(registry));
-    }
-    given
-        .into_iter()
-        .map(|(name, weight)| {
-            let queue = QueueName::new(&name)?;
-            if weight == 0 {
-                let reason = format!("queue `{queue}` has weight 0: give it at least 1, or leave it out");
-                return Err(ServerError::option("queues", reason));
-            }
-            Ok((queue, weight))
-        })
-        .collect()
 }
 
 impl fmt::Debug for ServerBuilder {

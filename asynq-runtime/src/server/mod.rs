@@ -17,17 +17,24 @@
 
 mod aggregate;
 mod aggregator;
+mod archives;
 mod attempt;
 mod backoff;
 mod beat;
 mod builder;
+mod choice;
 mod config;
+mod core;
 mod dice;
 mod error;
 mod executor;
 mod fetcher;
 mod forwarder;
+mod gate;
+mod handlers;
+mod health;
 mod heart;
+mod hooks;
 mod hub;
 mod janitor;
 mod lease;
@@ -35,11 +42,13 @@ mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
+mod pattern;
 mod pauses;
 mod queues;
 mod recoverer;
 mod running;
 mod runs;
+mod served;
 mod service;
 mod shutdown;
 mod signals;
@@ -49,7 +58,7 @@ mod trouble;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -63,6 +72,8 @@ pub use self::{
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    gate::{JobRequest, JobResponse, JobService},
+    hooks::FailedTask,
     pauses::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
@@ -71,11 +82,13 @@ pub use self::{
 use self::{
     config::{ANSWER, Config},
     fetcher::Fetcher,
+    gate::Layers,
     heart::HeartThread,
+    hooks::Moments,
     hub::Hub,
     outbox::Outbox,
-    queues::Queues,
     runs::Runs,
+    served::Served,
     service::Services,
     shutdown::Asked,
 };
@@ -93,12 +106,17 @@ pub struct Server {
     closes_broker: bool,
     executor: Executor,
     aggregations: Arc<Aggregations>,
+    layers: Layers,
+    moments: Moments,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
     heart: HeartThread,
 }
 
 impl Server {
+    /// asynq's interval of the health check.
+    pub const HEALTH_CHECK: Duration = Duration::from_secs(15);
+
     /// A server of the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
     pub fn builder(url: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(url.into())
@@ -109,9 +127,19 @@ impl Server {
         &self.broker
     }
 
-    /// The queues that it will serve, with their weights.
+    /// The queues and patterns that it will serve, with their weights.
     pub fn queues(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.config.queues.iter().map(|(name, weight)| (name.as_str(), *weight))
+        self.config.queues.iter().map(|entry| (entry.pattern.as_str(), entry.weight))
+    }
+
+    /// The limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
+    pub fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
+    }
+
+    /// The patterns of its handlers.
+    pub fn handlers(&self) -> impl Iterator<Item = &str> {
+        self.executor.core().handlers.patterns()
     }
 
     /// The jobs that it will run.
@@ -128,20 +156,23 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The broker does not let it join, or there is no tokio runtime with timers here.
-    pub async fn start(self) -> Result<Running, ServerError> {
+    /// A hook `before_start` failed, the broker does not let it join, or there is no tokio runtime with timers here.
+    pub async fn start(mut self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt.
         let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         self.warn_of_unserved_jobs();
 
-        let queues = Queues::new(self.config.queues.clone(), self.config.strict);
+        let client = Client::new(Arc::clone(&self.broker));
+        self.moments.start(&client).await?;
+
+        let queues = Served::new(self.config.queues.clone(), self.config.strict);
         let started = self.broker.now();
-        let (broker, config, shown) = (Arc::clone(&self.broker), self.config.clone(), queues.shown());
+        let (broker, config) = (Arc::clone(&self.broker), self.config.clone());
         let join = async move {
             let name = beat::new_name();
-            let info = beat::introduction(&name, &config, shown, started);
+            let info = beat::introduction(&name, &config, started);
             broker.join(&name, &info).await
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(hub::no_answer())) };
@@ -154,6 +185,7 @@ impl Server {
             runs: Runs::new(self.config.concurrency),
             config: self.config,
             queues,
+            gate: self.layers.build(self.executor.core()),
             executor: self.executor,
             aggregations: self.aggregations,
             jobs: jobs.clone(),
@@ -172,6 +204,8 @@ impl Server {
         heart.tend("heart", &hub, &hub.leaving, beat::run);
         heart.tend("lease", &hub, &never, lease::run);
         heart.tend("outbox", &hub, &never, Outbox::run);
+        heart.tend("queue patterns", &hub, &closing, served::run);
+        heart.tend("health check", &hub, &closing, health::run);
         heart.tend("subscriber", &hub, &never, subscriber::run);
         heart.tend("recoverer", &hub, &closing, recoverer::run);
         heart.tend("forwarder", &hub, &closing, forwarder::run);
@@ -183,14 +217,15 @@ impl Server {
             heart.tend("aggregator", &hub, &never, aggregator::run);
         }
 
-        let context = ServiceContext {
-            client: Client::new(Arc::clone(&hub.broker)),
-            registry: self.registry,
-            stopping: closing,
-            matches: self.matches,
-        };
+        let context = ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches };
         let services = Services::start(self.services, context, &jobs, hub.services_ended.clone());
-        Ok(Running { hub, services, closes_broker: self.closes_broker, heart: self.heart })
+        Ok(Running {
+            hub,
+            services,
+            moments: Mutex::new(self.moments),
+            closes_broker: self.closes_broker,
+            heart: self.heart,
+        })
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
@@ -202,8 +237,20 @@ impl Server {
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
         self.heart.spawn_on(shutdown::listen(sender));
-        let running = self.start().await?;
+        let starting = self.start();
+        tokio::pin!(starting);
         let mut listens = true;
+        let running = loop {
+            tokio::select! {
+                running = &mut starting => break running?,
+                what = asked.recv(), if listens => match what {
+                    // Nothing was taken yet.
+                    Some(Asked::Leave) => return Ok(()),
+                    Some(Asked::Quiet) => {}
+                    None => listens = false,
+                },
+            }
+        };
         loop {
             tokio::select! {
                 what = asked.recv(), if listens => match what {
@@ -231,7 +278,7 @@ impl Server {
     fn warn_of_unserved_jobs(&self) {
         for job in self.registry.iter() {
             let queue = job.options.queue;
-            if !self.queues().any(|(served, _)| served == queue) {
+            if !self.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
                 tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
             }
         }

@@ -15,6 +15,8 @@ use crate::{
 const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
 /// … but never after more than this.
 const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
+/// So many attempts in a row may end as not a failure.
+const MOST_PUT_OFF: u32 = 25;
 /// A task that nobody has known for so long is archived.
 const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
 
@@ -32,6 +34,8 @@ pub(crate) enum Ended {
     },
     /// The server is leaving.
     Interrupted,
+    /// It did not start, and may after this time.
+    PutOff(Duration),
     /// It did not start: nothing here knows its type or the shape of its arguments.
     Unknown(String),
     /// It did not start, or must not start again, and no retry can change that.
@@ -62,6 +66,7 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
+        Ended::PutOff(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Unknown(error) => unknown(error, facts),
         Ended::Failed { policy, error, pause } => failed(policy, error, pause, facts),
@@ -76,6 +81,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
         // Before the last retry is looked at: it is no failure, and asynq has nothing like it to agree with.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
+        Policy::NotAFailure if facts.extra.put_off < MOST_PUT_OFF => not_a_failure(error, pause, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
         _ => retry(pause.unwrap_or_else(|| retry_delay(retried, facts.roll)), error, facts),
@@ -103,6 +109,15 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     }
 }
 
+/// asynq's `IsFailure` = false, but not for ever (PROTOCOL W15), and on the last retry too.
+fn not_a_failure(error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
+    let put_off = facts.extra.put_off;
+    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let delay = pause.unwrap_or_else(|| retry_delay(retried.saturating_add(put_off), facts.roll));
+    let extra = Extra { put_off: put_off + 1, unknown: None, ..facts.extra.clone() };
+    Action::Retry { delay, error: Some(error), counted: false, extra }
+}
+
 fn retry(delay: Duration, error: String, facts: Facts<'_>) -> Action {
     Action::Retry { delay, error: Some(error), counted: true, extra: known(facts.extra) }
 }
@@ -111,9 +126,9 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
     Action::Archive { error, extra: known(facts.extra) }
 }
 
-/// The extra facts without the time of not being known.
+/// The extra facts without what counts from the last end of another kind.
 fn known(extra: &Extra) -> Extra {
-    Extra { unknown: None, ..extra.clone() }
+    Extra { unknown: None, put_off: 0, ..extra.clone() }
 }
 
 #[cfg(test)]
@@ -220,6 +235,45 @@ mod tests {
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
+    }
+
+    #[test]
+    fn what_is_not_a_failure_is_put_off_ever_longer_and_counts_at_last() {
+        let put_off = |put_off| Extra { max_crashes: Some(7), put_off, ..Extra::default() };
+        let table = [
+            // retried, max    in a row    delay
+            ((0, 25), 0, 15),
+            ((0, 25), 3, 96),
+            ((3, 25), 0, 96),
+            // asynq archives these two.
+            ((25, 25), 1, 456_991),
+            ((0, 0), 24, 331_791),
+        ];
+        for (counters, before, delay) in table {
+            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(before));
+            let expected = Action::Retry {
+                delay: secs(delay),
+                error: Some("why".into()),
+                counted: false,
+                extra: put_off(before + 1),
+            };
+            assert_eq!(action, expected, "{counters:?} {before}");
+        }
+        let at_last = |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(25));
+        let Action::Retry { counted: true, extra, .. } = at_last((0, 25)) else { panic!("it counts") };
+        assert_eq!(extra, put_off(0));
+        assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: put_off(0) });
+        // Another end begins the count anew.
+        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::HandBack, put_off(9));
+        let Action::Retry { extra, .. } = action else { panic!("{action:?}") };
+        assert_eq!(extra, put_off(0));
+    }
+
+    #[test]
+    fn what_did_not_start_is_put_off_as_it_is() {
+        let extra = Extra { put_off: 3, unique_extend: true, ..Extra::default() };
+        let action = decide_with(Ended::PutOff(secs(5)), (25, 25), 0, OnUnknown::HandBack, extra.clone());
+        assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });
     }
 
     #[test]

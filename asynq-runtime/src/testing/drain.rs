@@ -74,7 +74,7 @@ pub(super) async fn drain(
         let queues = said(broker.queues().await);
         make_due(broker, &queues).await;
         for queue in &queues {
-            drained.aggregate(broker, queue, aggregations).await;
+            drained.aggregate(broker, queue, aggregations, registry).await;
         }
         let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
         let runs = said(broker.dequeue(&member, &wanted).await);
@@ -112,7 +112,13 @@ fn name() -> ServerName {
 
 impl Drained {
     /// Does what an aggregator would have done by now.
-    async fn aggregate(&mut self, broker: &Arc<dyn Broker>, queue: &QueueName, aggregations: &Aggregations) {
+    async fn aggregate(
+        &mut self,
+        broker: &Arc<dyn Broker>,
+        queue: &QueueName,
+        aggregations: &Aggregations,
+        registry: &Registry,
+    ) {
         if aggregations.is_empty() {
             return;
         }
@@ -124,7 +130,8 @@ impl Drained {
             after = Some(last.group.clone());
             for group in groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
                 while let Some(set) = said(broker.claim_set(queue, &group, &aggregations.rules).await) {
-                    let ended = match aggregations.aggregate(&set, broker.now()).await {
+                    let knows = |name: &str| registry.get(name).is_some();
+                    let ended = match aggregations.aggregate(&set, broker.now(), knows).await {
                         Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
                         Err(why) => Err(why.to_string()),
                     };

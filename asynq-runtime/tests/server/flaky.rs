@@ -1,6 +1,7 @@
 //! A broker that fails on demand, in front of one that does not.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -33,14 +34,28 @@ pub(crate) struct Flaky {
     pub(crate) refuse_stubborn: AtomicU32,
     /// So many calls of forward panic.
     pub(crate) panics: AtomicU32,
+    /// So many dequeues give two tasks more than they were asked for.
+    pub(crate) generous: AtomicU32,
     /// So many dequeues fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
+    /// Pings fail.
+    pub(crate) refuse_pings: AtomicBool,
+    /// Every result that is written says that the run is somebody else's.
+    pub(crate) lose_results: AtomicBool,
     /// No call is answered any more.
     pub(crate) dead: AtomicBool,
     /// Every extension says that the run is somebody else's.
     pub(crate) fenced: AtomicBool,
     /// What is dequeued cannot be read.
     pub(crate) garbled: AtomicBool,
+    /// The method that hangs.
+    pub(crate) hangs: Mutex<Option<&'static str>>,
+    /// What freeing a lock answers; ok when there is nothing.
+    pub(crate) lock_answers: Mutex<VecDeque<Result<Settled, BrokerError>>>,
+    /// The locks that were freed.
+    pub(crate) freed: Mutex<Vec<String>>,
+    /// The locks that were extended.
+    pub(crate) extended: Mutex<Vec<String>>,
     lease: Duration,
     /// Ids of tasks in the order in which they were settled, and how.
     pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
@@ -58,18 +73,25 @@ impl Flaky {
             refuse_settles: AtomicU32::new(0),
             refuse_stubborn: AtomicU32::new(0),
             panics: AtomicU32::new(0),
+            generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
+            refuse_pings: AtomicBool::new(false),
+            lose_results: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             garbled: AtomicBool::new(false),
+            hangs: Mutex::default(),
+            lock_answers: Mutex::default(),
+            freed: Mutex::default(),
+            extended: Mutex::default(),
             lease,
             settled: Mutex::default(),
         })
     }
 
-    /// Never answers if it is dead.
-    async fn pulse(&self) {
-        if self.dead.load(SeqCst) {
+    /// Never answers if it is dead, or this method hangs.
+    async fn pulse(&self, method: &str) {
+        if self.dead.load(SeqCst) || *self.hangs.lock().unwrap() == Some(method) {
             std::future::pending::<()>().await;
         }
     }
@@ -79,14 +101,14 @@ fn counts_down(counter: &AtomicU32) -> bool {
     counter.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok()
 }
 
-fn down() -> BrokerError {
+pub(crate) fn down() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Unavailable, "down for a test")
 }
 
 #[async_trait]
 impl Produce for Flaky {
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
-        self.pulse().await;
+        self.pulse("enqueue").await;
         self.inner.enqueue(batch).await
     }
 }
@@ -99,11 +121,15 @@ impl Consume for Flaky {
         wanted: &[Wanted],
         suspects: &Suspects,
     ) -> Result<Vec<Run>, BrokerError> {
-        self.pulse().await;
+        self.pulse("dequeue_sparing").await;
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }
-        let mut runs = self.inner.dequeue_sparing(member, wanted, suspects).await?;
+        let mut wanted = wanted.to_vec();
+        if counts_down(&self.generous) {
+            wanted.iter_mut().for_each(|wanted| wanted.n += 2);
+        }
+        let mut runs = self.inner.dequeue_sparing(member, &wanted, suspects).await?;
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
                 run.message =
@@ -113,8 +139,13 @@ impl Consume for Flaky {
         Ok(runs)
     }
 
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        self.pulse("ready").await;
+        self.inner.ready(queues).await
+    }
+
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("wait_for_work").await;
         self.inner.wait_for_work(queues, limit).await
     }
 }
@@ -122,7 +153,7 @@ impl Consume for Flaky {
 #[async_trait]
 impl Settle for Flaky {
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
-        self.pulse().await;
+        self.pulse("settle").await;
         if counts_down(&self.refuse_settles) {
             return batch.iter().map(|_| Err(down())).collect();
         }
@@ -143,17 +174,22 @@ impl Settle for Flaky {
     }
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
-        self.pulse().await;
+        self.pulse("write_result").await;
+        if self.lose_results.load(SeqCst) {
+            return Ok(Settled::Fenced);
+        }
         self.inner.write_result(run, result).await
     }
 
-    async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
-        self.pulse().await;
-        self.inner.free_lock(run, key).await
+    async fn free_lock(&self, _: &RunKey, key: &str) -> Result<Settled, BrokerError> {
+        self.pulse("free_lock").await;
+        self.freed.lock().unwrap().push(key.to_owned());
+        let answer = self.lock_answers.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Settled::Ok))
     }
 
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
-        self.pulse().await;
+        self.pulse("write_progress").await;
         self.inner.write_progress(run, progress).await
     }
 }
@@ -161,18 +197,18 @@ impl Settle for Flaky {
 #[async_trait]
 impl Maintain for Flaky {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
-        self.pulse().await;
+        self.pulse("forward").await;
         assert!(!counts_down(&self.panics), "a bug in a broker");
         self.inner.forward(queues).await
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("wait_for_due").await;
         self.inner.wait_for_due(queues, limit).await
     }
 
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
-        self.pulse().await;
+        self.pulse("extend").await;
         if self.fenced.load(SeqCst) {
             return Ok(vec![Settled::Fenced; runs.len()]);
         }
@@ -180,22 +216,23 @@ impl Maintain for Flaky {
     }
 
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
-        self.pulse().await;
-        self.inner.extend_locks(locks).await
+        self.pulse("extend_locks").await;
+        self.extended.lock().unwrap().extend(locks.iter().map(|lock| lock.key.clone()));
+        Ok(())
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        self.pulse().await;
+        self.pulse("recover").await;
         self.inner.recover(queues).await
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
-        self.pulse().await;
+        self.pulse("sweep").await;
         self.inner.sweep(queue).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
-        self.pulse().await;
+        self.pulse("delete_expired").await;
         self.inner.delete_expired(queue, limit).await
     }
 
@@ -206,7 +243,7 @@ impl Maintain for Flaky {
         max_size: usize,
         limit: usize,
     ) -> Result<usize, BrokerError> {
-        self.pulse().await;
+        self.pulse("trim_archive").await;
         self.inner.trim_archive(queue, max_age, max_size, limit).await
     }
 }
@@ -214,32 +251,32 @@ impl Maintain for Flaky {
 #[async_trait]
 impl Presence for Flaky {
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
-        self.pulse().await;
+        self.pulse("join").await;
         self.inner.join(name, info).await
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("beat").await;
         self.inner.beat(member, info, workers).await
     }
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("leave").await;
         self.inner.leave(member).await
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
-        self.pulse().await;
+        self.pulse("servers").await;
         self.inner.servers().await
     }
 
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("cancel").await;
         self.inner.cancel(id).await
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        self.pulse().await;
+        self.pulse("cancellations").await;
         self.inner.cancellations().await
     }
 }
@@ -247,6 +284,7 @@ impl Presence for Flaky {
 #[async_trait]
 impl Inspect for Flaky {
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
+        self.pulse("queues").await;
         self.inner.queues().await
     }
 
@@ -300,7 +338,7 @@ impl Groups for Flaky {
         after: Option<&GroupName>,
         limit: usize,
     ) -> Result<Vec<GroupStats>, BrokerError> {
-        self.pulse().await;
+        self.pulse("groups").await;
         self.inner.groups(queue, after, limit).await
     }
 
@@ -310,22 +348,22 @@ impl Groups for Flaky {
         group: &GroupName,
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
-        self.pulse().await;
+        self.pulse("claim_set").await;
         self.inner.claim_set(queue, group, rules).await
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
-        self.pulse().await;
+        self.pulse("finish_set").await;
         self.inner.finish_set(set, outcome).await
     }
 
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("release_set").await;
         self.inner.release_set(set).await
     }
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
-        self.pulse().await;
+        self.pulse("reclaim_sets").await;
         self.inner.reclaim_sets(queue).await
     }
 }
@@ -407,7 +445,10 @@ impl Broker for Flaky {
     }
 
     async fn ping(&self) -> Result<(), BrokerError> {
-        self.pulse().await;
+        self.pulse("ping").await;
+        if self.refuse_pings.load(SeqCst) {
+            return Err(down());
+        }
         self.inner.ping().await
     }
 
