@@ -8,6 +8,11 @@ use std::{
 };
 
 use asynq_runtime::{
+    broker::{
+        Broker, GroupRules,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    clock::ManualClock,
     job::{Aggregates, Aggregation},
     prelude::*,
     testing::TestApp,
@@ -253,9 +258,8 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     let running = server.build().await.unwrap().start().await.unwrap();
     let client = running.client();
     client.enqueue(RawTask::new("of Go", "x").group("bad")).await.unwrap();
-    for text in ["a", "b", "c"] {
-        note::enqueue(&client, text).await.unwrap();
-    }
+    let outcomes = client.enqueue_many(["a", "b", "c"].map(note::job)).await.unwrap();
+    assert!(outcomes.iter().all(Result::is_ok));
     // a and b are full at once, c is ripe after the grace period.
     tokio::time::timeout(Duration::from_secs(30), running.signals().settled.reached(2)).await.unwrap();
     let told = seen(&log);
@@ -284,7 +288,26 @@ async fn a_stopping_server_puts_its_sets_back_at_once() {
     // Another one can take it at once, not after the 2 minutes of the set.
     let client = Client::connect(&url).await.unwrap();
     let (queue, group) = ("default".parse().unwrap(), "slow".parse().unwrap());
-    let rules = asynq_runtime::broker::GroupRules { max_size: Some(1), ..Default::default() };
+    let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
     let set = client.broker().claim_set(&queue, &group, &rules).await.unwrap();
     assert_eq!(set.unwrap().members.len(), 1);
+}
+
+#[tokio::test]
+async fn the_set_of_a_server_that_died_goes_back_and_is_aggregated_by_another() {
+    let clock = ManualClock::new(chrono::Utc::now());
+    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker: Arc<dyn Broker> = Arc::new(broker);
+    note::enqueue(&Client::new(broker.clone()), "a").await.unwrap();
+    let (queue, group) = ("default".parse().unwrap(), "digest".parse().unwrap());
+    let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
+    assert!(broker.claim_set(&queue, &group, &rules).await.unwrap().is_some(), "taken, and never ended");
+
+    clock.advance(Duration::from_secs(121));
+    let log = Seen::default();
+    let server = Server::builder("").broker(broker).state(log.clone()).group_grace("1s");
+    let running = server.build().await.unwrap().start().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), running.signals().settled.reached(1)).await.unwrap();
+    assert!(seen(&log)[0].ends_with(": a"));
+    running.shutdown().await.unwrap();
 }
