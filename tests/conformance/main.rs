@@ -66,3 +66,17 @@ mod sqlite {
     mod unique;
     mod wake;
 }
+
+/// The cases in which it matters how a task came in.
+#[path = "."]
+mod sqlite_view {
+    use asynq_tests::SqliteViewFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod model;
+    mod produce;
+    mod races;
+    mod unique;
+    mod wake;
+}

@@ -13,6 +13,7 @@ mod redis;
 mod seed;
 mod snapshot;
 mod sqlite;
+mod sqlite_view;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store},
@@ -24,9 +25,12 @@ pub use self::{
     },
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
+    sqlite_view::SqliteViewStore,
 };
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
+/// A case's fixture on SQLite, where every task comes through the view `enqueue`.
+pub type SqliteViewFixture = Fixture<SqliteViewStore>;

@@ -3,12 +3,13 @@
 
 use asynq_runtime::{
     broker::{
-        Broker as _, BulkAction, BulkSlice, Changed, Chosen, EditError, Inspect as _, Maintain as _, MoveError, Page,
-        PayloadEdit, QueueDeleted, Repair as _,
+        Broker as _, BulkAction, BulkSlice, Changed, Chosen, EditError, GroupRules, Groups as _, Inspect as _,
+        Maintain as _, MoveError, Page, PayloadEdit, QueueDeleted, Repair as _,
     },
     clock::ManualClock,
-    task::{TaskState, UniqueUntil},
+    task::{GroupName, TaskState, UniqueUntil},
 };
+use chrono::SubsecRound as _;
 use tempfile::TempDir;
 
 use super::{others::check_whole, *};
@@ -129,6 +130,19 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
 }
 
 #[tokio::test]
+async fn a_completed_task_that_is_run_or_archived_still_tells_when_it_succeeded() {
+    let t = World::new().await;
+    t.every_state().await;
+    let before = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
+    t.clock.advance(Duration::from_secs(30));
+    assert_eq!(t.broker.archive_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
+    assert_eq!(t.broker.run_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
+    let after = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
+    assert_eq!(after.completed_at, before.completed_at.map(|at| at.trunc_subsecs(0)), "in whole seconds");
+    assert_eq!((after.state, after.result), (TaskState::Pending, before.result));
+}
+
+#[tokio::test]
 async fn a_task_that_is_run_waits_last_and_is_no_suspect_any_more() {
     let t = World::new().await;
     enqueue(&t.broker, task("a")).await.unwrap();
@@ -172,6 +186,7 @@ async fn a_moved_task_is_all_there_in_its_new_queue() {
         assert_eq!(t.broker.move_task(&queue(), &id(state), &other()).await.unwrap(), Changed::Done);
         assert_eq!(t.state(state).await, None);
     }
+    assert_eq!(t.broker.failures(&other(), &id("retry")).await.unwrap().len(), 1, "they went along");
     let after = t.broker.task(&other(), &id("retry")).await.unwrap().unwrap();
     assert_eq!((&after.queue, after.retried, &after.last_error), (&other(), 1, &Some("oh".to_owned())));
     assert_eq!((after.next_process_at, &after.payload), (before.next_process_at, &before.payload));
@@ -275,6 +290,7 @@ async fn an_orphan_is_retried_then_archived_and_its_old_run_is_fenced() {
     }
     let stats = t.broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.processed_total, stats.failed_total), (2, 2));
+    assert_eq!(t.broker.failures(&queue(), &id("a")).await.unwrap().len(), 2);
     check_whole(&t.file());
 }
 
@@ -311,23 +327,34 @@ async fn a_bulk_call_goes_on_slice_by_slice_in_the_order_of_the_list() {
 #[tokio::test]
 async fn members_of_a_set_are_left_to_whoever_holds_it() {
     let t = World::new().await;
-    for n in ["waits", "staged"] {
-        enqueue(&t.broker, task(n)).await.unwrap();
-    }
-    t.sql("UPDATE task SET state = 7, grp = 'g', batch = CASE id WHEN 'staged' THEN 1 END; UPDATE tally SET state = 7");
+    let group = GroupName::new("g").unwrap();
+    let join = async |id: &str| {
+        let mut new = task(id);
+        new.message.group_key = "g".into();
+        new.group = Some(group.clone());
+        assert_eq!(enqueue(&t.broker, new).await.unwrap().state, TaskState::Aggregating);
+    };
+    join("staged").await;
+    join("waits").await;
+    let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
+    let set = t.broker.claim_set(&queue(), &group, &rules).await.unwrap().unwrap();
+    assert_eq!(set.members[0].id, "staged");
+
     let unfit = Changed::Unfit(TaskState::Aggregating);
     assert_eq!(t.broker.run_task(&queue(), &id("staged")).await.unwrap(), unfit);
     assert_eq!(t.broker.delete_task(&queue(), &id("staged")).await.unwrap(), unfit);
     assert_eq!(t.broker.move_task(&queue(), &id("staged"), &other()).await.unwrap(), unfit);
-    let group = Chosen::InGroup(asynq_runtime::task::GroupName::new("g").unwrap());
-    for chosen in [Chosen::InState(TaskState::Aggregating), group] {
+    for chosen in [Chosen::InState(TaskState::Aggregating), Chosen::InGroup(group.clone())] {
         let slice = t.broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap();
         assert_eq!((slice.changed, slice.more), (1, false), "{chosen:?}");
-        t.sql(
-            "UPDATE task SET state = 7 WHERE id = 'waits'; UPDATE tally SET n = (SELECT count(*) FROM task WHERE \
-               task.state = tally.state)",
-        );
+        assert_eq!(t.broker.delete_task(&queue(), &id("waits")).await.unwrap(), Changed::Done);
+        join("waits").await;
     }
+    t.broker.release_set(&set).await.unwrap();
+    assert_eq!(t.broker.archive_task(&queue(), &id("staged")).await.unwrap(), Changed::Done);
+    assert_eq!(t.broker.move_task(&queue(), &id("waits"), &other()).await.unwrap(), Changed::Done);
+    let moved = t.broker.claim_set(&other(), &group, &rules).await.unwrap().unwrap();
+    assert_eq!(moved.members[0].message.as_ref().unwrap().queue, "other", "it waits in the same group there");
     check_whole(&t.file());
 }
 

@@ -24,6 +24,7 @@ mod reader;
 mod repair;
 mod room;
 mod row;
+mod schedule;
 mod semaphore;
 mod settle;
 mod sql;

@@ -12,7 +12,7 @@ use crate::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair,
     },
-    task::{Extra, QueueName, TaskId, TaskState},
+    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
 };
 
 use super::{
@@ -122,6 +122,8 @@ struct Subject {
     /// Whether it is part of a set.
     staged: bool,
     retried: i64,
+    /// Seconds.
+    retention: i64,
 }
 
 impl Subject {
@@ -142,6 +144,7 @@ impl Subject {
             extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
             staged: row.get(6)?,
             retried: row.get(7)?,
+            retention: row.get(8)?,
         })
     }
 
@@ -155,21 +158,28 @@ impl Subject {
             }
             BulkAction::Archive => {
                 tx.view.execute(&sql::REPAIR_ARCHIVE, [seq, tx.view.now])?;
-                self.free_lock_when_archived(tx)?;
+                tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
                 TaskState::Archived
             }
             BulkAction::Delete => return tx.delete(&Doomed { seq, q, state, id, lock: self.lock.as_deref() }),
         };
+        if state == TaskState::Completed {
+            self.note_success(tx)?;
+        }
         tx.left(q, state);
         tx.came(q, came);
         Ok(())
     }
 
-    fn free_lock_when_archived(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
-        if self.extra.keeps_lock_when_archived() {
-            return Ok(());
+    /// Writes into the message when it succeeded, which only the expiry has said so far.
+    fn note_success(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
+        if let Some(bytes) = self.message(&tx.view)?
+            && let Ok(mut message) = TaskMessage::decode(bytes.into())
+        {
+            message.completed_at = self.at.div_euclid(1_000).saturating_sub(self.retention);
+            tx.view.execute(&sql::BODY_SET_MESSAGE, params![self.seq, message.encode()])?;
         }
-        tx.free_lock(self.q, self.lock.as_deref(), &self.id)
+        Ok(())
     }
 
     /// The unique lock that it holds: its key and until when.

@@ -1,5 +1,7 @@
 //! The view `enqueue`, as programs of any language use it.
 
+use asynq_runtime::broker::{GroupRules, Groups as _};
+
 use super::*;
 
 /// What the smallest insert names.
@@ -104,6 +106,9 @@ async fn a_group_is_where_its_task_waits() {
     let row = |id, state, at| format!("[Text({id:?}), Integer({state}), Integer({at}), Text(\"g\")]\n");
     assert_eq!(seen, row("now", 7, 50) + &row("later", 3, 1_050));
     check_whole(&t.file());
+    let group = asynq_runtime::task::GroupName::new("g").unwrap();
+    let set = t.broker.claim_set(&queue(), &group, &GroupRules::default()).await.unwrap().unwrap();
+    assert_eq!(set.members[0].id, "now");
 }
 
 #[tokio::test]

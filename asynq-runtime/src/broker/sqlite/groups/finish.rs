@@ -8,7 +8,7 @@ use std::{
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Refused, Rejected, SetError, SetOutcome, TaskSet, settle::shortened},
+    broker::{Rejected, SetError, SetOutcome, TaskSet, settle::shortened},
     task::{Extra, QueueName, TaskMessage, TaskState},
 };
 
@@ -94,8 +94,6 @@ impl Finish {
                 tx.view.execute(&sql::GROUPS_RUN_ALONE, [member.seq, place, tx.view.now])?;
                 tx.left(q, TaskState::Aggregating);
                 tx.came(q, TaskState::Pending);
-            } else if self.made.is_empty() {
-                return Ok(Err(forgotten(&member.id)));
             } else {
                 tx.delete(&Doomed {
                     seq: member.seq,
@@ -138,10 +136,4 @@ fn stand_in(queue: &QueueName, task: &Rejected) -> Vec<u8> {
         ..TaskMessage::default()
     };
     message.encode()
-}
-
-/// Deleting a task of which nothing was made would lose it.
-fn forgotten(id: &str) -> SetError {
-    let what = format!("nothing was made of the set, and task {id:?} is neither to run alone nor rejected");
-    SetError::Refused(Refused::Broker(BrokerError::new(BrokerErrorKind::Unexpected, what)))
 }

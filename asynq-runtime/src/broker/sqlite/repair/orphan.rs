@@ -12,7 +12,7 @@ use super::{
     Subject,
 };
 
-/// Fails a task that is active although its lease has passed. With the server and the run it loses what its old run could
+/// Fails a task that is active although its lease has passed; its crashes stay counted. With the server and the run it loses what its old run could
 /// settle it by.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
@@ -30,9 +30,10 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
         tx.came(q, TaskState::Retry);
     } else {
         tx.view.execute(&sql::REPAIR_ORPHAN_ARCHIVE, params![seq, now, error])?;
-        task.free_lock_when_archived(tx)?;
+        tx.free_lock_of_archived(q, task.lock.as_deref(), &task.id, &task.extra)?;
         tx.came(q, TaskState::Archived);
     }
+    tx.note_failure(seq, error)?;
     tx.left(q, TaskState::Active);
     tx.ended(q, true);
     Ok(Changed::Done)
