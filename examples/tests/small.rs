@@ -198,3 +198,22 @@ fn a_program_is_told_of_its_brokers_health() {
 fn a_task_is_cancelled_from_elsewhere() {
     on_both_brokers("cancel", &["endless: context canceled", "polite: gone"]);
 }
+
+#[test]
+fn a_row_and_its_job_are_there_together_or_not_at_all() {
+    let folder = tempdir().unwrap();
+    let output = run("transactional", folder.path(), &[], &[]);
+    assert_lines(
+        &output,
+        &[
+            "accepted: order 1 of ann@example.com",
+            "refused: order of bob@example.com, that is too much for one card",
+            "accepted: order 2 of eve@example.com",
+            "orders: 2",
+        ],
+    );
+    for confirmed in ["to ann@example.com: we have your order 1", "to eve@example.com: we have your order 2"] {
+        assert!(output.contains(confirmed), "{output}");
+    }
+    assert!(!output.contains("to bob"), "{output}");
+}

@@ -13,20 +13,24 @@ mod redis;
 mod seed;
 mod snapshot;
 mod sqlite;
+mod sqlite_view;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store},
     go::GoPeer,
     redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
     seed::{
-        Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
-        task, task_id,
+        Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
+        queue, requeue, retry, snooze, task, task_id,
     },
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
+    sqlite_view::SqliteViewStore,
 };
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
+/// A case's fixture on SQLite, where every task comes through the view `enqueue`.
+pub type SqliteViewFixture = Fixture<SqliteViewStore>;

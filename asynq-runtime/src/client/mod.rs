@@ -2,6 +2,8 @@
 
 mod layers;
 mod prepare;
+#[cfg(feature = "sqlite")]
+mod transaction;
 
 use std::{future::Future, sync::Arc};
 
@@ -13,6 +15,9 @@ use crate::{
     job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
+
+#[cfg(feature = "sqlite")]
+pub use self::transaction::EnqueueRow;
 
 /// Enqueues tasks on one broker. Cheap to clone; clones share the connection.
 #[derive(Debug, Clone)]

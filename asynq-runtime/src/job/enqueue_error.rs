@@ -54,6 +54,10 @@ pub enum EnqueueError {
     /// A layer of the client refused it.
     #[error("{0}")]
     Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The caller's transaction cannot take the task; its text says what to do.
+    #[cfg(feature = "sqlite")]
+    #[error(transparent)]
+    Transaction(#[from] crate::broker::sqlite::TransactionError),
     /// The broker failed; its text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),

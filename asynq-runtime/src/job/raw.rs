@@ -7,8 +7,8 @@ impl RawTask {
     /// name, payload and headers in the same queue.
     pub(crate) fn delivered(ctx: JobContext) -> Self {
         let mut task = Self::new(ctx.name(), ctx.payload().clone()).queue(ctx.queue());
-        for header in ctx.headers() {
-            task = task.header(header.key.clone().unwrap_or_default(), header.value.clone().unwrap_or_default());
+        for (key, value) in ctx.headers() {
+            task = task.header(key, value);
         }
         task.context = Some(ctx);
         task

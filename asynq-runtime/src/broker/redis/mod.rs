@@ -15,6 +15,7 @@ mod presence;
 mod produce;
 mod repair;
 mod reply;
+mod schedule;
 mod script;
 mod semaphore;
 mod settle;
