@@ -307,8 +307,9 @@ mod tests {
     fn what_was_put_beside_an_attempt_is_found_by_its_type() {
         let ctx = context(TaskMessage::default());
         ctx.insert("span");
-        ctx.clone().insert(7_u16);
-        ctx.insert(8_u16);
+        let other = ctx.clone();
+        other.insert(7_u16);
+        other.insert(8_u16);
         assert_eq!(ctx.extension::<u16>().map(|value| *value), Some(8));
         assert_eq!(ctx.extension::<&str>().map(|value| *value), Some("span"));
         // A state of the server is something else.

@@ -51,13 +51,13 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
+    /// A layer of the client refused it.
+    #[error("{0}")]
+    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The caller's transaction cannot take the task; its text says what to do.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Transaction(#[from] crate::broker::sqlite::TransactionError),
-    /// A layer of the client refused it.
-    #[error("{0}")]
-    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The broker failed; its text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),

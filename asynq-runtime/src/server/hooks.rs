@@ -46,6 +46,9 @@ pub struct FailedTask {
 type Once<T> = Box<dyn FnOnce(Client) -> BoxFuture<'static, T> + Send>;
 type Told = Arc<dyn Fn(FailedTask) -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// Says whether an error is a failure.
+type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
+
 /// The hooks of one server that are called once each.
 #[derive(Default)]
 pub(crate) struct Moments {
@@ -58,7 +61,7 @@ pub(crate) struct Moments {
 pub(crate) struct Hooks {
     pub(crate) on_error: Vec<Told>,
     pub(crate) on_archive: Vec<Told>,
-    pub(crate) is_failure: Option<Arc<dyn Fn(&JobError) -> bool + Send + Sync>>,
+    pub(crate) is_failure: Option<IsFailure>,
 }
 
 /// A hook to call once before the start.

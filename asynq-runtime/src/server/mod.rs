@@ -239,18 +239,21 @@ impl Server {
         self.heart.spawn_on(shutdown::listen(sender));
         let starting = self.start();
         tokio::pin!(starting);
-        let mut listens = true;
+        let (mut listens, mut is_quiet) = (true, false);
         let running = loop {
             tokio::select! {
                 running = &mut starting => break running?,
                 what = asked.recv(), if listens => match what {
                     // Nothing was taken yet.
                     Some(Asked::Leave) => return Ok(()),
-                    Some(Asked::Quiet) => {}
+                    Some(Asked::Quiet) => is_quiet = true,
                     None => listens = false,
                 },
             }
         };
+        if is_quiet {
+            running.quiet();
+        }
         loop {
             tokio::select! {
                 what = asked.recv(), if listens => match what {

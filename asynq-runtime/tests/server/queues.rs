@@ -154,6 +154,43 @@ async fn of_hundreds_of_queues_the_few_with_work_are_found() {
     soon(running.shutdown()).await.unwrap();
 }
 
+#[job(retry = 0)]
+async fn fails() -> JobResult {
+    Err(JobError::fail("no"))
+}
+
+#[tokio::test]
+async fn an_archive_keeps_as_many_as_it_was_told_and_says_what_it_drops() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    for name in ["small", "tenant:a", "large"] {
+        client.enqueue_many((0..5).map(|i| fails::job().queue(name).task_id(i.to_string()))).await.unwrap();
+    }
+    let (builder, _log) = server::<(fails,)>(&broker);
+    let queues = [("small", 1), ("tenant:a", 1), ("large", 1)];
+    let running = start(builder.queues(queues)).await;
+    soon(running.signals().settled.reached(15)).await;
+    soon(running.shutdown()).await.unwrap();
+
+    let (builder, _log) = server::<(fails,)>(&broker);
+    let builder = builder.queues(queues).archive("small", 2, "90d").archive("tenant:*", 0, "90d");
+    let running = start(builder).await;
+    soon(running.signals().cleaned.reached(1)).await;
+    assert_eq!(running.signals().trimmed.count(), 3 + 5);
+    for (name, left) in [("small", 2), ("tenant:a", 0), ("large", 5)] {
+        assert_eq!(broker.queue_stats(&queue(name)).await.unwrap().archived, left, "{name}");
+    }
+    soon(running.shutdown()).await.unwrap();
+
+    // By age nothing is dropped that anybody was promised.
+    let (builder, _log) = server::<(fails,)>(&broker);
+    let running = start(builder.queues(queues).archive("*", 100, "0s")).await;
+    soon(running.signals().cleaned.reached(1)).await;
+    assert_eq!(running.signals().trimmed.count(), 0);
+    assert_eq!(broker.queue_stats(&queue("large")).await.unwrap().archived, 0);
+    soon(running.shutdown()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_server_of_some_jobs_serves_their_queues_and_leaves_the_rest_to_others() {
     let broker = memory().await;
