@@ -202,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn one_enqueue_may_name_another_queue_and_a_group() {
+        let matches = parsed(&["enqueue", "note", "--queue", "low", "--group", "digest"]).unwrap();
+        let (_, flags) = matches.subcommand().unwrap();
+        let text = |id| flags.get_one::<String>(id).map(String::as_str);
+        assert_eq!((text("queue"), text("group")), (Some("low"), Some("digest")));
+    }
+
+    #[test]
     fn a_flag_of_a_service_that_is_not_linked_says_what_to_write() {
         for args in [&["--dashboard"][..], &["--metrics=9000"], &["worker", "--dashboard", "127.0.0.1:8080"]] {
             let usage = parsed(args).unwrap_err();
