@@ -71,6 +71,7 @@ impl World {
         let mut child = Command::new(env!("CARGO_BIN_EXE_journey-worker"))
             .env("ASYNQ_URL", &self.url)
             .env("JOURNAL", self.journal())
+            .env("DIGESTS", self.digests())
             .env("CONCURRENCY", concurrency.to_string())
             .env("SHUTDOWN_TIMEOUT", shutdown_timeout)
             .stdin(Stdio::null())
@@ -86,6 +87,11 @@ impl World {
 
     pub fn journal(&self) -> PathBuf {
         self.folder.path().join("journal")
+    }
+
+    /// What the worker's [`Digest`](asynq_tests::jobs::Digest) writes.
+    pub fn digests(&self) -> PathBuf {
+        self.folder.path().join("digests")
     }
 
     pub fn history(&self) -> History {

@@ -1,5 +1,7 @@
 //! Why a task was not enqueued.
 
+use std::sync::Arc;
+
 use super::CodecError;
 use crate::{
     broker::{BrokerError, Refused},
@@ -49,6 +51,9 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
+    /// A layer of the client refused it.
+    #[error("{0}")]
+    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The caller's transaction cannot take the task; its text says what to do.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
