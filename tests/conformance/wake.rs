@@ -53,7 +53,7 @@ async fn work_that_is_there_ends_the_wait_at_once() {
 
 #[tokio::test]
 async fn of_many_queues_those_with_work_are_named_and_paused_ones_are_not() {
-    let t = Fixture::new().await;
+    let t = Fixture::real_time().await;
     let queues: Vec<QueueName> = (0..300).map(|i| queue(&format!("tenant:{i}"))).collect();
     for name in ["tenant:7", "tenant:250", "tenant:251", "elsewhere"] {
         t.enqueue(task(name).in_queue(name)).await;
@@ -63,7 +63,7 @@ async fn of_many_queues_those_with_work_are_named_and_paused_ones_are_not() {
     assert_eq!(t.broker().ready(&queues).await.unwrap(), [queue("tenant:7"), queue("tenant:250")]);
     t.broker().resume(&queue("tenant:251")).await.unwrap();
     assert_eq!(t.broker().ready(&queues[250..]).await.unwrap(), [queue("tenant:250"), queue("tenant:251")]);
-    assert_eq!(t.broker().ready(&[]).await.unwrap(), []);
+    assert!(t.broker().ready(&[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
