@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;
@@ -42,6 +43,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;

@@ -8,6 +8,7 @@ mod commands;
 mod embedded;
 mod enqueueing;
 mod handlers;
+mod inspecting;
 mod neighbours;
 mod policies;
 mod result;

@@ -7,7 +7,7 @@ use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 
 /// Fields of a task that only our programs write (DECISIONS §5).
-const OWN_FIELDS: [&str; 5] = ["last", "crashes", "x", "progress", "fails"];
+const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
 
 /// Keys with all that they hold.
 type Dump = BTreeMap<String, Dumped>;

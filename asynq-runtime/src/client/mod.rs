@@ -2,16 +2,19 @@
 
 mod layers;
 mod prepare;
+mod result;
 #[cfg(feature = "sqlite")]
 mod transaction;
 
 use std::{future::Future, sync::Arc};
 
-pub use self::layers::EnqueueService;
 use self::layers::Layered;
+pub(crate) use self::prepare::lock_key;
+pub use self::{layers::EnqueueService, result::ResultError};
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
+    inspector::Inspector,
     job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
@@ -110,6 +113,11 @@ impl Client {
             Some(layered) => layered.enqueue_all(tasks).await,
             None => self.send_all(tasks).await,
         })
+    }
+
+    /// Looks at queues and tasks, and repairs them.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(Arc::clone(&self.broker)).payload_limit(self.payload_limit)
     }
 
     /// The broker, for what this client does not offer.

@@ -36,6 +36,7 @@ impl Produce for RedisBroker {
 #[derive(Debug)]
 pub(super) struct Producer {
     waiting: mpsc::Sender<Waiting>,
+    commit: Arc<Commit>,
     patience: Duration,
 }
 
@@ -63,8 +64,14 @@ pub(super) struct Item {
 impl Producer {
     pub(super) fn start(io: &Io, link: Link, clock: Arc<BrokerClock>, call_timeout: Duration) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        io.spawn(Commit::new(link, clock).run(queue));
-        Self { waiting, patience: patience(call_timeout) }
+        let commit = Arc::new(Commit::new(link, clock));
+        io.spawn(Arc::clone(&commit).run(queue));
+        Self { waiting, commit, patience: patience(call_timeout) }
+    }
+
+    /// Makes the queue known again with the next task, because somebody deletes it.
+    pub(super) fn forget(&self, queue: &QueueName) {
+        self.commit.forget(queue);
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
