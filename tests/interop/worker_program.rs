@@ -61,11 +61,11 @@ async fn interop_do(ctx: &JobContext, journal: State<Journal>, order: Order) -> 
 }
 
 /// One task of the texts of all, as `peer serve` makes it.
-fn aggregate(group: GroupName, tasks: Vec<TaskInfo>) -> RawTask {
+fn aggregate(group: GroupName, tasks: Vec<TaskInfo>) -> Result<RawTask, BoxError> {
     let orders = tasks.iter().filter_map(|task| serde_json::from_slice::<Order>(&task.payload).ok());
     let texts: Vec<String> = orders.map(|order| order.text).collect();
     let payload = json!({ "do": "succeed", "text": format!("{group}: {}", texts.join(",")) });
-    RawTask::new("interop:do", payload.to_string()).retention("1h")
+    Ok(RawTask::new("interop:do", payload.to_string()).retention("1h"))
 }
 
 async fn hang() {

@@ -23,26 +23,26 @@ on_both_brokers! {
             }
         };
         let server = Server::builder(&stage.url)
-            .handle("image:", note("any image"))
-            .handle("image:crop", note("crops"))
+            .handle("picture:", note("any image"))
+            .handle("picture:crop", note("crops"))
             .concurrency(1)
             .build()
             .await
             .unwrap();
         let client = stage.client().await;
-        for name in ["image:crop", "image:resize", "image:crop:square"] {
+        for name in ["picture:crop", "picture:resize", "picture:crop:square"] {
             let task = RawTask::new(name, &b"{}"[..]).retention("1h");
             client.enqueue_raw(task).await.unwrap();
         }
         let running = server.start().await.unwrap();
         until(&client, "default", |stats| stats.completed == 3).await;
         running.shutdown().await.unwrap();
-        let expected = ["crops image:crop {}", "any image image:resize {}", "crops image:crop:square {}"];
+        let expected = ["crops picture:crop {}", "any image picture:resize {}", "crops picture:crop:square {}"];
         assert_eq!(*ran.lock().unwrap(), expected);
         let kept = client.broker().tasks(&queue("default"), TaskState::Completed, Page::default()).await.unwrap();
         let mut results: Vec<String> =
             kept.into_iter().map(|task| String::from_utf8(task.result.unwrap().to_vec()).unwrap()).collect();
         results.sort();
-        assert_eq!(results, ["any image image:resize {}", "crops image:crop {}", "crops image:crop:square {}"]);
+        assert_eq!(results, ["any image picture:resize {}", "crops picture:crop {}", "crops picture:crop:square {}"]);
     }
 }
