@@ -15,6 +15,7 @@ use super::{
     clock::BrokerClock,
     commit::{Commit, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
+    durability::Durability,
     io::Io,
     reply,
 };
@@ -60,10 +61,16 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    pub(super) fn start(io: &Io, link: Link, clock: Arc<BrokerClock>, call_timeout: Duration) -> Self {
+    pub(super) fn start(
+        io: &Io,
+        link: Link,
+        clock: Arc<BrokerClock>,
+        call_timeout: Duration,
+        durability: Durability,
+    ) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        io.spawn(Commit::new(link, clock).run(queue));
-        Self { waiting, patience: patience(call_timeout) }
+        io.spawn(Commit::new(link, clock, durability).run(queue));
+        Self { waiting, patience: patience(call_timeout.saturating_add(durability.patience())) }
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
