@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use ::redis::{FromRedisValue, from_redis_value};
 use asynq_runtime::task::TaskMessage;
 use bytes::Bytes;
 
-use crate::RedisStore;
+use crate::redis::Commands;
 
 /// asynq's own way with the default queue, by its own clock.
 pub struct GoPeer<'a> {
-    store: &'a RedisStore,
+    store: &'a dyn Commands,
 }
 
 impl fmt::Debug for GoPeer<'_> {
@@ -25,12 +26,16 @@ const RETRY: &str = "asynq:{default}:retry";
 const SCHEDULED: &str = "asynq:{default}:scheduled";
 
 impl<'a> GoPeer<'a> {
-    pub(crate) fn new(store: &'a RedisStore) -> Self {
+    pub(crate) fn new(store: &'a dyn Commands) -> Self {
         Self { store }
     }
 
+    fn command<T: FromRedisValue>(&self, words: &[&[u8]]) -> T {
+        from_redis_value(self.store.run(words)).unwrap()
+    }
+
     fn int(&self, words: &[&str]) -> i64 {
-        self.store.command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
+        self.command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
     }
 
     fn task(id: &str) -> String {
@@ -41,7 +46,7 @@ impl<'a> GoPeer<'a> {
     pub fn enqueue(&self, message: &TaskMessage, now_ns: i64) {
         let key = Self::task(&message.id);
         self.int(&["SADD", "asynq:queues", "default"]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
         self.int(&["HSET", &key, "state", "pending", "pending_since", &now_ns.to_string()]);
         self.int(&["LPUSH", PENDING, &message.id]);
     }
@@ -50,13 +55,13 @@ impl<'a> GoPeer<'a> {
     pub fn schedule(&self, message: &TaskMessage, at: i64) {
         let key = Self::task(&message.id);
         self.int(&["SADD", "asynq:queues", "default"]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"scheduled"]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"scheduled"]);
         self.int(&["ZADD", SCHEDULED, &at.to_string(), &message.id]);
     }
 
     /// Takes the oldest task with a lease until `lease_until`; says its id.
     pub fn dequeue(&self, lease_until: i64) -> String {
-        let id: String = self.store.command(&[b"RPOPLPUSH", PENDING.as_bytes(), ACTIVE.as_bytes()]);
+        let id: String = self.command(&[b"RPOPLPUSH", PENDING.as_bytes(), ACTIVE.as_bytes()]);
         self.int(&["HSET", &Self::task(&id), "state", "active"]);
         self.int(&["HDEL", &Self::task(&id), "pending_since"]);
         self.int(&["ZADD", LEASE, &lease_until.to_string(), &id]);
@@ -81,7 +86,7 @@ impl<'a> GoPeer<'a> {
     /// Its recoverer: the run failed because its lease expired; it is due again at `at`.
     pub fn recover(&self, id: &str, at: i64) {
         let key = Self::task(id);
-        let raw: Vec<u8> = self.store.command(&[b"HGET", key.as_bytes(), b"msg"]);
+        let raw: Vec<u8> = self.command(&[b"HGET", key.as_bytes(), b"msg"]);
         let mut message = TaskMessage::decode(Bytes::from(raw)).expect("a readable message");
         message.retried += 1;
         message.error_msg = "asynq: task lease expired".into();
@@ -89,7 +94,7 @@ impl<'a> GoPeer<'a> {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
         self.int(&["ZADD", RETRY, &at.to_string(), id]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"retry"]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"retry"]);
     }
 
     /// Its forwarder moves one task of `retry` to pending.

@@ -15,9 +15,12 @@ mod snapshot;
 mod sqlite;
 
 pub use self::{
-    fixture::{Fixture, Need, PINNED, Store},
+    fixture::{Fixture, Need, PINNED, Store, join},
     go::GoPeer,
-    redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
+    redis::{
+        Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
+        Signed, TlsServer, Value,
+    },
     seed::{
         Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
         task, task_id,
@@ -28,5 +31,11 @@ pub use self::{
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;
+/// A case's fixture on a Redis Cluster of three masters.
+pub type ClusterFixture = Fixture<RedisStore<Lent<RedisCluster>>>;
+/// A case's fixture on the primary that three sentinels watch.
+pub type SentinelFixture = Fixture<RedisStore<Lent<SentinelServers>>>;
+/// A case's fixture on a Redis that speaks TLS only and asks for a client certificate.
+pub type TlsFixture = Fixture<RedisStore<TlsServer>>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;

@@ -88,6 +88,10 @@ fn config(message: &str) -> BrokerError {
 /// helps nobody.
 #[cfg(feature = "tls")]
 pub(super) fn trouble(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
+    if error.kind() == redis::ErrorKind::InvalidClientConfig {
+        let text = "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
+        return Some((BrokerErrorKind::Config, text.to_owned()));
+    }
     cause(error).and_then(meaning)
 }
 
@@ -143,9 +147,6 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
         Error::InvalidMessage(_) => {
             let text = "the server does not speak TLS on this port; redis:// would be plain text";
             return Some((BrokerErrorKind::Config, text.to_owned()));
-        }
-        Error::InconsistentKeys(_) => {
-            return Some((BrokerErrorKind::Config, "cert and key in the Redis URL do not belong together".to_owned()));
         }
         _ => return None,
     };
