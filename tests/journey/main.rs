@@ -3,6 +3,7 @@
 
 mod broker_outage;
 mod crash_recovery;
+mod places;
 mod poison;
 mod shutdown;
 mod sqlite_processes;

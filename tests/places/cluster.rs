@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Refused, Settle as _,
-    Settled, Wanted, redis::RedisBroker,
+    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Refused, Settle as _, Settled, Wanted,
+    redis::RedisBroker,
 };
 use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, task};
 

@@ -51,8 +51,10 @@ impl Commit {
 
     pub(super) async fn run(self, mut queue: mpsc::Receiver<Waiting>) {
         let commit = Arc::new(self);
-        let turns = Arc::new(Semaphore::new(IN_FLIGHT));
-        let free_slots = Arc::new(Mutex::new((0..IN_FLIGHT).collect::<Vec<_>>()));
+        // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
+        let in_flight = if commit.durability == Durability::Async { IN_FLIGHT } else { 1 };
+        let turns = Arc::new(Semaphore::new(in_flight));
+        let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
         // The turn first, the batch after it: what comes in meanwhile travels together.
