@@ -196,7 +196,7 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
     let mut servers = spawn_blocking(SentinelServers::start).await.unwrap();
     let url = servers.url() + "&lease=10s&durability=replicas(1)&durability_timeout=200ms";
     let world = World::at(url).await;
-    let (told, (deaths, away)) = under_load(&world, async {
+    let (told, (deaths, away, _servers)) = under_load(&world, async {
         let (mut deaths, mut away) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             world.started(100 * (1 + deaths.len()), 30).await;
@@ -213,7 +213,8 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
             .await
             .unwrap();
         }
-        (deaths, away)
+        // They have to live until all work is done.
+        (deaths, away, servers)
     })
     .await;
     check_failovers("sentinel", &told, &world.history(), &deaths, &away);
