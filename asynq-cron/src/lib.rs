@@ -1,5 +1,7 @@
-//! Periodic jobs for `asynq-runtime`.
+//! Periodic jobs for `asynq-runtime`: cron expressions with time zones, and what follows from them.
 //!
-//! This crate is documentation only for now. It will hold `#[periodic("*/5 * * * *")]`, the registry of periodic
-//! entries and the leader-elected scheduler, and it will plug into a worker through the service slot of
-//! `asynq-runtime` (`asynq_runtime::server::ServiceEntry`) without that crate knowing about cron.
+//! - [`CronSpec`]: a cron expression in its time zone; knows the next time and says itself in English.
+
+mod spec;
+
+pub use self::spec::{CronSpec, SpecError};

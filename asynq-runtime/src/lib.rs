@@ -53,6 +53,7 @@
 //! | [`docs::jobs`] | writing jobs: arguments, state, options, errors, tests |
 //! | [`docs::lifecycle`] | the states of a task and what you can rely on |
 //! | [`docs::operations`] | settings, commands, signals, brokers |
+//! | [`docs::transactions`] | a row of yours and the job it caused in one SQLite transaction |
 //! | [`docs::wire`] | every key in Redis and who owns it |
 //! | [`testing`] | a whole application in memory, for tests of your own jobs |
 //!
@@ -85,6 +86,8 @@ pub mod docs {
     pub mod lifecycle {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
+    #[doc = include_str!("docs/transactions.md")]
+    pub mod transactions {}
     #[doc = include_str!("docs/wire.md")]
     pub mod wire {}
 }
@@ -114,7 +117,12 @@ extern crate self as asynq_runtime;
 ///
 pub use asynq_macros::job;
 pub use bytes::Bytes;
+/// The SQLite library whose connections [`Client::enqueue_in_tx`] takes.
+#[cfg(feature = "sqlite")]
+pub use rusqlite;
 
+#[cfg(feature = "sqlite")]
+pub use self::client::EnqueueRow;
 pub use self::{
     app::App,
     client::{Client, Enqueue},

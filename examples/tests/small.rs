@@ -128,3 +128,22 @@ fn producer_and_worker_share_one_process_and_one_file() {
     assert!(output.contains("Haiku: 4 words") && output.contains("Limerick: 8 words"), "{output}");
     assert!(folder.path().join("words.db").exists());
 }
+
+#[test]
+fn a_row_and_its_job_are_there_together_or_not_at_all() {
+    let folder = tempdir().unwrap();
+    let output = run("transactional", folder.path(), &[], &[]);
+    assert_lines(
+        &output,
+        &[
+            "accepted: order 1 of ann@example.com",
+            "refused: order of bob@example.com, that is too much for one card",
+            "accepted: order 2 of eve@example.com",
+            "orders: 2",
+        ],
+    );
+    for confirmed in ["to ann@example.com: we have your order 1", "to eve@example.com: we have your order 2"] {
+        assert!(output.contains(confirmed), "{output}");
+    }
+    assert!(!output.contains("to bob"), "{output}");
+}

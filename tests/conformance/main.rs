@@ -13,7 +13,9 @@ mod redis {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -22,7 +24,12 @@ mod redis {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -37,7 +44,9 @@ mod redis_cluster {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -46,7 +55,12 @@ mod redis_cluster {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -61,7 +75,9 @@ mod redis_sentinel {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -70,7 +86,12 @@ mod redis_sentinel {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -85,7 +106,9 @@ mod redis_tls {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -94,7 +117,12 @@ mod redis_tls {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
     mod unique;
@@ -109,7 +137,9 @@ mod sqlite {
     mod consume;
     mod fence;
     mod fence_writes;
+    mod go_groups;
     mod go_peers;
+    mod groups;
     mod inspect;
     mod maintain;
     mod model;
@@ -118,9 +148,28 @@ mod sqlite {
     mod produce;
     mod races;
     mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
     mod served;
+    mod sets;
     mod settle;
     mod settle_again;
+    mod unique;
+    mod wake;
+}
+
+/// The cases in which it matters how a task came in.
+#[path = "."]
+mod sqlite_view {
+    use asynq_tests::SqliteViewFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod model;
+    mod produce;
+    mod races;
     mod unique;
     mod wake;
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Refused, Settled},
-    task::{Extra, TaskState},
+    broker::{Action, HeldLock, Refused, Run, Settled},
+    task::{Extra, TaskState, UniqueUntil},
 };
 use asynq_tests::{
-    Build as _, Store as _, archive, complete, default_queue, done, lock_key, requeue, retry, snooze, task,
+    Build as _, Store as _, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry,
+    snooze, task,
 };
 
 use super::Fixture;
@@ -164,4 +165,150 @@ async fn a_stale_outcome_does_not_free_the_lock() {
         assert_eq!(t.settle(&stale, action).await, Settled::Fenced);
     }
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+}
+
+fn until(unique_until: UniqueUntil) -> Extra {
+    Extra { unique_until: unique_until.into(), ..Extra::default() }
+}
+
+#[tokio::test]
+async fn archive_keeps_a_lock_that_lasts_until_success() {
+    for (extra, holder) in [
+        (until(UniqueUntil::Success), Some("t1")),
+        (until(UniqueUntil::End), None),
+        (until(UniqueUntil::Start), None),
+        (Extra { unique_until: 99, ..Extra::default() }, None),
+    ] {
+        let t = Fixture::start().await;
+        let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
+        assert_eq!(t.settle(&run, archive_with("fatal", extra.clone())).await, Settled::Ok);
+        let found = t.holder_of(&lock_key("k")).await;
+        assert_eq!(found.as_ref().map(|id| id.as_str()), holder, "{extra:?}");
+    }
+}
+
+#[tokio::test]
+async fn success_frees_a_lock_that_lasts_until_success() {
+    for action in [done(), complete("42")] {
+        let t = Fixture::start().await;
+        let lock = task("t1").kept(600).locked(&lock_key("k"), 600).with_extra(until(UniqueUntil::Success));
+        let run = t.start_run(lock).await;
+        assert_eq!(t.settle(&run, action).await, Settled::Ok);
+        assert_eq!(t.holder_of(&lock_key("k")).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_kept_lock_goes_with_the_archived_task() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
+    t.settle(&run, archive_with("fatal", until(UniqueUntil::Success))).await;
+    let trimmed = t.broker().trim_archive(&default_queue(), MINUTE, 0, 10).await.unwrap();
+    assert_eq!((trimmed, t.holder_of(&lock_key("k")).await), (1, None));
+}
+
+async fn free(t: &Fixture, run: &Run, key: &str) -> Settled {
+    t.broker().free_lock(&run.key, key).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_lock_can_be_freed_while_its_task_runs() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
+    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok);
+    t.enqueue(task("t2").locked(&lock_key("k"), 600)).await;
+    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok, "asking again is no error");
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t2", "it is another's by now");
+}
+
+#[tokio::test]
+async fn a_lock_that_is_free_already_can_be_freed() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1")).await;
+    let before = t.store.dump();
+    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok);
+    assert_eq!(free(&t, &run, "").await, Settled::Ok);
+    assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn a_stale_run_frees_no_lock() {
+    let t = Fixture::start().await;
+    let stale = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
+    t.let_leases_pass();
+    t.recover().await;
+    assert_eq!(free(&t, &stale, &lock_key("k")).await, Settled::Fenced);
+    let rightful = t.take_one().await;
+    assert_eq!(free(&t, &stale, &lock_key("k")).await, Settled::Fenced);
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+    assert_eq!(free(&t, &rightful, &lock_key("k")).await, Settled::Ok);
+    t.settle(&rightful, done()).await;
+    assert_eq!(free(&t, &rightful, &lock_key("k")).await, Settled::Gone);
+}
+
+#[tokio::test]
+async fn a_run_frees_no_lock_of_another_task() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1")).await;
+    t.enqueue(task("t2").locked(&lock_key("k"), 600)).await;
+    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok);
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t2");
+}
+
+async fn extend(t: &Fixture, runs: &[&Run], key: &str) {
+    let locks: Vec<_> = runs.iter().map(|run| HeldLock { run: run.key.clone(), key: key.into() }).collect();
+    t.broker().extend_locks(&locks).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_extended_lock_lasts_as_long_as_a_lease_that_begins_now() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").locked(&lock_key("k"), 3)).await;
+    t.advance(Duration::from_secs(2));
+    extend(&t, &[&run], &lock_key("k")).await;
+    t.advance(t.broker().lease() - Duration::from_secs(2));
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+    t.advance(Duration::from_secs(4));
+    assert_eq!(t.holder_of(&lock_key("k")).await, None);
+}
+
+#[tokio::test]
+async fn a_lock_that_lasts_longer_is_not_made_shorter() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
+    extend(&t, &[&run], &lock_key("k")).await;
+    t.advance(Duration::from_secs(590));
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+}
+
+#[tokio::test]
+async fn only_a_run_that_is_still_ours_extends_its_own_lock() {
+    let t = Fixture::start().await;
+    let lease = t.broker().lease();
+    let stale = t.start_run(task("t1").locked(&lock_key("k"), lease.as_secs() + 10)).await;
+    t.let_leases_pass();
+    t.recover().await;
+    let rightful = t.take_one().await;
+    extend(&t, &[&stale], &lock_key("k")).await;
+    t.advance(Duration::from_secs(12));
+    assert_eq!(t.holder_of(&lock_key("k")).await, None, "a stale run keeps no lock");
+
+    t.enqueue(task("t2").locked(&lock_key("j"), 5)).await;
+    extend(&t, &[&rightful], &lock_key("j")).await;
+    t.advance(Duration::from_secs(7));
+    assert_eq!(t.holder_of(&lock_key("j")).await, None, "the lock was another's");
+}
+
+#[tokio::test]
+async fn no_locks_and_unknown_locks_are_extended_without_a_word() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1")).await;
+    let elsewhere = t.start_run(task("t1").in_queue("other").locked("asynq:{other}:unique:t:k", 600)).await;
+    let before = t.store.dump();
+    extend(&t, &[], "").await;
+    extend(&t, &[&run], &lock_key("k")).await;
+    extend(&t, &[&run, &elsewhere], "").await;
+    assert_eq!(t.store.dump(), before);
+    assert_eq!(elsewhere.key.queue, queue("other"));
 }

@@ -34,10 +34,10 @@ pub enum Need {
 
 /// Where tasks are kept, and the ways around the contract that a test needs.
 pub trait Store: Sized + Send + Sync + 'static {
-    /// As [`Broker::kind`] says.
-    const KIND: &'static str;
     /// For people.
     const NAME: &'static str;
+    /// As [`Broker::kind`] says.
+    const KIND: &'static str = Self::NAME;
     /// What this store cannot have, and why.
     const GAPS: &'static [(Need, &'static str)];
 

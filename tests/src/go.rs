@@ -23,6 +23,8 @@ const PENDING: &str = "asynq:{default}:pending";
 const ACTIVE: &str = "asynq:{default}:active";
 const LEASE: &str = "asynq:{default}:lease";
 const RETRY: &str = "asynq:{default}:retry";
+const GROUPS: &str = "asynq:{default}:groups";
+const SETS: &str = "asynq:{default}:aggregation_sets";
 const SCHEDULED: &str = "asynq:{default}:scheduled";
 
 impl<'a> GoPeer<'a> {
@@ -107,5 +109,81 @@ impl<'a> GoPeer<'a> {
     /// Its heartbeat extends a lease that it believes to be its own.
     pub fn extend(&self, id: &str, lease_until: i64) {
         self.int(&["ZADD", LEASE, "XX", &lease_until.to_string(), id]);
+    }
+
+    /// Puts a task into the group that its message names, at the second `at`; with `lock_seconds` it holds the lock of its
+    /// message, of which asynq writes no field.
+    pub fn add_to_group(&self, message: &TaskMessage, at: i64, lock_seconds: Option<i64>) {
+        let (key, group) = (Self::task(&message.id), message.group_key.as_str());
+        self.int(&["SADD", "asynq:queues", "default"]);
+        if let Some(seconds) = lock_seconds {
+            let words = ["SET", &message.unique_key, &message.id, "NX", "EX", &seconds.to_string()];
+            self.command::<()>(&words.map(str::as_bytes));
+        }
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
+        self.int(&["HSET", &key, "state", "aggregating", "group", group]);
+        self.int(&["ZADD", &Self::group(group), &at.to_string(), &message.id]);
+        self.int(&["SADD", GROUPS, group]);
+    }
+
+    fn group(name: &str) -> String {
+        format!("asynq:{{default}}:g:{name}")
+    }
+
+    /// Takes everything that waits in a group as a set until `deadline`; says the set's key.
+    pub fn aggregation_check(&self, group: &str, deadline: i64) -> String {
+        let set = format!("{}:{}", Self::group(group), "8e99094e-15f2-4d47-8e44-723a25eb3551");
+        self.int(&["ZUNIONSTORE", &set, "1", &Self::group(group)]);
+        self.int(&["DEL", &Self::group(group)]);
+        self.int(&["ZADD", SETS, &deadline.to_string(), &set]);
+        self.int(&["SREM", GROUPS, group]);
+        set
+    }
+
+    /// Puts every set whose deadline has passed at the second `now` back to its group, and forgets to say so.
+    pub fn reclaim(&self, now: i64) {
+        let sets: Vec<String> =
+            self.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
+        for set in sets {
+            let (group, _) = set.rsplit_once(':').expect("a set's key ends with its id");
+            self.int(&["ZUNIONSTORE", group, "2", group, &set]);
+            self.int(&["DEL", &set]);
+            self.int(&["ZREM", SETS, &set]);
+        }
+    }
+
+    /// Deletes a set with the hashes of its tasks.
+    pub fn delete_set(&self, set: &str) {
+        for id in self.command::<Vec<String>>(&[b"ZRANGE", set.as_bytes(), b"0", b"-1"]) {
+            self.int(&["DEL", &Self::task(&id)]);
+        }
+        self.int(&["DEL", set]);
+        self.int(&["ZREM", SETS, set]);
+    }
+
+    /// The only set there is.
+    pub fn set(&self) -> String {
+        let mut sets: Vec<String> = self.command(&[b"ZRANGE", SETS.as_bytes(), b"0", b"-1"]);
+        assert_eq!(sets.len(), 1, "{sets:?}");
+        sets.remove(0)
+    }
+
+    /// Loses every deadline of a set, as an eviction would.
+    pub fn lose_deadlines(&self) {
+        self.int(&["DEL", SETS]);
+    }
+
+    /// Its forwarder moves one task of `scheduled` to the group that its hash names.
+    pub fn forward_to_group(&self, id: &str, now: i64) {
+        let key = Self::task(id);
+        let group: String = self.command(&[b"HGET", key.as_bytes(), b"group"]);
+        self.int(&["ZADD", &Self::group(&group), &now.to_string(), id]);
+        assert_eq!(self.int(&["ZREM", SCHEDULED, id]), 1);
+        self.int(&["HSET", &key, "state", "aggregating"]);
+    }
+
+    /// Whether a key exists.
+    pub fn exists(&self, key: &str) -> bool {
+        self.int(&["EXISTS", key]) == 1
     }
 }

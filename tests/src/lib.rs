@@ -13,6 +13,7 @@ mod redis;
 mod seed;
 mod snapshot;
 mod sqlite;
+mod sqlite_view;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join},
@@ -22,11 +23,12 @@ pub use self::{
         Signed, TlsServer, Value,
     },
     seed::{
-        Build, Seeded, archive, archive_with, complete, default_queue, done, lock_key, queue, requeue, retry, snooze,
-        task, task_id,
+        Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
+        queue, requeue, retry, snooze, task, task_id,
     },
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
+    sqlite_view::SqliteViewStore,
 };
 
 /// A case's fixture on Redis.
@@ -39,3 +41,5 @@ pub type SentinelFixture = Fixture<RedisStore<Lent<SentinelServers>>>;
 pub type TlsFixture = Fixture<RedisStore<TlsServer>>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
+/// A case's fixture on SQLite, where every task comes through the view `enqueue`.
+pub type SqliteViewFixture = Fixture<SqliteViewStore>;

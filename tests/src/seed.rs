@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{Action, NewTask, Placed, Refused, Run, Settled, Settlement, UniqueLock, When},
-    task::{Extra, Header, QueueName, TaskId, TaskMessage},
+    broker::{
+        Action, GroupRules, NewTask, Placed, Refused, Run, SetError, SetOutcome, Settled, Settlement, TaskSet,
+        UniqueLock, When,
+    },
+    task::{Extra, GroupName, Header, QueueName, TaskId, TaskMessage, TaskState},
 };
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -19,6 +22,11 @@ pub fn default_queue() -> QueueName {
 /// A queue by name.
 pub fn queue(name: &str) -> QueueName {
     QueueName::from_wire(name)
+}
+
+/// A group by name.
+pub fn group(name: &str) -> GroupName {
+    GroupName::from_wire(name)
 }
 
 /// A task id by name.
@@ -63,6 +71,8 @@ pub trait Build: Sized {
     fn at(self, at: DateTime<Utc>) -> Self;
     /// Holding the lock `key` for at most `seconds`.
     fn locked(self, key: &str, seconds: u64) -> Self;
+    /// Waiting in a group to be aggregated.
+    fn grouped(self, group: &str) -> Self;
     /// Kept for `seconds` after success.
     fn kept(self, seconds: i64) -> Self;
     /// With another payload.
@@ -96,6 +106,12 @@ impl Build for NewTask {
         self
     }
 
+    fn grouped(mut self, name: &str) -> Self {
+        self.message.group_key = name.into();
+        self.group = Some(group(name));
+        self
+    }
+
     fn kept(mut self, seconds: i64) -> Self {
         self.message.retention = seconds;
         self
@@ -115,6 +131,21 @@ impl Build for NewTask {
         self.extra = extra;
         self
     }
+}
+
+/// The task number `n` that is made of a set.
+pub fn made(set: &TaskSet, n: usize) -> NewTask {
+    task(set.task_id(n).as_str())
+}
+
+/// The outcome of a set that becomes these tasks.
+pub fn becomes(made: Vec<NewTask>) -> SetOutcome {
+    SetOutcome { made, ..SetOutcome::default() }
+}
+
+/// The ids of a set, in their order.
+pub fn members(set: &TaskSet) -> Vec<&str> {
+    set.members.iter().map(|member| member.id.as_str()).collect()
 }
 
 /// [`Action::Done`].
@@ -251,6 +282,50 @@ impl<S: Store> Fixture<S> {
         let run = self.seed_active("active").await;
         self.seed_pending(&["pending"]).await;
         run
+    }
+
+    /// Puts `ids` into a group, a second after each other.
+    pub async fn seed_group(&self, name: &str, ids: &[&str]) {
+        for (i, id) in ids.iter().enumerate() {
+            if i > 0 {
+                self.advance(Duration::from_secs(1));
+            }
+            self.enqueue(task(id).grouped(name)).await;
+        }
+    }
+
+    /// Takes a set out of a group if it is ripe.
+    pub async fn try_claim(&self, name: &str, rules: &GroupRules) -> Option<TaskSet> {
+        self.broker().claim_set(&default_queue(), &group(name), rules).await.unwrap()
+    }
+
+    /// Takes everything that waits in a group, at most [`TaskSet::MOST`], whatever the time.
+    pub async fn claim(&self, name: &str) -> TaskSet {
+        let size = self.group_sizes().await.iter().find(|(known, _)| known == name).map_or(1, |(_, size)| *size);
+        let rules = GroupRules { max_size: usize::try_from(size).ok(), ..GroupRules::default() };
+        self.try_claim(name, &rules).await.expect("something waits in the group")
+    }
+
+    /// Puts `ids` into the group `g` and takes them out as a set.
+    pub async fn seed_set(&self, ids: &[&str]) -> TaskSet {
+        self.seed_group("g", ids).await;
+        self.claim("g").await
+    }
+
+    /// Ends a set.
+    pub async fn finish(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        self.broker().finish_set(set, outcome).await
+    }
+
+    /// The groups of the default queue with how many tasks wait in each.
+    pub async fn group_sizes(&self) -> Vec<(String, u64)> {
+        let groups = self.broker().groups(&default_queue(), None, 1000).await.unwrap();
+        groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect()
+    }
+
+    /// In which state a task of the default queue is, if it exists.
+    pub async fn state_of(&self, id: &str) -> Option<TaskState> {
+        self.broker().task(&default_queue(), &task_id(id)).await.unwrap().map(|info| info.state)
     }
 
     /// Ends one run and says the broker's answer.

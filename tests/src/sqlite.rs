@@ -47,7 +47,6 @@ fn folder() -> TempDir {
 }
 
 impl Store for SqliteStore {
-    const KIND: &'static str = "sqlite";
     const NAME: &'static str = "sqlite";
     const GAPS: &'static [(Need, &'static str)] = &[
         (Need::GoPeer, "no Go program reads it"),

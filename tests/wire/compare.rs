@@ -62,7 +62,7 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
     for (key, dumped) in dump.iter().filter(|(key, _)| !key.contains("}:x:") && !key.starts_with("asynq:x:")) {
         let task = key.contains("}:t:");
-        let key = if volatile == Volatile::Times { without_date(key) } else { key.clone() };
+        let key = if volatile == Volatile::Times { without_date(key) } else { without_set_id(key) };
         match &dumped.value {
             Value::String(value) => drop(places.insert(key.clone(), string(&key, value))),
             Value::List(items) | Value::Set(items) => {
@@ -71,9 +71,10 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
             }
             Value::Zset(members) => {
                 for (member, score) in members {
-                    let masked = matches!(volatile, Volatile::Scores | Volatile::Times);
+                    let joined = volatile == Volatile::EnqueueTime && key.contains("}:g:");
+                    let masked = joined || matches!(volatile, Volatile::Scores | Volatile::Times);
                     let score = if masked { "<score>" } else { score };
-                    places.insert(format!("{key} {}", readable(member)), score.to_owned());
+                    places.insert(format!("{key} {}", without_set_id(&readable(member))), score.to_owned());
                 }
             }
             Value::Hash(fields) => {
@@ -110,6 +111,15 @@ fn without_date(key: &str) -> String {
     let date = |tail: &str| tail.len() == 10 && tail.bytes().all(|c| c.is_ascii_digit() || c == b'-');
     match key.rsplit_once(':') {
         Some((head, tail)) if date(tail) => format!("{head}:<date>"),
+        _ => key.to_owned(),
+    }
+}
+
+/// The id of a set is drawn anew each time.
+fn without_set_id(key: &str) -> String {
+    let is_id = |tail: &str| tail.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    match key.rsplit_once(':') {
+        Some((head, tail)) if head.contains("}:g:") && is_id(tail) => format!("{head}:<set>"),
         _ => key.to_owned(),
     }
 }

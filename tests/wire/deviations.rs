@@ -57,6 +57,31 @@ pub(crate) const TABLE: &[Deviation] = &[
     ),
     row("b31_stats_history", "asynq:{default}:retry p2: Go has 1893643445, we have 1893643446", "D8", ROUNDED_UP),
     row("b32_counter_overflow", "asynq:{default}:retry t2: Go has 1893557045, we have 1893557046", "D8", ROUNDED_UP),
+    // A delayed task joins its group when it is due.
+    row("b18_scheduled_group_forward", "asynq:{default}:pending: only Go has g1", "F18", GROUP_KEPT),
+    row(
+        "b18_scheduled_group_forward",
+        "asynq:{default}:t:g1 pending_since: only Go has 1893553447678912345",
+        "F18",
+        GROUP_KEPT,
+    ),
+    row(
+        "b18_scheduled_group_forward",
+        "asynq:{default}:t:g1 state: Go has pending, we have aggregating",
+        "F18",
+        GROUP_KEPT,
+    ),
+    row("b18_scheduled_group_forward", "asynq:{default}:g:grp g1: only we have 1893553447", "F18", GROUP_KEPT),
+    row("b18_scheduled_group_forward", "asynq:{default}:groups: only we have grp", "F18", GROUP_KEPT),
+    row("b18_scheduled_group_forward", "asynq:{default}:t:g1 group: only we have grp", "F18", GROUP_KEPT),
+    row("c12_group_delayed", "asynq:{default}:t:gd1 group: only we have users", "F18", GROUP_KEPT),
+    // A set that goes back makes its group known.
+    row(
+        "b22_aggregation_reclaim",
+        "asynq:{default}:groups: only we have grp",
+        "F17",
+        "without its name in groups nobody would look at the group until another task joins it",
+    ),
     // An archived task holds no lock.
     row(
         "b10_archive",
@@ -150,6 +175,7 @@ pub(crate) const TABLE: &[Deviation] = &[
 ];
 
 const ROUNDED_UP: &str = "the score is rounded up; x:due has the exact time";
+const GROUP_KEPT: &str = "asynq forgets the group of a delayed task and runs it alone";
 const LOCK_FREED: &str = "the archive frees the lock where its owner holds it";
 const WAITS_AGAIN: &str = "a task handed back shows since when it waits";
 const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";

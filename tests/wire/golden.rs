@@ -49,14 +49,10 @@ impl Scenario {
         self.file["intermediate_dumps"].as_object().map(|dumps| dumps.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// The message of a task as Go left it.
+    /// The message of a task as Go left it, or as it was at an earlier moment.
     pub(crate) fn message(&self, id: &str) -> Option<TaskMessage> {
-        self.end.iter().find_map(|(key, dumped)| match &dumped.value {
-            Value::Hash(fields) if key.ends_with(&format!("}}:t:{id}")) => {
-                Some(TaskMessage::decode(fields[&b"msg"[..]].clone().into()).unwrap())
-            }
-            _ => None,
-        })
+        let earlier = self.moments().into_iter().map(|moment| self.between(&moment));
+        std::iter::once(self.end.clone()).chain(earlier).find_map(|dump| message_in(&dump, id))
     }
 
     /// The result of a task as Go left it.
@@ -69,6 +65,15 @@ impl Scenario {
             })
             .map(Bytes::from)
     }
+}
+
+fn message_in(dump: &BTreeMap<String, Dumped>, id: &str) -> Option<TaskMessage> {
+    dump.iter().find_map(|(key, dumped)| match &dumped.value {
+        Value::Hash(fields) if key.ends_with(&format!("}}:t:{id}")) => {
+            Some(TaskMessage::decode(fields[&b"msg"[..]].clone().into()).unwrap())
+        }
+        _ => None,
+    })
 }
 
 fn dump(entries: &Json) -> BTreeMap<String, Dumped> {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod compare;
+mod cron;
 mod deviations;
 mod golden;
 mod not_yet;

@@ -3,11 +3,6 @@
 /// Name of the file, and the issue that brings it.
 pub(crate) const FILES: &[(&str, &str)] = &[
     // Groups.
-    ("c10_group", "Parity: groups"),
-    ("c12_group_delayed", "Parity: groups"),
-    ("b19_aggregation_max_size", "Parity: groups"),
-    ("b20_aggregation_grace_delete", "Parity: groups"),
-    ("b22_aggregation_reclaim", "Parity: groups"),
     ("s13_aggregated", "Parity: groups"),
     // The inspector's changes.
     ("b13_archive_trim_inspector_leak", "Parity: inspector"),
@@ -22,6 +17,4 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("b27_scheduler_history_trim", "Periodic: scheduler"),
     ("s14_scheduler", "Periodic: scheduler"),
     ("s15_two_schedulers_duplicate", "Periodic: scheduler"),
-    ("pure_cron_next", "Periodic: cron engine"),
-    ("pure_cron_invalid", "Periodic: cron engine"),
 ];

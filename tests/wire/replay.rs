@@ -8,12 +8,16 @@ use std::{
 
 use asynq_runtime::{
     Client,
-    broker::{Action, Broker, Member, NewTask, Run, ServerName, Settled, UniqueLock, Wanted, When},
+    broker::{
+        Action, Broker, GroupRules, Member, NewTask, Run, ServerName, SetOutcome, Settled, TaskSet, UniqueLock, Wanted,
+        When,
+    },
     clock::{Clock, ManualClock},
-    task::{Extra, QueueName, QueueWeight, ServerInfo, TaskMessage, WorkerInfo},
+    task::{Extra, GroupName, QueueName, QueueWeight, ServerInfo, TaskMessage, WorkerInfo},
 };
 use asynq_tests::{
-    Build as _, Dumped, PINNED, RedisStore, Seeded as _, Store as _, default_queue, queue, task, task_id,
+    Build as _, Dumped, PINNED, RedisStore, Seeded as _, Store as _, default_queue, group, members, queue, task,
+    task_id,
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value as Json;
@@ -34,6 +38,7 @@ pub(crate) struct Replay {
     member: Member,
     runs: BTreeMap<String, Run>,
     last: String,
+    set: Option<TaskSet>,
     /// Where an answer of ours is not Go's.
     pub(crate) answers: Vec<String>,
 }
@@ -48,7 +53,7 @@ impl Replay {
         let member = Member { name, number: 0 };
         let client = Client::new(broker.clone());
         let (began, runs, last, answers) = (Instant::now(), BTreeMap::new(), String::new(), Vec::new());
-        Self { scenario, broker, client, began, store, clock, member, runs, last, answers }
+        Self { scenario, broker, client, began, store, clock, member, runs, last, set: None, answers }
     }
 
     /// Redis now, and for how long at most its keys have been ageing.
@@ -79,6 +84,7 @@ impl Replay {
                 let at = instant(args["process_at"].as_str().unwrap(), self.now());
                 let mut new = self.plain(&args["msg"]);
                 new.when = When::At(at);
+                new.group = group_of(&new.message);
                 // Go is given the time until the lock ends, we the time that it outlives the due time.
                 if let Some(ttl) = args["ttl"].as_str() {
                     new = locked(new, duration(ttl) - (at - self.now()).to_std().unwrap());
@@ -103,6 +109,30 @@ impl Replay {
             }
             "ForwardIfReady" => {
                 while self.broker.forward(&[default_queue()]).await.unwrap().more {}
+                None
+            }
+            "AddToGroup" => {
+                let mut new = self.plain(args);
+                new.group = Some(group(args["group"].as_str().unwrap()));
+                self.enqueue(new).await
+            }
+            "AggregationCheck" => {
+                self.aggregation_check(args, &call["result"]).await;
+                None
+            }
+            "ReadAggregationSet" => {
+                let set = self.set.as_ref().unwrap();
+                assert_eq!(call["result"]["ids"], serde_json::json!(members(set)));
+                assert_eq!(instant(call["result"]["deadline"].as_str().unwrap(), self.now()), set.deadline);
+                None
+            }
+            "DeleteAggregationSet" => {
+                let set = self.set.take().unwrap();
+                self.broker.finish_set(&set, &SetOutcome::default()).await.unwrap();
+                None
+            }
+            "ReclaimStaleAggregationSets" => {
+                self.broker.reclaim_sets(&queue(args.as_str().unwrap())).await.unwrap();
                 None
             }
             "WriteResult" => {
@@ -158,12 +188,29 @@ impl Replay {
         self.broker.enqueue(vec![new]).await.remove(0).err().map(|refused| refused.to_string())
     }
 
+    async fn aggregation_check(&mut self, args: &Json, expected: &Json) {
+        assert_eq!(instant(args["t"].as_str().unwrap(), self.now()), self.now());
+        let span = |name: &str| duration(args[name].as_str().unwrap());
+        let rules = GroupRules {
+            grace: span("grace"),
+            max_delay: Some(span("max_delay")).filter(|delay| !delay.is_zero()),
+            max_size: args["max_size"].as_u64().map(|size| size as usize).filter(|size| *size > 0),
+        };
+        let set = self.broker.claim_set(&default_queue(), &group("grp"), &rules).await.unwrap();
+        assert_eq!(expected["created"], set.is_some());
+        self.set = set.or(self.set.take());
+    }
+
     /// Through our own client, so that its defaults, rounding and unique keys are held against Go's, too.
     async fn client_enqueue(&self, call: &Json) -> Option<String> {
-        // A nil task cannot be written in Rust, and groups come with the Parity issue.
+        // A nil task and a group without a name cannot be written in Rust.
         let mut options = call["args"]["options"].as_array().into_iter().flatten();
-        if call["args"].is_string() || options.any(|option| option.as_str().unwrap().starts_with("Group(")) {
+        let grouped = options.any(|option| option.as_str().unwrap().starts_with("Group("));
+        if call["args"].is_string() || (grouped && call["error"].is_string()) {
             return Some("cannot be written".into());
+        }
+        if grouped {
+            return self.grouped(&call["result"]).await;
         }
         match self.client.enqueue_raw(raw_task(&call["args"])).await {
             Err(refused) => Some(refused.to_string()),
@@ -181,6 +228,26 @@ impl Replay {
                 None
             }
         }
+    }
+
+    /// A task that the client puts into a group, as Go left its message.
+    async fn grouped(&self, go: &Json) -> Option<String> {
+        let mut new = self.plain(go);
+        new.message = self.scenario.message(go["id"].as_str().unwrap()).unwrap();
+        new.group = Some(group(go["group"].as_str().unwrap()));
+        if !go["next_process_at_is_zero"].as_bool().unwrap() {
+            new.when = When::At(self.due_left(new.id.as_str()));
+        }
+        let placed = self.broker.enqueue(vec![new]).await.remove(0).unwrap();
+        assert_eq!(go["state"], placed.state.as_str());
+        None
+    }
+
+    /// The instant that Go's end state shows for a scheduled task.
+    fn due_left(&self, id: &str) -> DateTime<Utc> {
+        let asynq_tests::Value::Zset(members) = &self.scenario.end["asynq:{default}:scheduled"].value else { panic!() };
+        let (_, score) = members.iter().find(|(member, _)| member == id.as_bytes()).unwrap();
+        DateTime::from_timestamp(score.parse().unwrap(), 0).unwrap()
     }
 
     async fn batch(&mut self, call: &Json) -> Option<String> {
@@ -376,6 +443,10 @@ const FIRST_SERVER: &str = "11111111-2222-3333-4444-555555555555";
 
 fn id_of(args: &Json) -> &str {
     args["id"].as_str().or(args.as_str()).unwrap_or_default()
+}
+
+fn group_of(message: &TaskMessage) -> Option<GroupName> {
+    (!message.group_key.is_empty()).then(|| group(&message.group_key))
 }
 
 fn locked(mut new: NewTask, ttl: Duration) -> NewTask {

@@ -24,7 +24,7 @@ pub trait Groups {
     ) -> Result<Vec<GroupStats>, BrokerError>;
 
     /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most
-    /// [`TaskSet::MOST`] tasks, and at most [`GroupRules::max_size`]. The set is this caller's until its deadline, 2
+    /// [`TaskSet::MOST`] tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's until its deadline, 2
     /// minutes from now; the state of its tasks stays aggregating. Ids without a task are dropped from the group.
     ///
     /// A repeat after a lost answer may take a second set; the first one goes back at its deadline.
@@ -151,7 +151,8 @@ pub struct SetOutcome {
     /// New tasks of the same queue, with ids of [`TaskSet::task_id`]. Every task of the set that is named below nowhere
     /// is a part of them, and is deleted.
     pub made: Vec<NewTask>,
-    /// Tasks that run by themselves: they become pending.
+    /// Tasks that run by themselves: they become pending, the longest waiting first, and leave their group for good, so
+    /// that a retry does not lead back to it.
     pub alone: Vec<TaskId>,
     /// Tasks that cannot be a part of anything, with the reason: archived, not counted.
     pub rejected: Vec<Rejected>,

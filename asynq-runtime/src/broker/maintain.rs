@@ -112,4 +112,6 @@ pub struct Swept {
     pub leases_restored: usize,
     /// Ids in active or pending without a task, removed.
     pub ghosts_removed: usize,
+    /// Groups with tasks that nobody knew, known again; and sets whose deadline was lost.
+    pub groups_restored: usize,
 }

@@ -1,8 +1,8 @@
-//! The contract of a broker: nine small traits, one file each, with equal file names in every implementation's folder.
+//! The contract of a broker: ten small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
-//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, and *semaphores* count across
-//! programs. Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays
+//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, *schedule* fires periodic entries, and *semaphores*
+//! count across programs. Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays
 //! one round trip per task (DECISIONS §4).
 //!
 //! Rules that hold for every method of every broker:
@@ -23,6 +23,7 @@ mod percent;
 mod presence;
 mod produce;
 mod repair;
+mod schedule;
 mod semaphore;
 mod settle;
 mod token;
@@ -47,6 +48,7 @@ pub use self::{
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
     produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
+    schedule::{Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, Schedules, Tick, Ticked},
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
 };
@@ -63,6 +65,7 @@ pub trait Broker:
     + Presence
     + Inspect
     + Repair
+    + Schedules
     + Semaphores
     + fmt::Debug
     + Send
@@ -87,6 +90,12 @@ pub trait Broker:
     ///
     /// Whatever keeps the broker from answering.
     async fn ping(&self) -> Result<(), BrokerError>;
+
+    /// This broker, where the tasks are in SQLite: a program's own transaction can take tasks along there.
+    #[cfg(feature = "sqlite")]
+    fn as_sqlite(&self) -> Option<&sqlite::SqliteBroker> {
+        None
+    }
 
     /// Closes connections and ends background work; later calls fail with [`BrokerErrorKind::Closed`]. Idempotent.
     async fn close(&self);

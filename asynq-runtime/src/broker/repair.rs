@@ -12,7 +12,8 @@ use crate::task::{GroupName, QueueName, TaskId, TaskState};
 #[async_trait::async_trait]
 pub trait Repair {
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, last in line. What it has tried stays
-    /// counted.
+    /// counted, but for the crashes: a task that took workers down gets a new chance. A lock that it has lost it does
+    /// not take again. A task in a set that is being aggregated is [`Changed::Unfit`], here and below.
     ///
     /// # Errors
     ///
@@ -35,15 +36,17 @@ pub trait Repair {
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time,
-    /// counters and failures. Where the queues are in different places of a Cluster it is archived meanwhile, with the
-    /// reason; so a crash between the steps neither loses nor doubles it.
+    /// lock, counters and failures; a pending one goes last in line. Where no step can see both queues (Redis, because of
+    /// Cluster) it is archived meanwhile, with the reason; so a crash between the steps neither loses nor doubles it,
+    /// and the same call goes on where it broke off. To its own queue it is already moved.
     ///
     /// # Errors
     ///
     /// [`MoveError`]; nothing was changed, except where the broker failed: then the task may be archived or moved.
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
 
-    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock.
+    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock, if it
+    /// holds one now.
     ///
     /// # Errors
     ///
@@ -51,7 +54,8 @@ pub trait Repair {
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
 
     /// Ends a task that is active although its lease has passed, so that nobody runs it (an *orphan*): it fails with
-    /// `error`, is retried or archived as its counters say, and the run of a worker that was only stopped is fenced.
+    /// `error`, is retried (due at once) or archived as its counters say, counts as processed and failed, and the run of
+    /// a worker that was only stopped is fenced. As at any failure its crashes are forgotten.
     /// [`Changed::Unfit`] with active means that its lease still holds.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Enqueues tasks.
 
 mod prepare;
+#[cfg(feature = "sqlite")]
+mod transaction;
 
 use std::{future::Future, sync::Arc};
 
@@ -10,6 +12,9 @@ use crate::{
     job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
+
+#[cfg(feature = "sqlite")]
+pub use self::transaction::EnqueueRow;
 
 /// Enqueues tasks on one broker. Cheap to clone; clones share the connection.
 #[derive(Debug, Clone)]

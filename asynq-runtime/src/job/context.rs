@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, RunKey, RunToken, Settled},
-    task::{Progress, QueueName, TaskId, TaskMessage},
+    task::{Header, Progress, QueueName, TaskId, TaskMessage},
 };
 
 /// One attempt at one task, as its job sees it. Clones are the same attempt.
@@ -100,6 +100,15 @@ impl JobContext {
         self.0.deadline
     }
 
+    /// Every header of the task, in the order in which they were given; Go writes them in any order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .message
+            .headers
+            .iter()
+            .map(|Header { key, value }| (key.as_deref().unwrap_or_default(), value.as_deref().unwrap_or_default()))
+    }
+
     /// The value of a header given at the enqueue.
     pub fn header(&self, key: &str) -> Option<&str> {
         self.0.message.header(key)
@@ -182,7 +191,6 @@ impl fmt::Debug for ContextParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Header;
 
     fn context(message: TaskMessage) -> JobContext {
         let mut states = StateMap::default();
@@ -212,6 +220,7 @@ mod tests {
         assert_eq!((ctx.id().as_str(), ctx.queue().as_str()), ("t-1", "mails"));
         assert_eq!((ctx.retried(), ctx.max_retry(), ctx.crashes()), (3, 5, 2));
         assert_eq!((ctx.header("trace"), ctx.header("empty"), ctx.header("none")), (Some("abc"), Some(""), None));
+        assert_eq!(ctx.headers().collect::<Vec<_>>(), [("trace", "abc"), ("empty", "")]);
         assert_eq!(ctx.run_id(), "mails:t-1:1893553445678912345");
         assert_eq!(ctx.fence(), 1_893_553_445_678_912_345);
         assert_eq!(ctx.state::<u8>().map(|state| *state), Some(7));

@@ -49,6 +49,10 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
+    /// The caller's transaction cannot take the task; its text says what to do.
+    #[cfg(feature = "sqlite")]
+    #[error(transparent)]
+    Transaction(#[from] crate::broker::sqlite::TransactionError),
     /// The broker failed; its text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),

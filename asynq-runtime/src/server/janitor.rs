@@ -10,7 +10,10 @@ use super::{
     hub::Hub,
     trouble::Trouble,
 };
-use crate::{broker::BrokerError, task::QueueName};
+use crate::{
+    broker::{BrokerError, Swept},
+    task::QueueName,
+};
 
 /// Between two slices of one turn.
 const BREATH: Duration = Duration::from_millis(5);
@@ -51,9 +54,10 @@ async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
 
 async fn sweep(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
     let swept = hub.answer(hub.broker.sweep(queue)).await?;
-    if swept.leases_restored + swept.ghosts_removed > 0 {
-        let (leases, ghosts) = (swept.leases_restored, swept.ghosts_removed);
-        tracing::warn!(%queue, leases, ghosts, "mended active tasks without a lease and ids without a task");
+    if swept != Swept::default() {
+        let Swept { leases_restored: leases, ghosts_removed: ghosts, groups_restored: groups } = swept;
+        let what = "mended active tasks without a lease, ids without a task, and groups that nobody knew";
+        tracing::warn!(%queue, leases, ghosts, groups, "{what}");
     }
     Ok(())
 }

@@ -15,6 +15,6 @@ pub use self::{
     id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},
-    proto::{QueueWeight, ServerInfo, Timestamp, WorkerInfo},
+    proto::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
     state::{ParseTaskStateError, TaskState},
 };

@@ -1,4 +1,5 @@
-//! The messages by which servers show themselves: `ServerInfo` and `WorkerInfo` (PROTOCOL §3).
+//! The messages by which servers and schedulers show themselves: `ServerInfo`, `WorkerInfo`, `SchedulerEntry` and
+//! `SchedulerEnqueueEvent` (PROTOCOL §3).
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -25,6 +26,11 @@ impl Timestamp {
     pub fn to_datetime(self) -> Option<DateTime<Utc>> {
         DateTime::from_timestamp(self.seconds, u32::try_from(self.nanos).ok()?)
     }
+}
+
+impl Timestamp {
+    /// Go's zero time, which asynq writes for "never"; an absent field would read as 1970.
+    pub const NEVER: Self = Self { seconds: -62_135_596_800, nanos: 0 };
 }
 
 /// A worker process as it shows itself to asynqmon and the command lines.
@@ -103,4 +109,41 @@ pub struct WorkerInfo {
     /// When the attempt must end.
     #[prost(message, optional, tag = "9")]
     pub deadline: Option<Timestamp>,
+}
+
+/// A periodic entry as its scheduler shows it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SchedulerEntry {
+    /// Names the entry; ours stays the same across restarts.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// The schedule as text.
+    #[prost(string, tag = "2")]
+    pub spec: String,
+    /// Type of its tasks.
+    #[prost(string, tag = "3")]
+    pub task_type: String,
+    /// Their payload.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub task_payload: Bytes,
+    /// Their options in Go's form (PROTOCOL §9.4). Each must contain `(`, or Go's readers panic (D15).
+    #[prost(string, repeated, tag = "5")]
+    pub enqueue_options: Vec<String>,
+    /// Its next time, [`Timestamp::NEVER`] if there is none.
+    #[prost(message, optional, tag = "6")]
+    pub next_enqueue_time: Option<Timestamp>,
+    /// The time of its last tick, [`Timestamp::NEVER`] if there was none; never absent (D14).
+    #[prost(message, optional, tag = "7")]
+    pub prev_enqueue_time: Option<Timestamp>,
+}
+
+/// One enqueue of a periodic entry.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SchedulerEnqueueEvent {
+    /// The task.
+    #[prost(string, tag = "1")]
+    pub task_id: String,
+    /// When it was enqueued.
+    #[prost(message, optional, tag = "2")]
+    pub enqueue_time: Option<Timestamp>,
 }

@@ -223,3 +223,20 @@ async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     brief.beat(&joined, &ours, &[]).await.unwrap();
     assert_eq!(broker.servers().await.unwrap().len(), 3);
 }
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_task_on_redis_joins_no_transaction_of_sqlite() {
+    use asynq_runtime::{broker::sqlite::TransactionError, rusqlite::Connection};
+
+    let server = Server::start(&["--requirepass", "secret"]).await;
+    let client = Client::connect(&format!("{}?pass=secret", server.url())).await.unwrap();
+    let connection = Connection::open_in_memory().unwrap();
+    let attached = client.attach(&connection).unwrap_err();
+    assert!(matches!(attached, TransactionError::NotSqlite { .. }), "{attached:?}");
+    let refused = client.enqueue_in_tx(&connection, RawTask::new("t", "")).unwrap_err();
+    assert!(matches!(refused, EnqueueError::Transaction(TransactionError::NotSqlite { .. })), "{refused:?}");
+    let text = client.row(RawTask::new("t", "")).unwrap_err().to_string();
+    assert!(text.contains("only in SQLite") && text.contains("redis") && !text.contains("secret"), "{text}");
+    client.wake();
+}

@@ -12,13 +12,16 @@ use async_trait::async_trait;
 use asynq_runtime::{
     Bytes, TaskId, TaskInfo, TaskState,
     broker::{
-        Broker, BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Cancellations, Changed, Chosen, Consume, DayStats,
-        EditError, Failure, Forwarded, GroupRules, GroupStats, Groups, HeldLock, Inspect, Maintain, Member, MoveError,
-        NewTask, Page, PayloadEdit, Placed, Presence, Produce, QueueDeleted, QueueStats, Recovered, Refused, Repair,
-        Run, RunKey, Semaphores, ServerName, ServerState, SetError, SetOutcome, Settle, Settled, Settlement, Suspects,
-        Swept, TaskSet, Wanted,
+        Broker, BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Cancellations, Candidate, Changed, Chosen,
+        Consume, DayStats, EditError, EntryId, EntryPlan, EntryState, Failure, Forwarded, GroupRules, GroupStats,
+        Groups, HeldLock, Inspect, Lead, Maintain, Member, MoveError, NewTask, Page, PayloadEdit, Placed, Presence,
+        Produce, QueueDeleted, QueueStats, Recovered, Refused, Repair, Run, RunKey, Schedules, Semaphores, ServerName,
+        ServerState, SetError, SetOutcome, Settle, Settled, Settlement, Suspects, Swept, TaskSet, Tick, Ticked, Wanted,
     },
-    task::{GroupName, Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
+    task::{
+        GroupName, Progress, QueueName, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, UndecodableMessage,
+        WorkerInfo,
+    },
 };
 use chrono::{DateTime, Utc};
 
@@ -385,6 +388,71 @@ impl Semaphores for Flaky {
 
     async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
         self.inner.release_token(scope, task).await
+    }
+}
+
+#[async_trait]
+impl Schedules for Flaky {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
+        self.pulse().await;
+        self.inner.tick(tick).await
+    }
+
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+        self.pulse().await;
+        self.inner.plan_entry(plan).await
+    }
+
+    async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
+        self.inner.entry(queue, entry).await
+    }
+
+    async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
+        self.inner.pause_entry(queue, entry, paused).await
+    }
+
+    async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
+        self.inner.forget_entry(queue, entry).await
+    }
+
+    async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
+        self.pulse().await;
+        self.inner.lead(candidate, ttl).await
+    }
+
+    async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.resign(candidate).await
+    }
+
+    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+        self.pulse().await;
+        self.inner.wait_for_lead(limit).await
+    }
+
+    async fn show_entries(
+        &self,
+        scheduler: &str,
+        entries: &[SchedulerEntry],
+        ttl: Duration,
+    ) -> Result<(), BrokerError> {
+        self.inner.show_entries(scheduler, entries, ttl).await
+    }
+
+    async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
+        self.inner.withdraw_entries(scheduler).await
+    }
+
+    async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
+        self.inner.record_enqueue(entry, event).await
+    }
+
+    async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.inner.scheduler_entries().await
+    }
+
+    async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        self.inner.enqueue_history(entry, page).await
     }
 }
 

@@ -6,9 +6,14 @@
 mod chaos;
 #[cfg(target_os = "linux")]
 mod full;
+mod group_chaos;
+mod groups;
+mod in_transaction;
 mod journey;
+mod memory;
 mod opening;
 mod others;
+mod repair;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -19,6 +24,7 @@ use asynq_runtime::{
         Settle as _, Settled, Settlement, UniqueLock, Wanted, When,
         sqlite::{SqliteBroker, SqliteOptions},
     },
+    clock::ManualClock,
     task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage},
 };
 
@@ -80,6 +86,11 @@ async fn settle(broker: &SqliteBroker, settlement: Settlement) -> Settled {
 
 fn ids(runs: &[Run]) -> Vec<&str> {
     runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+/// A clock that stands at a whole millisecond, which is what the file keeps.
+fn clock() -> ManualClock {
+    ManualClock::new(chrono::DateTime::from_timestamp(1_893_553_445, 678_000_000).unwrap())
 }
 
 fn url(file: &Path) -> String {

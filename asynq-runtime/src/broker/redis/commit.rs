@@ -23,7 +23,7 @@ use super::{
     reply,
     script::{Call, ENQUEUE, portions},
 };
-use crate::task::QueueName;
+use crate::task::{GroupName, QueueName};
 
 /// Most tasks per send, and sends in flight (PERFORMANCE conclusion 6).
 pub(super) const PER_SEND: usize = 512;
@@ -186,11 +186,18 @@ impl Chunk<'_> {
     fn call(&self, batch: &[Waiting], now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
         let items = || self.places.iter().map(|&(call, i)| &batch[call].items[i]);
-        let mut names = vec![keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt)];
+        let mut names = vec![keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()];
         names.extend(items().map(|item| keys.task(item.id.as_str())));
         let mut next_lock = names.len();
         names.extend(items().filter_map(|item| item.lock.as_ref().map(|(key, _)| key.clone())));
-        let mut call = ENQUEUE.on(&names).arg(now).arg(self.places.len()).arg(number).arg(i32::from(again));
+        names.extend(items().filter_map(|item| item.group.as_ref().map(|group| keys.group(group))));
+        let mut call = ENQUEUE
+            .on(&names)
+            .arg(now)
+            .arg(self.places.len())
+            .arg(number)
+            .arg(i32::from(again))
+            .arg(keys.group_prefix());
         for item in items() {
             call.push(item.id.as_str());
             call.push(&item.message);
@@ -208,6 +215,7 @@ impl Chunk<'_> {
             }
             call.push(&item.extra);
             call.push(i32::from(item.ours));
+            call.push(item.group.as_ref().map_or("", GroupName::as_str));
         }
         call
     }

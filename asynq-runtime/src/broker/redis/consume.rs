@@ -228,7 +228,7 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
 }
 
 /// A message that belongs where it lay, or the bytes with the reason why they do not.
-fn read_message(raw: Bytes, id: &str, queue: &QueueName) -> Result<TaskMessage, UndecodableMessage> {
+pub(super) fn read_message(raw: Bytes, id: &str, queue: &QueueName) -> Result<TaskMessage, UndecodableMessage> {
     let message = TaskMessage::decode(raw.clone())?;
     let reason = if message.id != id {
         format!("it lay under the id {id:?} but is of task {:?}", message.id)

@@ -1,30 +1,246 @@
-//! Groups on Redis (PROTOCOL §5.12–5.15).
+//! Groups on Redis: asynq's keys, so that Go servers take back our sets and we theirs (PROTOCOL §5.12–5.15).
 
-use super::RedisBroker;
+mod finish;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use chrono::DateTime;
+use redis::Value;
+
+use super::{
+    RedisBroker,
+    consume::read_message,
+    keys::Keys,
+    produce::whole_seconds,
+    reply,
+    script::{CLAIM, Call, LIST_GROUPS, PUT_BACK},
+};
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, GroupRules, GroupStats, Groups, SetError, SetOutcome, TaskSet},
-    task::{GroupName, QueueName},
+    broker::{BrokerError, GroupRules, GroupStats, Groups, SetError, SetMember, SetOutcome, TaskSet},
+    task::{Extra, GroupName, QueueName, TaskId},
 };
 
-fn later() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unexpected, "not there yet")
-}
+/// Bytes of messages after which a set is full, so that the answer arrives in time.
+const SET_BYTES: usize = 4 << 20;
+/// How long the receipt of an ended set is kept: longer than anybody repeats the call.
+const RECEIPT_KEPT: Duration = Duration::from_secs(600);
+/// Most sets that one call takes back.
+const SETS: usize = 100;
+/// Groups that one script looks at.
+const PER_LIST: usize = 100;
+/// Names that one step of a scan looks at.
+const PER_SCAN: usize = 1000;
 
 #[async_trait::async_trait]
 impl Groups for RedisBroker {
-    async fn groups(&self, _: &QueueName, _: Option<&GroupName>, _: usize) -> Result<Vec<GroupStats>, BrokerError> {
-        Err(later())
+    async fn groups(
+        &self,
+        queue: &QueueName,
+        after: Option<&GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupStats>, BrokerError> {
+        let keys = Keys::new(queue);
+        let mut found = Vec::new();
+        let mut after = after.map(|name| name.as_str().to_owned());
+        while found.len() < limit {
+            let names = self.group_names(&keys, after.as_deref(), limit - found.len()).await?;
+            let is_last = names.len() < limit - found.len();
+            after = names.last().cloned();
+            found.extend(self.group_stats(&keys, &names).await?);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
     }
-    async fn claim_set(&self, _: &QueueName, _: &GroupName, _: &GroupRules) -> Result<Option<TaskSet>, BrokerError> {
-        Err(later())
+
+    async fn claim_set(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        rules: &GroupRules,
+    ) -> Result<Option<TaskSet>, BrokerError> {
+        let keys = Keys::new(queue);
+        let id = uuid::Uuid::new_v4().hyphenated().to_string();
+        let size = rules.max_size.map(|size| size.clamp(1, TaskSet::MOST));
+        let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        let call = CLAIM
+            .on(&[keys.group(group), keys.groups(), keys.sets(), keys.set(group, &id), keys.orphans()])
+            .arg(self.clock.argument())
+            .arg(keys.task_prefix())
+            .arg(group.as_str())
+            .arg(whole_seconds(rules.grace).max(1))
+            .arg(optional(rules.max_delay.map(whole_seconds)))
+            .arg(optional(size.map(|size| size as u64)))
+            .arg(size.unwrap_or(TaskSet::MOST))
+            .arg(SET_BYTES)
+            .arg(TaskSet::DEADLINE.as_secs());
+        read_set(self.link.send_one(call).await?, queue, group, id)
     }
-    async fn finish_set(&self, _: &TaskSet, _: &SetOutcome) -> Result<(), SetError> {
-        Err(later().into())
+
+    async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        self.end_set(set, outcome).await
     }
-    async fn release_set(&self, _: &TaskSet) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
+        let keys = Keys::new(&set.queue);
+        let call = self.put_back_call(&keys, &keys.set(&set.group, &set.id), 1);
+        read_put_back(self.link.send_one(call).await?).map(|_| ())
     }
-    async fn reclaim_sets(&self, _: &QueueName) -> Result<usize, BrokerError> {
-        Err(later())
+
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
+        let keys = Keys::new(queue);
+        let mut back = 0;
+        // Go's sets have no largest size: one that goes back in parts takes several turns.
+        for _ in 0..SETS {
+            let (sets, more) = read_put_back(self.link.send_one(self.put_back_call(&keys, "", SETS - back)).await?)?;
+            back += sets;
+            if !more || back >= SETS {
+                break;
+            }
+        }
+        Ok(back)
+    }
+}
+
+impl RedisBroker {
+    /// The first `most` names after `after`, in the order of their bytes, whether or not tasks wait there.
+    async fn group_names(&self, keys: &Keys, after: Option<&str>, most: usize) -> Result<Vec<String>, BrokerError> {
+        let mut page = NamePage { after, most, names: BTreeSet::new() };
+        let mut cursor = "0".to_owned();
+        loop {
+            let call = Call::plain("SSCAN").arg(keys.groups()).arg(&cursor).arg("COUNT").arg(PER_SCAN);
+            let mut parts = reply::array(self.link.send_one(call).await?)?.into_iter();
+            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+            for name in reply::array(parts.next().unwrap_or_default())? {
+                // A name that is no text is nobody's: no asynq program can write it.
+                if let Some(Ok(name)) = reply::bytes(name).map(String::from_utf8) {
+                    page.add(name);
+                }
+            }
+            if cursor == "0" {
+                return Ok(page.names.into_iter().collect());
+            }
+        }
+    }
+
+    /// What waits in the groups of these names; those that are empty are left out.
+    async fn group_stats(&self, keys: &Keys, names: &[String]) -> Result<Vec<GroupStats>, BrokerError> {
+        let groups: Vec<GroupName> = names.iter().map(|name| GroupName::from_wire(name)).collect();
+        let portions: Vec<&[GroupName]> = groups.chunks(PER_LIST).collect();
+        if portions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call =
+            |part: &&[GroupName]| LIST_GROUPS.on(&part.iter().map(|group| keys.group(group)).collect::<Vec<_>>());
+        let answers = self.link.send(portions.iter().map(call).collect()).await?;
+        let mut found = Vec::new();
+        for (part, answer) in portions.into_iter().zip(answers) {
+            let mut numbers = reply::array(answer?)?.into_iter();
+            for group in part {
+                let (Some(size), Some(oldest)) = (numbers.next(), numbers.next()) else {
+                    return Err(reply::unexpected("not two numbers per group"));
+                };
+                let size = reply::number(&size).and_then(|size| u64::try_from(size).ok()).unwrap_or_default();
+                let oldest = reply::number(&oldest).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+                if size > 0 {
+                    found.push(GroupStats::new(group.clone(), size, oldest));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn put_back_call(&self, keys: &Keys, set: &str, sets: usize) -> Call {
+        PUT_BACK
+            .on(&[keys.sets(), keys.groups()])
+            .arg(self.clock.argument())
+            .arg(keys.group_prefix())
+            .arg(set)
+            .arg(sets)
+            .arg(TaskSet::MOST)
+            .arg(TaskSet::DEADLINE.as_secs())
+    }
+}
+
+/// The first so many names after one.
+struct NamePage<'a> {
+    after: Option<&'a str>,
+    most: usize,
+    names: BTreeSet<String>,
+}
+
+impl NamePage<'_> {
+    fn add(&mut self, name: String) {
+        if self.after.is_some_and(|after| name.as_str() <= after) {
+            return;
+        }
+        self.names.insert(name);
+        if self.names.len() > self.most {
+            self.names.pop_last();
+        }
+    }
+}
+
+fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> Result<Option<TaskSet>, BrokerError> {
+    let mut parts = reply::array(value)?.into_iter();
+    let Some(deadline) = parts.next() else { return Ok(None) };
+    let deadline = reply::number(&deadline).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    let deadline = deadline.ok_or_else(|| reply::unexpected("no deadline"))?;
+    let mut members = Vec::with_capacity(parts.len() / 3);
+    while let (Some(id), Some(raw), Some(extra)) = (parts.next(), parts.next(), parts.next()) {
+        let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
+            return Err(reply::unexpected("a task without id or message"));
+        };
+        let message = read_message(raw.into(), &id, queue);
+        let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+        members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
+    }
+    Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
+}
+
+/// How many sets went back, and whether there are more.
+fn read_put_back(value: Value) -> Result<(usize, bool), BrokerError> {
+    let numbers: Vec<i64> = reply::array(value)?.iter().filter_map(reply::number).collect();
+    let [sets, more] = numbers[..] else { return Err(reply::unexpected("not two numbers")) };
+    Ok((usize::try_from(sets).unwrap_or_default(), more == 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_names_is_in_the_order_of_bytes_and_no_longer_than_asked() {
+        let page = |after: Option<&str>, most: usize| -> Vec<String> {
+            let mut page = NamePage { after, most, names: BTreeSet::new() };
+            ["b", "a", "B", "b", "a:c", "ä"].into_iter().for_each(|name| page.add(name.to_owned()));
+            page.names.into_iter().collect()
+        };
+        assert_eq!(page(None, 9), ["B", "a", "a:c", "b", "ä"]);
+        assert_eq!(page(None, 2), ["B", "a"]);
+        assert_eq!(page(Some("a"), 2), ["a:c", "b"]);
+        assert!(page(Some("ä"), 2).is_empty());
+        assert!(page(None, 0).is_empty());
+    }
+
+    #[test]
+    fn a_set_is_read_with_what_cannot_be_read_and_nonsense_is_an_error() {
+        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let text = |text: &str| Value::BulkString(text.into());
+        let read = |value: Value| read_set(value, &queue, &group, "S".into());
+        assert!(read(Value::Nil).unwrap().is_none());
+        let set = read(Value::Array(vec![text("7"), text("a"), text("\u{ff}"), text("")])).unwrap().unwrap();
+        assert_eq!(
+            (set.deadline.timestamp(), set.task_id(0).as_str(), set.task_id(2).as_str()),
+            (7, "agg:S", "agg:S:2")
+        );
+        assert!(
+            set.members[0].message.is_err() && set.members[0].id == "a" && set.members[0].extra == Extra::default()
+        );
+        for nonsense in [vec![text("x")], vec![text("7"), Value::Nil, text("m"), text("")]] {
+            assert!(read(Value::Array(nonsense)).is_err());
+        }
+        assert!(read_put_back(Value::Array(vec![Value::Int(1)])).is_err());
     }
 }

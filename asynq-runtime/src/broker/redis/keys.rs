@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::super::ServerName;
-use crate::task::{QueueName, TaskState};
+use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
 pub(super) const QUEUES: &str = "asynq:queues";
@@ -78,6 +78,43 @@ impl Keys {
         self.key("groups")
     }
 
+    /// What the names of groups and sets begin with.
+    pub(super) fn group_prefix(&self) -> String {
+        self.key("g:")
+    }
+
+    /// Matches in a scan the names that begin with `family`, whatever characters the queue's name has.
+    pub(super) fn pattern(&self, family: &str) -> String {
+        let mut pattern = String::with_capacity(self.prefix.len() + family.len() + 1);
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + family + "*"
+    }
+
+    /// Matches the names of groups and sets in a scan.
+    pub(super) fn group_pattern(&self) -> String {
+        self.pattern("g:")
+    }
+
+    /// Zset of the tasks that wait in a group.
+    pub(super) fn group(&self, name: &GroupName) -> String {
+        format!("{}g:{name}", self.prefix)
+    }
+
+    /// Zset of the tasks taken out of a group together.
+    pub(super) fn set(&self, group: &GroupName, id: &str) -> String {
+        format!("{}g:{group}:{id}", self.prefix)
+    }
+
+    /// Zset of the sets of all groups, by their deadlines.
+    pub(super) fn sets(&self) -> String {
+        self.key("aggregation_sets")
+    }
+
     /// What the names of the task hashes begin with.
     pub(super) fn task_prefix(&self) -> String {
         self.key("t:")
@@ -115,10 +152,25 @@ impl Keys {
         self.key("x:orphans")
     }
 
+    /// Ours: which move this task left or reached the queue by; kept for an hour.
+    pub(super) fn moved(&self, id: &str) -> String {
+        format!("{}x:moved:{id}", self.prefix)
+    }
+
     /// Ours: the answer to the last send of one slot of one client; kept for a minute.
     pub(super) fn sent(&self, slot: &str) -> String {
         format!("{}x:sent:{slot}", self.prefix)
     }
+
+    /// Ours: that a set was ended; kept for some minutes.
+    pub(super) fn ended(&self, set: &str) -> String {
+        format!("{}x:set:{set}", self.prefix)
+    }
+}
+
+/// Zset of the tokens that are out. It has no hash tag and lies on a node of its own.
+pub(super) fn semaphore(scope: &str) -> String {
+    format!("asynq:sema:{scope}")
 }
 
 /// Key of what a server says about itself.
@@ -139,6 +191,7 @@ mod tests {
     fn every_key_is_byte_equal_to_the_one_go_uses() {
         let keys = Keys::new(&QueueName::from_wire("default"));
         let name = ServerName { host: "h".into(), pid: 7, server_id: "S".into() };
+        let group = GroupName::from_wire("G");
         let at: DateTime<Utc> = "2030-01-02T23:30:00-05:00".parse().unwrap();
         // vectors/pure_key_names.json
         for (ours, golden) in [
@@ -148,6 +201,9 @@ mod tests {
             (keys.completed(), "asynq:{default}:completed"),
             (keys.failed_on(at), "asynq:{default}:failed:2030-01-03"),
             (keys.failed(), "asynq:{default}:failed"),
+            (keys.sets(), "asynq:{default}:aggregation_sets"),
+            (keys.group(&group), "asynq:{default}:g:G"),
+            (keys.set(&group, "SETID"), "asynq:{default}:g:G:SETID"),
             (keys.groups(), "asynq:{default}:groups"),
             (keys.lease(), "asynq:{default}:lease"),
             (keys.paused(), "asynq:{default}:paused"),
@@ -170,9 +226,14 @@ mod tests {
     #[test]
     fn our_own_keys_are_under_x_with_the_hash_tag_of_the_queue() {
         let keys = Keys::new(&QueueName::from_wire("a:b"));
-        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1")] {
+        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id"), keys.moved("t1")] {
             assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));
+        assert_eq!(keys.group_prefix() + "g", keys.group(&GroupName::from_wire("g")));
+        assert_eq!(keys.group_pattern(), "asynq:{a:b}:g:*");
+        let strange = Keys::new(&QueueName::from_wire("a*[b]?\\"));
+        assert_eq!(strange.group_pattern(), r"asynq:{a\*\[b\]\?\\}:g:*");
+        assert_eq!(semaphore("mail"), "asynq:sema:mail");
     }
 }

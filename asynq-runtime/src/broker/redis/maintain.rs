@@ -9,18 +9,20 @@ use std::{
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Forwarded, Maintain, Recovered, RunKey, Settled, Swept},
+    super::{BrokerError, Forwarded, HeldLock, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
     produce::whole_seconds,
     reply,
-    script::{Call, DELETE_EXPIRED, EXTEND, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
+    script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FIND_LOST, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     settle::read_settled,
 };
 use crate::task::{QueueName, TaskId};
 
 /// Most tasks that one script touches.
 const SLICE: usize = 100;
+/// Keys that one sweep of a queue looks at in search of lost groups.
+const KEYS_PER_SWEEP: usize = 5000;
 /// How much longer than its lease a Go run keeps its task: what Go's own recoverer waits.
 const GO_GRACE: Duration = Duration::from_secs(30);
 
@@ -78,22 +80,32 @@ impl Maintain for RedisBroker {
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let keys = Keys::new(queue);
-        let (active, pending) = self.sweeps.begin(queue);
-        let call = SWEEP
+        let Progress { active, pending, keys: cursor } = self.sweeps.begin(queue);
+        let lists = SWEEP
             .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(SLICE)
             .arg(active)
             .arg(pending);
-        let answer = reply::array(self.link.send_one(call).await?)?;
-        let numbers: Vec<usize> =
-            answer.iter().filter_map(reply::number).filter_map(|number| usize::try_from(number).ok()).collect();
-        let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
-            return Err(reply::unexpected("not four numbers"));
+        let groups = FIND_LOST
+            .on(&[keys.groups(), keys.sets()])
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(keys.group_pattern())
+            .arg(cursor)
+            .arg(KEYS_PER_SWEEP);
+        let mut answers = self.link.send(vec![lists, groups]).await?.into_iter();
+        let mut numbers = || -> Result<Vec<u64>, BrokerError> {
+            let answer = reply::array(answers.next().ok_or_else(|| reply::unexpected("no answer"))??)?;
+            Ok(answer.into_iter().filter_map(|number| reply::text(number)?.parse().ok()).collect())
         };
-        self.sweeps.go_on(queue, active, pending);
-        Ok(Swept { leases_restored, ghosts_removed })
+        let ([leases, ghosts, active, pending], [groups, cursor]) = (&numbers()?[..], &numbers()?[..]) else {
+            return Err(reply::unexpected("not six numbers"));
+        };
+        let small = |number: &u64| usize::try_from(*number).unwrap_or(usize::MAX);
+        self.sweeps.go_on(queue, Progress { active: small(active), pending: small(pending), keys: *cursor });
+        Ok(Swept { leases_restored: small(leases), ghosts_removed: small(ghosts), groups_restored: small(groups) })
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -124,8 +136,24 @@ impl Maintain for RedisBroker {
         self.in_slices(limit, call).await
     }
 
-    async fn extend_locks(&self, _: &[crate::broker::HeldLock]) -> Result<(), BrokerError> {
-        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
+        let mut queues: HashMap<&QueueName, Vec<&HeldLock>> = HashMap::new();
+        for lock in locks {
+            queues.entry(&lock.run.queue).or_default().push(lock);
+        }
+        let calls: Vec<Call> = queues
+            .into_iter()
+            .flat_map(|(queue, mut locks)| {
+                let keys = Keys::new(queue);
+                // A key outside the queue is no lock of its tasks.
+                locks.retain(|lock| lock.key.starts_with(keys.prefix()));
+                locks.chunks(SLICE).map(|portion| self.extend_locks_call(&keys, portion)).collect::<Vec<_>>()
+            })
+            .collect();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 }
 
@@ -168,6 +196,17 @@ impl RedisBroker {
         call
     }
 
+    fn extend_locks_call(&self, keys: &Keys, locks: &[&HeldLock]) -> Call {
+        let names: Vec<String> =
+            locks.iter().flat_map(|lock| [keys.task(lock.run.id.as_str()), lock.key.clone()]).collect();
+        let mut call = EXTEND_LOCKS.on(&names).arg(self.lease.as_secs());
+        for lock in locks {
+            call.push(lock.run.id.as_str());
+            call.push(lock.run.token.to_string());
+        }
+        call
+    }
+
     /// Repeats a script that removes up to a slice until it has removed `limit` or finds no full slice any more.
     async fn in_slices(&self, limit: usize, call: impl Fn(usize) -> Call) -> Result<usize, BrokerError> {
         let mut removed = 0;
@@ -185,21 +224,32 @@ impl RedisBroker {
     }
 }
 
-/// Where the next sweep of each queue goes on, counted from the tails of active and pending.
+/// Where the next sweep of each queue goes on.
 #[derive(Debug, Default)]
-pub(super) struct Sweeps(Mutex<HashMap<QueueName, (usize, usize)>>);
+pub(super) struct Sweeps(Mutex<HashMap<QueueName, Progress>>);
+
+/// How far the sweep of one queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Progress {
+    /// Counted from the tail of active.
+    active: usize,
+    /// Counted from the tail of pending.
+    pending: usize,
+    /// The cursor of a scan of all keys, which Redis chooses.
+    keys: u64,
+}
 
 impl Sweeps {
-    fn begin(&self, queue: &QueueName) -> (usize, usize) {
+    fn begin(&self, queue: &QueueName) -> Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or_default()
     }
 
-    fn go_on(&self, queue: &QueueName, active: usize, pending: usize) {
+    fn go_on(&self, queue: &QueueName, progress: Progress) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if active == 0 && pending == 0 {
+        if progress == Progress::default() {
             all.remove(queue);
         } else {
-            all.insert(queue.clone(), (active, pending));
+            all.insert(queue.clone(), progress);
         }
     }
 }

@@ -19,6 +19,7 @@ mod presence;
 mod produce;
 mod repair;
 mod reply;
+mod schedule;
 mod script;
 mod semaphore;
 #[cfg(feature = "sentinel")]

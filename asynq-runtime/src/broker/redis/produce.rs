@@ -19,7 +19,7 @@ use super::{
     io::Io,
     reply,
 };
-use crate::task::{QueueName, TaskId, TaskState};
+use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
 /// Calls that may wait for their turn before further callers wait outside.
 const WAITING: usize = 1024;
@@ -58,6 +58,7 @@ pub(super) struct Item {
     pub(super) extra: Vec<u8>,
     /// Whether the id is of our making.
     pub(super) ours: bool,
+    pub(super) group: Option<GroupName>,
 }
 
 impl Producer {
@@ -100,7 +101,7 @@ impl Producer {
 }
 
 impl Item {
-    fn new(task: NewTask) -> Self {
+    pub(super) fn new(task: NewTask) -> Self {
         Self {
             message: task.message.encode(),
             when: when(task.when),
@@ -109,6 +110,7 @@ impl Item {
             queue: task.queue,
             id: task.id,
             ours: task.id_is_ours,
+            group: task.group,
         }
     }
 }
@@ -138,6 +140,14 @@ pub(super) fn whole_seconds(span: Duration) -> u64 {
     milliseconds(span).div_ceil(1000)
 }
 
+/// Why a task cannot join its group.
+fn foreign_group() -> BrokerError {
+    BrokerError::new(
+        BrokerErrorKind::Corrupt,
+        "the key of its group, or of the queue's groups, holds something else than asynq writes there (see TYPE of it)",
+    )
+}
+
 /// What the script says of each item.
 pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
     let mut parts = reply::array(value)?.into_iter();
@@ -151,7 +161,9 @@ pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
         outcomes.push(match code.as_str() {
             "p" => placed(TaskState::Pending).map_err(Refused::Broker),
             "s" => placed(TaskState::Scheduled).map_err(Refused::Broker),
+            "g" => placed(TaskState::Aggregating).map_err(Refused::Broker),
             "c" => Err(Refused::IdConflict),
+            "w" => Err(Refused::Broker(foreign_group())),
             "d" => {
                 let holder = reply::text(detail).filter(|id| !id.is_empty());
                 Err(Refused::Duplicate { holder: holder.map(|id| TaskId::from_wire(&id)) })
@@ -195,7 +207,8 @@ mod tests {
     #[test]
     fn each_code_of_the_script_is_one_outcome() {
         let text = |text: &str| Value::BulkString(text.into());
-        let value = ["p", "1700000000123", "s", "1700000000999", "c", "", "d", "other", "d", "", "?", ""];
+        let value =
+            ["p", "1700000000123", "s", "1700000000999", "c", "", "d", "other", "d", "", "?", "", "g", "7", "w", ""];
         let outcomes = read_outcomes(Value::Array(value.map(text).to_vec())).unwrap();
         let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
         assert!(
@@ -205,6 +218,8 @@ mod tests {
         assert!(matches!(outcomes[2], Err(Refused::IdConflict)));
         assert!(matches!(&outcomes[3], Err(Refused::Duplicate { holder: Some(id) }) if *id == "other"));
         assert!(matches!(outcomes[4], Err(Refused::Duplicate { holder: None })));
-        assert!(matches!(outcomes[5], Err(Refused::Broker(_))));
+        assert!(matches!(&outcomes[5], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Unexpected));
+        assert!(matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(7)));
+        assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
     }
 }

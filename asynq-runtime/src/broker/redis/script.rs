@@ -12,9 +12,9 @@ pub(super) struct Script {
 }
 
 macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {
+    ($($name:ident = $($file:literal)+;)*) => {
         $(pub(super) static $name: Script = Script {
-            code: concat!(include_str!("lua/clock.lua"), include_str!(concat!("lua/", $file, ".lua"))),
+            code: concat!(include_str!("lua/clock.lua"), $(include_str!(concat!("lua/", $file, ".lua"))),+),
             digest: LazyLock::new(|| redis::Script::new($name.code).get_hash().to_owned()),
         };)*
 
@@ -22,17 +22,25 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ENQUEUE = "produce/enqueue";
+    ENQUEUE = "new_task" "produce/enqueue";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "settle/settle";
+    SETTLE = "task" "settle/settle";
     WRITE = "settle/write";
+    FREE_LOCK = "settle/free_lock";
     FORWARD = "maintain/forward";
     RECOVER = "maintain/recover";
     EXTEND = "maintain/extend";
+    EXTEND_LOCKS = "maintain/extend_locks";
     SWEEP = "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";
+    CLAIM = "groups/claim";
+    FINISH = "new_task" "groups/finish";
+    PUT_BACK = "groups/put_back";
+    LIST_GROUPS = "groups/list";
+    FIND_LOST = "groups/find_lost";
+    ACQUIRE = "semaphore/acquire";
     ANNOUNCE = "presence/announce";
     BEAT = "presence/beat";
     LIVE = "presence/live";
@@ -40,6 +48,17 @@ scripts! {
     LIST = "inspect/list";
     AGGREGATING = "inspect/aggregating";
     TASK = "inspect/task";
+    MEMORY = "inspect/memory";
+    CHANGE = "task" "places" "repair/change";
+    BULK = "task" "places" "repair/bulk";
+    EDIT = "task" "places" "repair/edit";
+    END_ORPHAN = "task" "places" "repair/end_orphan";
+    LOOK = "task" "places" "repair/look";
+    HOLD = "task" "places" "repair/hold";
+    PLACE = "repair/place";
+    DROP = "task" "repair/drop";
+    RELEASE = "task" "places" "repair/release";
+    DELETE_KEYS = "repair/delete_keys";
 }
 
 impl Script {
@@ -111,7 +130,6 @@ impl Call {
     }
 
     /// Sends a command that names no key to the server which keeps `key`.
-    #[allow(dead_code)] // not all that scan a queue are written yet
     pub(super) fn beside(mut self, key: impl Into<String>) -> Self {
         self.beside = Some(key.into());
         self

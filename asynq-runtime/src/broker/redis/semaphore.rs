@@ -1,19 +1,45 @@
-//! Tokens on Redis (PROTOCOL §13).
+//! Tokens on Redis: asynq's own zset per scope, which lies outside every queue (PROTOCOL §13).
 
 use chrono::{DateTime, Utc};
 
-use super::RedisBroker;
+use super::{
+    RedisBroker, keys, reply,
+    script::{ACQUIRE, Call},
+};
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Semaphores},
+    broker::{BrokerError, Semaphores},
     task::TaskId,
 };
 
 #[async_trait::async_trait]
 impl Semaphores for RedisBroker {
-    async fn acquire_token(&self, _: &str, _: usize, _: &TaskId, _: DateTime<Utc>) -> Result<bool, BrokerError> {
-        Err(BrokerError::new(BrokerErrorKind::Unexpected, "not there yet"))
+    async fn acquire_token(
+        &self,
+        scope: &str,
+        max: usize,
+        task: &TaskId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, BrokerError> {
+        let call = ACQUIRE
+            .on(&[keys::semaphore(scope)])
+            .arg(self.clock.argument())
+            .arg(max)
+            .arg(until.timestamp())
+            .arg(task.as_str());
+        self.ask_whether(call).await
     }
-    async fn release_token(&self, _: &str, _: &TaskId) -> Result<bool, BrokerError> {
-        Err(BrokerError::new(BrokerErrorKind::Unexpected, "not there yet"))
+
+    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
+        self.ask_whether(Call::plain("ZREM").arg(keys::semaphore(scope)).arg(task.as_str())).await
+    }
+}
+
+impl RedisBroker {
+    async fn ask_whether(&self, call: Call) -> Result<bool, BrokerError> {
+        match reply::number(&self.link.send_one(call).await?) {
+            Some(0) => Ok(false),
+            Some(1) => Ok(true),
+            _ => Err(reply::unexpected("neither 0 nor 1")),
+        }
     }
 }

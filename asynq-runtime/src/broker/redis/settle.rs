@@ -12,12 +12,12 @@ use super::{
     keys::Keys,
     produce::milliseconds,
     reply,
-    script::{Call, SETTLE, WRITE, portions},
+    script::{Call, FREE_LOCK, SETTLE, WRITE, portions},
 };
 use crate::task::{Progress, QueueName, TaskMessage};
 
 /// How long the counters of a day are kept.
-const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
+pub(super) const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
 
 #[async_trait::async_trait]
 impl Settle for RedisBroker {
@@ -48,8 +48,13 @@ impl Settle for RedisBroker {
         self.write(run, "progress", write_progress(progress).as_bytes()).await
     }
 
-    async fn free_lock(&self, _: &RunKey, _: &str) -> Result<Settled, BrokerError> {
-        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
+    async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
+        let keys = Keys::new(&run.queue);
+        let task = keys.task(run.id.as_str());
+        // A key outside the queue is no lock of its tasks; the task's own key is none either, and answers the fence alone.
+        let lock = if key.starts_with(keys.prefix()) { key } else { &task };
+        let call = FREE_LOCK.on(&[task.as_str(), lock]).arg(run.token.to_string()).arg(run.id.as_str());
+        written(self.link.send_one(call).await?)
     }
 }
 
@@ -57,12 +62,17 @@ impl RedisBroker {
     async fn write(&self, run: &RunKey, field: &str, value: &[u8]) -> Result<Settled, BrokerError> {
         let key = Keys::new(&run.queue).task(run.id.as_str());
         let call = WRITE.on(&[key]).arg(run.token.to_string()).arg(field).arg(value);
-        match reply::text(self.link.send_one(call).await?).as_deref() {
-            Some("o") => Ok(Settled::Ok),
-            Some("f") => Ok(Settled::Fenced),
-            Some("g") => Ok(Settled::Gone),
-            _ => Err(reply::unexpected("an unknown letter")),
-        }
+        written(self.link.send_one(call).await?)
+    }
+}
+
+/// The letter of a script that writes for one run.
+fn written(value: Value) -> Result<Settled, BrokerError> {
+    match reply::text(value).as_deref() {
+        Some("o") => Ok(Settled::Ok),
+        Some("f") => Ok(Settled::Fenced),
+        Some("g") => Ok(Settled::Gone),
+        _ => Err(reply::unexpected("an unknown letter")),
     }
 }
 
@@ -137,17 +147,18 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
                 call.push(i32::from(result.is_some()));
                 call.push(result.as_deref().unwrap_or_default());
             }
-            Action::Retry { delay, counted, extra, .. } => {
+            Action::Retry { delay, counted, extra, error } => {
                 head("r");
                 call.push(rewritten);
                 call.push(milliseconds(*delay));
                 call.push(i32::from(*counted));
                 call.push(extra.to_bytes().unwrap_or_default());
+                call.push(i32::from(error.is_some()));
             }
             Action::Archive { extra, .. } => {
                 head("a");
                 call.push(rewritten);
-                call.push(lock);
+                call.push(if extra.keeps_lock_when_archived() { "" } else { lock });
                 call.push(extra.to_bytes().unwrap_or_default());
             }
             Action::Requeue => head("q"),
@@ -157,7 +168,7 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
 }
 
 /// The unique lock to free; none that lies outside the queue, where a script must not reach.
-fn lock<'m>(message: &'m TaskMessage, keys: &Keys) -> &'m str {
+pub(super) fn lock<'m>(message: &'m TaskMessage, keys: &Keys) -> &'m str {
     if message.unique_key.starts_with(keys.prefix()) { &message.unique_key } else { "" }
 }
 

@@ -142,7 +142,8 @@ impl Claim {
                 if candidate.msg.is_none() {
                     // Without its message it can never run (F13); it is shown to people instead.
                     tx.view.execute(&sql::CONSUME_SET_ASIDE, [candidate.seq, tx.view.now])?;
-                    tx.free_lock(q, candidate.uniq.as_deref(), &candidate.id)?;
+                    let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
+                    tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
                     tx.came(q, TaskState::Archived);
                     continue;
                 }

@@ -1,30 +1,155 @@
-//! Groups on SQLite (PROTOCOL §5.12–5.15).
+//! Makes sets of the tasks that wait in groups, and ends them (contract: `broker/groups.rs`).
+//!
+//! A task is in a set while its `batch` names one; everything else about it stays, so that putting it back is one update.
 
-use super::SqliteBroker;
+mod claim;
+mod finish;
+
+use rusqlite::params;
+
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, GroupRules, GroupStats, Groups, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, GroupRules, GroupStats, Groups, SetError, SetOutcome, TaskSet},
     task::{GroupName, QueueName},
 };
 
-fn later() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unexpected, "not there yet")
-}
+use super::{
+    SqliteBroker,
+    order::{Order, Stage},
+    row::instant,
+    sql,
+    tx::{Tx, View},
+};
+
+/// Most sets that one call puts back.
+const MOST_SETS: usize = 100;
 
 #[async_trait::async_trait]
 impl Groups for SqliteBroker {
-    async fn groups(&self, _: &QueueName, _: Option<&GroupName>, _: usize) -> Result<Vec<GroupStats>, BrokerError> {
-        Err(later())
+    async fn groups(
+        &self,
+        queue: &QueueName,
+        after: Option<&GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupStats>, BrokerError> {
+        let (queue, after) = (queue.clone(), after.cloned());
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.store
+            .read(move |view| {
+                let after = after.as_ref().map_or("", GroupName::as_str);
+                view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, limit], |row| {
+                    let group = GroupName::from_wire(&row.get::<_, String>(0)?);
+                    let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
+                    Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
+                })
+            })
+            .await
     }
-    async fn claim_set(&self, _: &QueueName, _: &GroupName, _: &GroupRules) -> Result<Option<TaskSet>, BrokerError> {
-        Err(later())
+
+    async fn claim_set(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        rules: &GroupRules,
+    ) -> Result<Option<TaskSet>, BrokerError> {
+        let (queue, group, rules) = (queue.clone(), group.clone(), *rules);
+        let (asked, named) = (queue.clone(), group.clone());
+        let order = Order::new(Stage::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
+        let order = order.unless(move |view| {
+            let ripe = match view.queue(&asked)? {
+                Some(q) => claim::is_ripe(view, q, &named, &rules)?,
+                None => false,
+            };
+            Ok((!ripe).then_some(None))
+        });
+        self.store.write(order).await
     }
-    async fn finish_set(&self, _: &TaskSet, _: &SetOutcome) -> Result<(), SetError> {
-        Err(later().into())
+
+    async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        let finish = finish::Finish::new(set, outcome);
+        self.store.write(Order::new(Stage::Settle, set.members.len(), move |tx| finish.run(tx))).await?
     }
-    async fn release_set(&self, _: &TaskSet) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
+        let (number, id) = (set.number, set.id.clone());
+        let order = Order::new(Stage::Settle, set.members.len(), move |tx| {
+            if let Some(Standing { q, ended: false }) = Standing::of(&tx.view, number, &id)? {
+                release(tx, q, number)?;
+            }
+            Ok(())
+        });
+        self.store.write(order).await
     }
-    async fn reclaim_sets(&self, _: &QueueName) -> Result<usize, BrokerError> {
-        Err(later())
+
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
+        let mut reclaimed = 0;
+        while reclaimed < MOST_SETS {
+            let (queue, look) = (queue.clone(), queue.clone());
+            let most = MOST_SETS - reclaimed;
+            let order = Order::new(Stage::Forward, TaskSet::MOST, move |tx| reclaim(tx, &queue, most));
+            let order = order.unless(move |view| Ok(over(view, &look, 1)?.is_empty().then(Reclaimed::default)));
+            let Reclaimed { sets, more } = self.store.write(order).await?;
+            reclaimed += sets;
+            if !more {
+                break;
+            }
+        }
+        Ok(reclaimed)
     }
+}
+
+/// What is known of a set.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    q: i64,
+    /// Whether it was finished; then this is the receipt.
+    ended: bool,
+}
+
+impl Standing {
+    fn of(view: &View<'_>, number: i64, id: &str) -> rusqlite::Result<Option<Self>> {
+        view.find(&sql::GROUPS_SET, params![number, id], |row| Ok(Self { q: row.get(0)?, ended: row.get(1)? }))
+    }
+}
+
+/// Puts the tasks of a set back; returns how many.
+fn release(tx: &mut Tx<'_>, q: i64, number: i64) -> rusqlite::Result<usize> {
+    let released = tx.view.execute(&sql::GROUPS_RELEASE, [q, number])?;
+    tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
+    Ok(released)
+}
+
+/// What one transaction took back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reclaimed {
+    sets: usize,
+    more: bool,
+}
+
+/// Puts sets back whose deadline has passed, and forgets receipts, until that many tasks have moved as a set may have.
+fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<Reclaimed> {
+    let mut reclaimed = Reclaimed::default();
+    let mut moved = 0;
+    let mut over = over(&tx.view, queue, most + 1)?;
+    reclaimed.more = over.len() > most;
+    over.truncate(most);
+    for (q, number, ended) in over {
+        if moved >= TaskSet::MOST {
+            reclaimed.more = true;
+            break;
+        }
+        if ended {
+            tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
+        } else {
+            moved += release(tx, q, number)?;
+            reclaimed.sets += 1;
+        }
+    }
+    Ok(reclaimed)
+}
+
+/// Sets and receipts whose time has passed: queue, number, whether it is a receipt.
+fn over(view: &View<'_>, queue: &QueueName, limit: usize) -> rusqlite::Result<Vec<(i64, i64, bool)>> {
+    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    view.list(&sql::GROUPS_OVER, [q, view.now, limit], |row| Ok((q, row.get(0)?, row.get(1)?)))
 }

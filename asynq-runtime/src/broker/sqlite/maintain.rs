@@ -9,7 +9,7 @@ use rusqlite::params;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Forwarded, Maintain, Recovered, RunKey, Settled, Swept},
+    broker::{BrokerError, Forwarded, HeldLock, Maintain, Recovered, RunKey, Settled, Swept},
     task::{QueueName, TaskState},
 };
 
@@ -32,7 +32,7 @@ const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 const BELIEVABLE_LEASE_MS: i64 = 60_000;
 
 /// Days for which counters are kept, as in asynq.
-const DAYS_KEPT: i64 = 90;
+pub(super) const DAYS_KEPT: i64 = 90;
 
 /// How many tasks at the front of a state a sweep looks at.
 const SWEEP: i64 = 1_000;
@@ -95,6 +95,25 @@ impl Maintain for SqliteBroker {
         Ok(answers)
     }
 
+    async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
+        for slice in locks.chunks(SLICE) {
+            let slice: Arc<[HeldLock]> = slice.into();
+            let lease = self.lease_ms();
+            let order = Order::new(Stage::Settle, slice.len(), move |tx| {
+                let (now, until) = (tx.view.now, tx.view.now.saturating_add(lease));
+                for HeldLock { run, key } in &*slice {
+                    tx.view.execute(
+                        &sql::LOCK_EXTEND,
+                        params![run.row, run.server, run.token.0, run.id.as_str(), key, until, now],
+                    )?;
+                }
+                Ok(())
+            });
+            self.store.write(order).await?;
+        }
+        Ok(())
+    }
+
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         recover::recover(&self.store, queues).await
     }
@@ -118,10 +137,6 @@ impl Maintain for SqliteBroker {
     ) -> Result<usize, BrokerError> {
         trim::trim_archive(&self.store, queue, max_age, max_size, limit).await
     }
-
-    async fn extend_locks(&self, _: &[crate::broker::HeldLock]) -> Result<(), BrokerError> {
-        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
-    }
 }
 
 fn limit_of(n: usize) -> i64 {
@@ -139,23 +154,27 @@ fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i6
 
 fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
     let Some(q) = tx.view.queue(queue)? else { return Ok(Forwarded::default()) };
-    let mut due: Vec<(i64, i64, TaskState)> = Vec::new();
+    let mut due: Vec<(i64, i64, TaskState, bool)> = Vec::new();
     for (statement, state) in
         [(&sql::MAINTAIN_DUE_SCHEDULED, TaskState::Scheduled), (&sql::MAINTAIN_DUE_RETRY, TaskState::Retry)]
     {
-        due.extend(
-            tx.view
-                .list(statement, [q, tx.view.now, limit_of(SLICE + 1)], |row| Ok((row.get(0)?, row.get(1)?, state)))?,
-        );
+        due.extend(tx.view.list(statement, [q, tx.view.now, limit_of(SLICE + 1)], |row| {
+            Ok((row.get(0)?, row.get(1)?, state, row.get(2)?))
+        })?);
     }
     due.sort_unstable();
     let more = due.len() > SLICE;
     due.truncate(SLICE);
-    for &(_, seq, state) in &due {
-        let place = tx.tail(q, true)?;
-        tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+    for &(_, seq, state, grouped) in &due {
         tx.left(q, state);
-        tx.came(q, TaskState::Pending);
+        if grouped {
+            tx.view.execute(&sql::MAINTAIN_JOIN_GROUP, [seq, tx.view.now])?;
+            tx.came(q, TaskState::Aggregating);
+        } else {
+            let place = tx.tail(q, true)?;
+            tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+            tx.came(q, TaskState::Pending);
+        }
     }
     Ok(Forwarded { moved: due.len(), more })
 }

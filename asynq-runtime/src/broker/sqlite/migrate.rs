@@ -13,7 +13,11 @@ use super::{
 const APPLICATION: i64 = 0x6173_796e;
 
 /// Every change to the tables, with the version it leads to: 1000 times major plus minor.
-const MIGRATIONS: &[(i64, &str)] = &[(1_000, include_str!("sql/migrations/0001_tasks.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1_000, include_str!("sql/migrations/0001_tasks.sql")),
+    (1_001, include_str!("sql/migrations/0002_groups.sql")),
+    (1_002, include_str!("sql/migrations/0003_enqueue.sql")),
+];
 
 /// Version of the newest tables this program knows.
 const NEWEST: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -47,6 +51,25 @@ pub(super) fn settle_in(
     upgrade(&transaction, standing).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     Ok(standing.names)
+}
+
+/// Looks whether a connection of somebody else sees our tables as this program knows them.
+///
+/// # Errors
+///
+/// It does not, or the file cannot be read.
+pub(super) fn check(connection: &Connection, place: &str) -> Result<(), BrokerError> {
+    let standing = Found::read(connection).map_err(|error| translate(error, place))?.decide(true);
+    let standing = standing.map_err(|refusal| refusal.into_error(place))?;
+    if standing.version < NEWEST {
+        return Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!(
+                "{place}: this connection finds no tasks in it, or those of an older version; was the file replaced?"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 fn upgrade(transaction: &Connection, from: Standing) -> rusqlite::Result<()> {
@@ -185,6 +208,55 @@ mod tests {
             ("foreign, shared, newer", found(42, 7, 20, Some(3_001)), true, Err(Refusal::Newer(3))),
         ] {
             assert_eq!(file.decide(shared), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_an_older_minor_version_is_brought_up_to_date_and_keeps_its_tasks() {
+        for (shared, table) in [(false, "task"), (true, "asynq_task")] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            let (version, oldest) = MIGRATIONS[0];
+            if shared {
+                connection.execute_batch("CREATE TABLE main.asynq_meta(version INTEGER NOT NULL) STRICT").unwrap();
+                connection.execute("INSERT INTO asynq_meta VALUES (?1)", [version]).unwrap();
+                connection.execute_batch(&prefix(oldest)).unwrap();
+            } else {
+                connection.pragma_update(None, "application_id", APPLICATION).unwrap();
+                connection.pragma_update(None, "user_version", version).unwrap();
+                connection.execute_batch(oldest).unwrap();
+            }
+            let task = format!("INSERT INTO {table}(q, state, at, id, type) VALUES (1, 2, 3, 'a', 'test')");
+            connection.execute_batch(&task).unwrap();
+            settle_in(&mut connection, shared, "here", |_| Ok(())).unwrap();
+            let now = Found::read(&connection).unwrap().decide(shared).unwrap();
+            assert_eq!(now.version, NEWEST);
+            let left = connection.query_row(&format!("SELECT id FROM {table}"), [], |row| row.get::<_, String>(0));
+            assert_eq!(left.unwrap(), "a");
+        }
+    }
+
+    #[test]
+    fn a_task_takes_its_failures_along_whoever_deletes_it() {
+        for shared in [false, true] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            if shared {
+                connection.execute_batch("CREATE TABLE failure(seq)").unwrap();
+            }
+            let names = settle_in(&mut connection, shared, "here", |_| Ok(())).unwrap();
+            let run = |sql: &str| match names {
+                Names::Plain => connection.execute_batch(sql).unwrap(),
+                Names::Prefixed => connection.execute_batch(&prefix(sql)).unwrap(),
+            };
+            for id in [1, 2] {
+                run(&format!(
+                    "INSERT INTO main.task(seq, q, state, at, id, type, failed_at) VALUES ({id}, 1, 5, 3, '{id}', 'test', 3);
+                     INSERT INTO main.failure(seq, n, at, error) VALUES ({id}, 1, 3, 'boom'), ({id}, 2, 4, 'boom');"
+                ));
+            }
+            run("DELETE FROM main.task WHERE seq = 1");
+            let p = if shared { "asynq_" } else { "" };
+            let left = format!("SELECT sum(seq) FROM {p}failure");
+            assert_eq!(connection.query_row(&left, [], |row| row.get::<_, i64>(0)).unwrap(), 4);
         }
     }
 

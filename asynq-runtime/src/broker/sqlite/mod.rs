@@ -8,6 +8,7 @@ mod connection;
 mod consume;
 mod error;
 mod groups;
+mod in_transaction;
 mod inspect;
 mod liveness;
 mod maintain;
@@ -23,6 +24,7 @@ mod reader;
 mod repair;
 mod room;
 mod row;
+mod schedule;
 mod semaphore;
 mod settle;
 mod sql;
@@ -45,6 +47,7 @@ use tokio::sync::{oneshot, watch as signal};
 
 use crate::clock::{Clock, SystemClock};
 
+pub use self::in_transaction::TransactionError;
 use self::{
     consume::Tokens,
     error::{translate, translate_io},
@@ -195,6 +198,10 @@ impl Broker for SqliteBroker {
         self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |_| Ok(()))).await.map(|_| ())
     }
 
+    fn as_sqlite(&self) -> Option<&SqliteBroker> {
+        Some(self)
+    }
+
     async fn close(&self) {
         self.store.close().await;
     }
@@ -226,7 +233,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let place = ":memory:";
         let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
-        let common = Arc::new(Common::in_memory(clock));
+        let common = Arc::new(Common::in_memory(names, clock));
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
         return Ok((store, Writer { common, connection, names, turn: None, inbox, ended }));
     };
@@ -241,7 +248,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     })?;
     let broken = |error: io::Error| translate_io(error, &file);
     let turn = Turn::open(&file).map_err(broken)?;
-    let common = Common::in_file(file.clone(), location.normal, clock).map_err(broken)?;
+    let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
     watch::start(&common, desks).map_err(broken)?;

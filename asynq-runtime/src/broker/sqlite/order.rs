@@ -13,6 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::broker::BrokerError;
 
 use super::{
+    bell::Ringer,
+    presence,
     store::Common,
     tx::{Tx, View},
 };
@@ -191,6 +193,23 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Ques
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         let Self { read, reply, .. } = *self;
         let _ = reply.send(view.and_then(|view| read(&view).map_err(|error| common.explain(error))));
+    }
+}
+
+/// Wakes the other programs on the file; nobody waits for it.
+pub(super) struct RingOthers {
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+impl Query for RingOthers {
+    fn begin(&self) -> bool {
+        true
+    }
+
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
+        if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
+            presence::ring_others(&view, liveness, &Ringer::ready());
+        }
     }
 }
 

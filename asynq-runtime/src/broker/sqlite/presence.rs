@@ -12,7 +12,9 @@ use crate::{
 
 use super::{
     SqliteBroker,
+    bell::Ringer,
     error::translate_io,
+    liveness::Liveness,
     news::Listener,
     order::{Order, Stage},
     sql,
@@ -199,6 +201,15 @@ pub(super) struct Listed {
     pub(super) file: String,
     /// When it was last heard of, in Unix milliseconds.
     pub(super) beat_at: i64,
+}
+
+/// Rings the bells of the other programs on the file.
+pub(super) fn ring_others(view: &View<'_>, liveness: &Liveness, ringer: &Ringer) {
+    for server in everyone(view).unwrap_or_default() {
+        if server.file != liveness.name() {
+            ringer.ring(&liveness.bell_path(&server.file));
+        }
+    }
 }
 
 /// Every server on the list.

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{NewTask, Placed, Produce, Refused, When, due_ms},
-    task::{TaskId, TaskState},
+    task::{GroupName, TaskId, TaskState},
 };
 
 use super::{
@@ -47,20 +47,21 @@ impl Produce for SqliteBroker {
 
 /// A task with its message encoded once, however often the transaction is repeated.
 #[derive(Debug)]
-struct Item {
+pub(super) struct Item {
     task: NewTask,
     bytes: Vec<u8>,
     extra: Option<Vec<u8>>,
 }
 
 impl Item {
-    fn new(task: NewTask) -> Self {
+    pub(super) fn new(task: NewTask) -> Self {
         Self { bytes: task.message.encode(), extra: task.extra.to_bytes(), task }
     }
 
-    fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
-        let NewTask { message, queue, id, unique, when, .. } = &self.task;
-        let (state, due) = place(*when, tx.view.now);
+    /// Stores it, or changes nothing.
+    pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
+        let NewTask { message, queue, id, unique, when, group, .. } = &self.task;
+        let (state, due) = place(*when, group.is_some(), tx.view.now);
         let q = tx.queue_or_new(queue)?;
         let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -82,6 +83,7 @@ impl Item {
                 text(&message.error_msg),
                 (message.last_failed_at != 0).then(|| message.last_failed_at.saturating_mul(1_000)),
                 self.extra,
+                group.as_ref().map(GroupName::as_str),
             ],
         )?;
         if inserted == 0 {
@@ -109,10 +111,11 @@ impl Item {
         })?;
         Ok(match found {
             Some((state, at, Some(bytes))) if self.task.id_is_ours && bytes == self.bytes => {
-                Ok(if state == i64::from(TaskState::Scheduled.number()) {
-                    Placed { state: TaskState::Scheduled, process_at: instant(at) }
-                } else {
-                    Placed { state: TaskState::Pending, process_at: instant(view.now) }
+                Ok(match TaskState::from_number(state) {
+                    Some(state @ (TaskState::Scheduled | TaskState::Aggregating)) => {
+                        Placed { state, process_at: instant(at) }
+                    }
+                    _ => Placed { state: TaskState::Pending, process_at: instant(view.now) },
                 })
             }
             _ => Err(Refused::IdConflict),
@@ -120,14 +123,18 @@ impl Item {
     }
 }
 
-/// In which state a task starts, and when it is due.
-fn place(when: When, now: i64) -> (TaskState, i64) {
+/// In which state a task starts, and when it is due; one that waits in a group from now on joined it now.
+fn place(when: When, grouped: bool, now: i64) -> (TaskState, i64) {
     let due = match when {
         When::Now => now,
         When::In(delay) => after(now, delay),
         When::At(at) => due_ms(at),
     };
-    if due > now { (TaskState::Scheduled, due) } else { (TaskState::Pending, now) }
+    match grouped {
+        _ if due > now => (TaskState::Scheduled, due),
+        true => (TaskState::Aggregating, now),
+        false => (TaskState::Pending, now),
+    }
 }
 
 #[cfg(test)]
@@ -137,8 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_later_time_makes_a_task_scheduled() {
-        use TaskState::{Pending, Scheduled};
+    fn only_a_later_time_makes_a_task_scheduled_and_else_a_group_lets_it_wait_there() {
+        use TaskState::{Aggregating, Pending, Scheduled};
         for (when, expected) in [
             (When::Now, (Pending, 1_000)),
             (When::In(Duration::ZERO), (Pending, 1_000)),
@@ -147,7 +154,9 @@ mod tests {
             (When::At(instant(1_000)), (Pending, 1_000)),
             (When::At(instant(1_001)), (Scheduled, 1_001)),
         ] {
-            assert_eq!(place(when, 1_000), expected, "{when:?}");
+            assert_eq!(place(when, false, 1_000), expected, "{when:?}");
+            let grouped = if expected.0 == Pending { (Aggregating, 1_000) } else { expected };
+            assert_eq!(place(when, true, 1_000), grouped, "{when:?} in a group");
         }
     }
 }

@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
-        let common = Arc::new(Common::in_file(file, false, Arc::new(SystemClock)).unwrap());
+        let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let (inbox, desks) = start(&common, Names::Plain).unwrap();
         let ask = |sql: &'static str| {
             let (reply, answer) = oneshot::channel();

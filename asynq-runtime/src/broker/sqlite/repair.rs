@@ -1,42 +1,238 @@
-//! Repairs on SQLite (PROTOCOL §6.3–6.5).
+//! What people do to tasks and queues (contract: `broker/repair.rs`): each call is one transaction.
 
-use super::SqliteBroker;
+mod bulk;
+mod edit;
+mod orphan;
+mod queue;
+mod travel;
+
+use rusqlite::params;
+
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit,
-        QueueDeleted, Repair,
+        BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair,
     },
-    task::{QueueName, TaskId},
+    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
 };
 
-fn later() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unexpected, "not there yet")
-}
+use super::{
+    SqliteBroker,
+    order::{Order, Stage},
+    sql,
+    tx::{Doomed, Tx, View},
+};
 
 #[async_trait::async_trait]
 impl Repair for SqliteBroker {
-    async fn run_task(&self, _: &QueueName, _: &TaskId) -> Result<Changed, BrokerError> {
-        Err(later())
+    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_one(queue, id, Wish::Do(BulkAction::Run)).await
     }
-    async fn archive_task(&self, _: &QueueName, _: &TaskId) -> Result<Changed, BrokerError> {
-        Err(later())
+
+    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_one(queue, id, Wish::Do(BulkAction::Archive)).await
     }
-    async fn delete_task(&self, _: &QueueName, _: &TaskId) -> Result<Changed, BrokerError> {
-        Err(later())
+
+    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_one(queue, id, Wish::Do(BulkAction::Delete)).await
     }
-    async fn move_task(&self, _: &QueueName, _: &TaskId, _: &QueueName) -> Result<Changed, MoveError> {
-        Err(later().into())
+
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+        let (queue, id, to) = (queue.clone(), id.clone(), to.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| travel::move_task(tx, &queue, &id, &to));
+        self.store.write(order).await?
     }
-    async fn edit_payload(&self, _: &QueueName, _: &TaskId, _: &PayloadEdit) -> Result<Changed, EditError> {
-        Err(later().into())
+
+    async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
+        let (queue, id, edit) = (queue.clone(), id.clone(), edit.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| edit::edit(tx, &queue, &id, &edit));
+        self.store.write(order).await?
     }
-    async fn end_orphan(&self, _: &QueueName, _: &TaskId, _: &str) -> Result<Changed, BrokerError> {
-        Err(later())
+
+    async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
+        let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
+        self.store.write(Order::new(Stage::Settle, 1, move |tx| orphan::end(tx, &queue, &id, &error))).await
     }
-    async fn change_some(&self, _: &QueueName, _: &Chosen, _: BulkAction, _: usize) -> Result<BulkSlice, BrokerError> {
-        Err(later())
+
+    async fn change_some(
+        &self,
+        queue: &QueueName,
+        chosen: &Chosen,
+        action: BulkAction,
+        limit: usize,
+    ) -> Result<BulkSlice, BrokerError> {
+        bulk::change(&self.store, queue, chosen, action, limit).await
     }
-    async fn delete_queue(&self, _: &QueueName) -> Result<QueueDeleted, BrokerError> {
-        Err(later())
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
+        let queue = queue.clone();
+        self.store.write(Order::new(Stage::Settle, 1, move |tx| queue::delete(tx, &queue))).await
+    }
+}
+
+impl SqliteBroker {
+    async fn change_one(&self, queue: &QueueName, id: &TaskId, wish: Wish) -> Result<Changed, BrokerError> {
+        let (queue, id) = (queue.clone(), id.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
+            if !wish.fits(task.state, task.staged) {
+                return Ok(Changed::Unfit(task.state));
+            }
+            if let Wish::Do(action) = wish {
+                task.change(tx, action)?;
+            }
+            Ok(Changed::Done)
+        });
+        self.store.write(order).await
+    }
+}
+
+/// What somebody wants to do to one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Do(BulkAction),
+    Move,
+    Edit,
+}
+
+impl Wish {
+    /// Whether it can be done to a task in `state`. One that is `staged` is part of a set that somebody is making a task
+    /// of; it can be had again when the set ends.
+    fn fits(self, state: TaskState, staged: bool) -> bool {
+        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
+        !staged
+            && match self {
+                Self::Do(BulkAction::Run) => matches!(state, Scheduled | Retry | Archived | Completed | Aggregating),
+                Self::Do(BulkAction::Archive) => matches!(state, Pending | Scheduled | Retry | Completed | Aggregating),
+                Self::Do(BulkAction::Delete) => state != Active,
+                Self::Move | Self::Edit => matches!(state, Pending | Scheduled | Retry | Archived | Aggregating),
+            }
+    }
+}
+
+/// A task that somebody wants to change.
+#[derive(Debug)]
+struct Subject {
+    seq: i64,
+    q: i64,
+    id: String,
+    state: TaskState,
+    at: i64,
+    lock: Option<String>,
+    extra: Extra,
+    /// Whether it is part of a set.
+    staged: bool,
+    retried: i64,
+    /// Seconds.
+    retention: i64,
+}
+
+impl Subject {
+    fn find(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<Self>> {
+        let Some(q) = view.queue(queue)? else { return Ok(None) };
+        view.find(&sql::REPAIR_FIND, params![q, id.as_str()], |row| Self::read(q, row))
+    }
+
+    fn read(q: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let number = row.get(2)?;
+        Ok(Self {
+            seq: row.get(0)?,
+            q,
+            id: row.get(1)?,
+            state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, number))?,
+            at: row.get(3)?,
+            lock: row.get(4)?,
+            extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
+            staged: row.get(6)?,
+            retried: row.get(7)?,
+            retention: row.get(8)?,
+        })
+    }
+
+    fn change(&self, tx: &mut Tx<'_>, action: BulkAction) -> rusqlite::Result<()> {
+        let Self { seq, q, ref id, state, .. } = *self;
+        let came = match action {
+            BulkAction::Run => {
+                let place = tx.tail(q, true)?;
+                tx.view.execute(&sql::REPAIR_RUN, [seq, place, tx.view.now])?;
+                TaskState::Pending
+            }
+            BulkAction::Archive => {
+                tx.view.execute(&sql::REPAIR_ARCHIVE, [seq, tx.view.now])?;
+                tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
+                TaskState::Archived
+            }
+            BulkAction::Delete => return tx.delete(&Doomed { seq, q, state, id, lock: self.lock.as_deref() }),
+        };
+        if state == TaskState::Completed {
+            self.note_success(tx)?;
+        }
+        tx.left(q, state);
+        tx.came(q, came);
+        Ok(())
+    }
+
+    /// Writes into the message when it succeeded, which only the expiry has said so far.
+    fn note_success(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
+        if let Some(bytes) = self.message(&tx.view)?
+            && let Ok(mut message) = TaskMessage::decode(bytes.into())
+        {
+            message.completed_at = self.at.div_euclid(1_000).saturating_sub(self.retention);
+            tx.view.execute(&sql::BODY_SET_MESSAGE, params![self.seq, message.encode()])?;
+        }
+        Ok(())
+    }
+
+    /// The unique lock that it holds: its key and until when.
+    fn held_lock(&self, view: &View<'_>) -> rusqlite::Result<Option<(&str, i64)>> {
+        let Some(key) = self.lock.as_deref() else { return Ok(None) };
+        let until = view.find(&sql::REPAIR_LOCK_UNTIL, params![self.q, key, self.id, view.now], |row| row.get(0))?;
+        Ok(until.map(|until| (key, until)))
+    }
+
+    /// The bytes that it carries, if they are there.
+    fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+        view.find(&sql::REPAIR_MESSAGE, [self.seq], |row| row.get(0))
+    }
+}
+
+/// Takes a unique lock for `id` until then, or says who holds it.
+fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqlite::Result<Result<(), Option<TaskId>>> {
+    if view.execute(&sql::LOCK_TAKE, params![q, key, id, until, view.now])? > 0 {
+        return Ok(Ok(()));
+    }
+    let holder = view.find(&sql::LOCK_HOLDER, params![q, key], |row| row.get::<_, String>(0))?;
+    Ok(Err(holder.as_deref().map(TaskId::from_wire)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_depends_on_the_state() {
+        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
+        let waiting = [Pending, Scheduled, Retry, Archived, Aggregating];
+        for (wish, fits) in [
+            (Wish::Do(BulkAction::Run), vec![Scheduled, Retry, Archived, Completed, Aggregating]),
+            (Wish::Do(BulkAction::Archive), vec![Pending, Scheduled, Retry, Completed, Aggregating]),
+            (Wish::Do(BulkAction::Delete), vec![Pending, Scheduled, Retry, Archived, Completed, Aggregating]),
+            (Wish::Move, waiting.to_vec()),
+            (Wish::Edit, waiting.to_vec()),
+        ] {
+            for state in [Active, Pending, Scheduled, Retry, Archived, Completed, Aggregating] {
+                assert_eq!(wish.fits(state, false), fits.contains(&state), "{wish:?} {state}");
+            }
+            assert!(!wish.fits(Aggregating, true), "{wish:?} of a member of a set");
+        }
+    }
+
+    #[test]
+    fn what_a_bulk_call_does_one_call_does_as_well() {
+        for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
+            for number in 1..=7 {
+                let state = TaskState::from_number(number).unwrap();
+                assert!(!action.fits(state) || Wish::Do(action).fits(state, false), "{action:?} {state}");
+            }
+        }
     }
 }

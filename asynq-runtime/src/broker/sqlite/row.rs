@@ -93,7 +93,7 @@ impl TaskRow {
         let mut info = TaskInfo::from_message(&message, state);
         info.crashes = u32::try_from(self.crashes).unwrap_or(0);
         info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
-        info.completed_at = completed_at.map(instant);
+        info.completed_at = completed_at.map(instant).or(info.completed_at);
         info.next_process_at = match state {
             TaskState::Scheduled | TaskState::Retry => Some(instant(self.at)),
             TaskState::Pending => Some(instant(now)),

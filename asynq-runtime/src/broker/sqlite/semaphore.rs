@@ -1,19 +1,55 @@
-//! Tokens on SQLite (PROTOCOL §13).
+//! Gives out tokens (contract: `broker/semaphore.rs`).
 
 use chrono::{DateTime, Utc};
+use rusqlite::params;
 
-use super::SqliteBroker;
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Semaphores},
+    broker::{BrokerError, Semaphores},
     task::TaskId,
+};
+
+use super::{
+    SqliteBroker,
+    order::{Order, Stage},
+    sql,
+    tx::View,
 };
 
 #[async_trait::async_trait]
 impl Semaphores for SqliteBroker {
-    async fn acquire_token(&self, _: &str, _: usize, _: &TaskId, _: DateTime<Utc>) -> Result<bool, BrokerError> {
-        Err(BrokerError::new(BrokerErrorKind::Unexpected, "not there yet"))
+    async fn acquire_token(
+        &self,
+        scope: &str,
+        max: usize,
+        task: &TaskId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, BrokerError> {
+        let (scope, same_scope) = (scope.to_owned(), scope.to_owned());
+        let (task, until) = (task.clone(), until.timestamp_millis());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            tx.view.execute(&sql::SEMAPHORE_FORGET, params![scope, tx.view.now])?;
+            let left = is_left(&tx.view, &scope, max)?;
+            if left {
+                tx.view.execute(&sql::SEMAPHORE_ACQUIRE, params![scope, task.as_str(), until])?;
+            }
+            Ok(left)
+        });
+        let order = order.unless(move |view| Ok((!is_left(view, &same_scope, max)?).then_some(false)));
+        self.store.write(order).await
     }
-    async fn release_token(&self, _: &str, _: &TaskId) -> Result<bool, BrokerError> {
-        Err(BrokerError::new(BrokerErrorKind::Unexpected, "not there yet"))
+
+    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
+        let (scope, task) = (scope.to_owned(), task.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            Ok(tx.view.execute(&sql::SEMAPHORE_RELEASE, params![scope, task.as_str()])? == 1)
+        });
+        self.store.write(order).await
     }
+}
+
+/// Whether fewer than `max` tokens are out. A task that has one may have it for longer, but not when all are out, as in
+/// asynq.
+fn is_left(view: &View<'_>, scope: &str, max: usize) -> rusqlite::Result<bool> {
+    let out: Option<i64> = view.find(&sql::SEMAPHORE_OUT, params![scope, view.now], |row| row.get(0))?;
+    Ok(out.is_none_or(|out| usize::try_from(out).is_ok_and(|out| out < max)))
 }

@@ -53,6 +53,16 @@ impl Settle for SqliteBroker {
         self.store.write(order).await
     }
 
+    async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
+        let (run, key) = (run.clone(), key.to_owned());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.free_lock(held.q, Some(&key), run.id.as_str())?;
+            Ok(Settled::Ok)
+        });
+        self.store.write(order).await
+    }
+
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         let (run, progress) = (run.clone(), progress.clone());
         let order = Order::new(Stage::Settle, 1, move |tx| {
@@ -61,10 +71,6 @@ impl Settle for SqliteBroker {
             Ok(Settled::Ok)
         });
         self.store.write(order).await
-    }
-
-    async fn free_lock(&self, _: &RunKey, _: &str) -> Result<Settled, BrokerError> {
-        Err(BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet"))
     }
 }
 
@@ -107,16 +113,13 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             tx.came(q, TaskState::Completed);
         }
         Action::Retry { delay, error, counted, extra } => {
+            let error = error.as_deref().map(shortened);
+            if let Some(error) = error {
+                tx.note_failure(seq, error)?;
+            }
             tx.view.execute(
                 &sql::SETTLE_RETRY,
-                params![
-                    seq,
-                    after(now, *delay),
-                    i64::from(*counted),
-                    error.as_deref().map(shortened),
-                    now,
-                    extra.to_bytes()
-                ],
+                params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
             )?;
             if *counted {
                 tx.ended(q, true);
@@ -124,10 +127,12 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             tx.came(q, TaskState::Retry);
         }
         Action::Archive { error, extra } => {
-            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, shortened(error), extra.to_bytes()])?;
+            let error = shortened(error);
+            tx.note_failure(seq, error)?;
+            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
             // What could not be read gets a message made in its place, so that people can look at it (F14).
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
-            tx.free_lock(q, lock, id)?;
+            tx.free_lock_of_archived(q, lock, id, extra)?;
             tx.ended(q, true);
             tx.came(q, TaskState::Archived);
         }

@@ -35,11 +35,13 @@ impl Sql {
     }
 }
 
-/// `sql` with every table and index of ours called `asynq_…`.
+/// `sql` with every table and index of ours called `asynq_…`. Where SQLite allows no `main.`, in the table of an index and
+/// in triggers, a table is written `[task]`.
 pub(super) fn prefix(sql: &str) -> String {
     sql.replace("main.", "main.asynq_")
         .replace("INDEXED BY ", "INDEXED BY asynq_")
         .replace(" ON task(", " ON asynq_task(")
+        .replace('[', "[asynq_")
 }
 
 /// Drops the comment lines at the top: the statement cache hashes the whole text at every use.
@@ -77,6 +79,10 @@ statements! {
     LOCK_TAKE = "lock/take";
     LOCK_HOLDER = "lock/holder";
     LOCK_FREE = "lock/free";
+    LOCK_EXTEND = "lock/extend";
+    FAILURE_LAST = "failure/last";
+    FAILURE_ADD = "failure/add";
+    FAILURE_FORGET = "failure/forget";
     COUNT_TALLY = "count/tally";
     COUNT_STAT = "count/stat";
     COUNT_FORGET_DAYS = "count/forget_days";
@@ -84,6 +90,7 @@ statements! {
     LINE_TAIL = "line/tail";
     PRODUCE_INSERT = "produce/insert";
     PRODUCE_TAKEN_BY = "produce/taken_by";
+    IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
     CONSUME_READY = "consume/ready";
     CONSUME_NEXT = "consume/next";
     CONSUME_TAKE = "consume/take";
@@ -100,6 +107,7 @@ statements! {
     MAINTAIN_DUE_RETRY = "maintain/due_retry";
     MAINTAIN_NEXT_DUE = "maintain/next_due";
     MAINTAIN_FORWARD = "maintain/forward";
+    MAINTAIN_JOIN_GROUP = "maintain/join_group";
     MAINTAIN_EXTEND = "maintain/extend";
     MAINTAIN_LAPSED = "maintain/lapsed";
     MAINTAIN_LEFT_BY = "maintain/left_by";
@@ -109,6 +117,24 @@ statements! {
     MAINTAIN_GHOSTS = "maintain/ghosts";
     MAINTAIN_EXPIRED = "maintain/expired";
     MAINTAIN_OLDEST_ARCHIVED = "maintain/oldest_archived";
+    GROUPS_LIST = "groups/list";
+    GROUPS_SPAN = "groups/span";
+    GROUPS_REACHES = "groups/reaches";
+    GROUPS_WAITING = "groups/waiting";
+    GROUPS_OPEN_SET = "groups/open_set";
+    GROUPS_JOIN_SET = "groups/join_set";
+    GROUPS_SET = "groups/set";
+    GROUPS_MEMBERS = "groups/members";
+    GROUPS_RUN_ALONE = "groups/run_alone";
+    GROUPS_REJECT = "groups/reject";
+    GROUPS_END_SET = "groups/end_set";
+    GROUPS_RELEASE = "groups/release";
+    GROUPS_FORGET_SET = "groups/forget_set";
+    GROUPS_OVER = "groups/over";
+    SEMAPHORE_FORGET = "semaphore/forget";
+    SEMAPHORE_OUT = "semaphore/out";
+    SEMAPHORE_ACQUIRE = "semaphore/acquire";
+    SEMAPHORE_RELEASE = "semaphore/release";
     PRESENCE_JOIN = "presence/join";
     PRESENCE_REJOIN = "presence/rejoin";
     PRESENCE_FORGET_NAME = "presence/forget_name";
@@ -128,9 +154,32 @@ statements! {
     INSPECT_OLDEST_PENDING = "inspect/oldest_pending";
     INSPECT_PAGE = "inspect/page";
     INSPECT_PAGE_ACTIVE = "inspect/page_active";
+    INSPECT_PAGE_AGGREGATING = "inspect/page_aggregating";
+    INSPECT_PAGE_GROUP = "inspect/page_group";
     INSPECT_TASK = "inspect/task";
+    INSPECT_FAILURES = "inspect/failures";
+    INSPECT_LAST_ERROR = "inspect/last_error";
+    INSPECT_HISTORY = "inspect/history";
+    INSPECT_WEIGHT = "inspect/weight";
     INSPECT_PAUSE = "inspect/pause";
     INSPECT_RESUME = "inspect/resume";
+    REPAIR_FIND = "repair/find";
+    REPAIR_IN_STATE = "repair/in_state";
+    REPAIR_IN_GROUP = "repair/in_group";
+    REPAIR_RUN = "repair/run";
+    REPAIR_ARCHIVE = "repair/archive";
+    REPAIR_MOVE = "repair/move";
+    REPAIR_SET_LOCK = "repair/set_lock";
+    REPAIR_LOCK_UNTIL = "repair/lock_until";
+    REPAIR_MESSAGE = "repair/message";
+    REPAIR_ORPHAN_RETRY = "repair/orphan_retry";
+    REPAIR_ORPHAN_ARCHIVE = "repair/orphan_archive";
+    REPAIR_HAS_TASKS = "repair/has_tasks";
+    REPAIR_FORGET_ULOCK = "repair/forget_ulock";
+    REPAIR_FORGET_STAT = "repair/forget_stat";
+    REPAIR_FORGET_TALLY = "repair/forget_tally";
+    REPAIR_FORGET_BATCH = "repair/forget_batch";
+    REPAIR_FORGET_QUEUE = "repair/forget_queue";
 }
 
 #[cfg(test)]
@@ -147,6 +196,10 @@ mod tests {
         assert_eq!(
             prefix("CREATE INDEX main.task_at ON task(q, state, at);"),
             "CREATE INDEX main.asynq_task_at ON asynq_task(q, state, at);"
+        );
+        assert_eq!(
+            prefix("DELETE FROM [failure] WHERE seq = old.seq"),
+            "DELETE FROM [asynq_failure] WHERE seq = old.seq"
         );
     }
 }

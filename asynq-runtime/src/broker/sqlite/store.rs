@@ -26,7 +26,8 @@ use super::{
     error::translate,
     liveness::Liveness,
     news::News,
-    order::{Call, Order, Query, Question, Ticket, Work},
+    order::{Call, Order, Query, Question, RingOthers, Ticket, Work},
+    sql::Names,
     tx::View,
     watch::{Identity, check_identity},
 };
@@ -45,6 +46,8 @@ pub(super) struct Common {
     pub(super) identity: Option<Identity>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
+    /// How our tables are called in it.
+    pub(super) names: Names,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) news: News,
     pub(super) liveness: Option<Liveness>,
@@ -54,12 +57,13 @@ pub(super) struct Common {
 
 impl Common {
     /// Of a database in memory.
-    pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn in_memory(names: Names, clock: Arc<dyn Clock>) -> Self {
         Self {
             place: ":memory:".to_owned(),
             file: None,
             identity: None,
             normal: false,
+            names,
             clock,
             news: News::new(),
             liveness: None,
@@ -73,14 +77,14 @@ impl Common {
     /// # Errors
     ///
     /// It is not.
-    pub(super) fn in_file(file: PathBuf, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
+    pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
         Ok(Self {
             place: file.display().to_string(),
             identity: Identity::of(&file)?,
             normal,
             liveness: Some(Liveness::new(file.clone())),
             file: Some(file),
-            ..Self::in_memory(clock)
+            ..Self::in_memory(names, clock)
         })
     }
 
@@ -245,6 +249,16 @@ impl Store {
         let question = Question { read, ticket: Arc::clone(&ticket), reply, _room: room };
         readers.send(Box::new(question)).map_err(|_| self.common.closed_error())?;
         self.answer(answer, &ticket, deadline).await
+    }
+
+    /// Has a reader wake the other programs on the file, without waiting for it. Where too much is going on already, their
+    /// safety net wakes them.
+    pub(super) fn ring_others(&self) {
+        if let Some(readers) = &self.readers
+            && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
+        {
+            let _ = readers.send(Box::new(RingOthers { _room: room }));
+        }
     }
 
     /// Ends the threads without waiting for it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
-use crate::task::{QueueName, TaskState};
+use crate::task::{Extra, QueueName, TaskState};
 
 use super::sql::{self, Names, Sql};
 
@@ -30,6 +30,10 @@ impl<'a> View<'a> {
     /// Runs a statement and returns how many rows it changed.
     pub(super) fn execute(&self, sql: &Sql, params: impl Params) -> rusqlite::Result<usize> {
         self.statement(sql)?.execute(params)
+    }
+
+    fn batch(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(sql)
     }
 
     /// The first row, if there is one.
@@ -86,8 +90,11 @@ impl Effects {
     }
 }
 
+/// Failures kept per task.
+pub(super) const FAILURES: i64 = 10;
+
 /// A write transaction. Counters are kept as one delta per queue and state, written once before the commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Tx<'a> {
     /// The transaction to run statements in.
     pub(super) view: View<'a>,
@@ -183,13 +190,61 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Deletes a task with all that belongs to it.
+    /// Frees the unique lock of a task that is archived now, unless it asked to keep it until success.
+    pub(super) fn free_lock_of_archived(
+        &self,
+        q: i64,
+        key: Option<&str>,
+        id: &str,
+        extra: &Extra,
+    ) -> rusqlite::Result<()> {
+        if extra.keeps_lock_when_archived() { Ok(()) } else { self.free_lock(q, key, id) }
+    }
+
+    /// Keeps the error of an attempt as the task's last failure. Called before the attempt is counted in the row, whose
+    /// `failed_at` must be set then: without it, a deleted task would leave its failures behind.
+    pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
+        let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
+        let n = last.saturating_add(1);
+        self.view.execute(&sql::FAILURE_ADD, params![seq, n, self.view.now, error])?;
+        if n > FAILURES {
+            self.view.execute(&sql::FAILURE_FORGET, [seq, FAILURES])?;
+        }
+        Ok(())
+    }
+
+    /// Does several steps; if they end with a refusal, everything they did is taken back, the counters included.
+    pub(super) fn whole_or_nothing<T, E>(
+        &mut self,
+        steps: impl FnOnce(&mut Self) -> rusqlite::Result<Result<T, E>>,
+    ) -> rusqlite::Result<Result<T, E>> {
+        let before = self.clone();
+        self.view.batch("SAVEPOINT steps")?;
+        let outcome = steps(self)?;
+        if outcome.is_err() {
+            self.view.batch("ROLLBACK TO steps")?;
+            *self = before;
+        }
+        self.view.batch("RELEASE steps")?;
+        Ok(outcome)
+    }
+
+    /// Deletes a task with all that belongs to it; its failures go by themselves (trigger `task_gone`).
     pub(super) fn delete(&mut self, task: &Doomed<'_>) -> rusqlite::Result<()> {
         self.view.execute(&sql::TASK_DELETE, [task.seq])?;
         self.view.execute(&sql::BODY_DELETE, [task.seq])?;
         self.free_lock(task.q, task.lock, task.id)?;
         self.left(task.q, task.state);
         Ok(())
+    }
+
+    /// Forgets what this transaction knows of a queue that it has deleted; one of the same name or number may follow.
+    pub(super) fn forget_queue(&mut self, q: i64) {
+        self.queues.retain(|_, known| *known != q);
+        self.tally.retain(|(known, _), _| *known != q);
+        self.stat.remove(&q);
+        self.heads.remove(&q);
+        self.tails.remove(&q);
     }
 
     /// Writes the counters; the last thing before the commit.

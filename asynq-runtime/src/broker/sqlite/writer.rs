@@ -267,12 +267,7 @@ impl Writer {
         }
         self.common.news.publish(effects);
         let Some(liveness) = &self.common.liveness else { return };
-        let Ok(servers) = presence::everyone(&self.view()) else { return };
-        for server in servers {
-            if server.file != liveness.name() {
-                ringer.ring(&liveness.bell_path(&server.file));
-            }
-        }
+        presence::ring_others(&self.view(), liveness, ringer);
     }
 
     /// Keeps the file small while nothing else is to be done.

@@ -1,13 +1,14 @@
 //! Reads queues and tasks without changing them, but for the pause.
 
+mod failures;
 mod queues;
 mod tasks;
 
 use super::{
-    super::{BrokerError, Inspect, Page, QueueStats},
+    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats},
     RedisBroker,
 };
-use crate::task::{QueueName, TaskId, TaskInfo, TaskState};
+use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 #[async_trait::async_trait]
 impl Inspect for RedisBroker {
@@ -37,26 +38,22 @@ impl Inspect for RedisBroker {
 
     async fn group_tasks(
         &self,
-        _: &QueueName,
-        _: &crate::task::GroupName,
-        _: Page,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
-        Err(later())
+        self.list_group(queue, group, page).await
     }
 
-    async fn failures(&self, _: &QueueName, _: &TaskId) -> Result<Vec<crate::broker::Failure>, BrokerError> {
-        Err(later())
+    async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
+        self.last_failures(queue, id).await
     }
 
-    async fn history(&self, _: &QueueName, _: usize) -> Result<Vec<crate::broker::DayStats>, BrokerError> {
-        Err(later())
+    async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
+        self.days(queue, days).await
     }
 
-    async fn memory_usage(&self, _: &QueueName) -> Result<u64, BrokerError> {
-        Err(later())
+    async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
+        self.estimate_memory(queue).await
     }
-}
-
-fn later() -> BrokerError {
-    BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet")
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use chrono::DateTime;
+use chrono::{DateTime, Days, Utc};
 use redis::Value;
 
 use crate::{
     broker::{
-        BrokerError, QueueStats,
+        BrokerError, DayStats, QueueStats,
         redis::{
             RedisBroker,
             keys::{Keys, QUEUES},
             reply,
-            script::{Call, STATS},
+            script::{Call, MEMORY, STATS},
         },
     },
     task::QueueName,
@@ -62,13 +62,59 @@ impl RedisBroker {
     }
 }
 
+/// Tasks of each state, and groups, that asynq's estimate looks at.
+const SAMPLES: (usize, usize) = (20, 5);
+/// How many days the counters are kept.
+const MOST_DAYS: usize = 90;
+
+impl RedisBroker {
+    pub(super) async fn days(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
+        let (keys, now) = (Keys::new(queue), self.clock.now());
+        // asynq goes back by 24 hours, which in UTC are days.
+        let days: Vec<DateTime<Utc>> =
+            (0..days.min(MOST_DAYS)).map_while(|n| now.checked_sub_days(Days::new(n as u64))).collect();
+        if days.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut call = Call::plain("MGET");
+        for &day in &days {
+            call.push(keys.processed_on(day));
+            call.push(keys.failed_on(day));
+        }
+        let counters = reply::array(self.link.send_one(call).await?)?;
+        let mut counters = counters.iter().map(counter);
+        let mut next = || counters.next().ok_or_else(|| reply::unexpected("too few counters"));
+        days.iter().map(|day| Ok(DayStats::new(day.date_naive(), next()?, next()?))).collect()
+    }
+
+    pub(super) async fn estimate_memory(&self, queue: &QueueName) -> Result<u64, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = MEMORY
+            .on(&[
+                keys.pending(),
+                keys.active(),
+                keys.scheduled(),
+                keys.retry(),
+                keys.archived(),
+                keys.completed(),
+                keys.groups(),
+            ])
+            .arg(keys.prefix())
+            .arg(SAMPLES.0)
+            .arg(SAMPLES.1);
+        let bytes = reply::number(&self.link.send_one(call).await?);
+        bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
+    }
+}
+
+/// A counter that is no number must not hide the rest (PROTOCOL D10).
+fn counter(value: &Value) -> u64 {
+    reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
+}
+
 fn read_stats(queue: &QueueName, values: &[Value]) -> Result<QueueStats, BrokerError> {
     let [now, counts @ .., since] = values else { return Err(reply::unexpected("no statistics")) };
-    // A counter that is no number must not hide the rest (PROTOCOL D10).
-    let counts: Vec<u64> = counts
-        .iter()
-        .map(|count| reply::number(count).and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
-        .collect();
+    let counts: Vec<u64> = counts.iter().map(counter).collect();
     let [pending, active, scheduled, retry, archived, completed, aggregating, paused, ref counters @ ..] = counts[..]
     else {
         return Err(reply::unexpected("too few statistics"));

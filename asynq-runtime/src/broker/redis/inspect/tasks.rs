@@ -14,7 +14,7 @@ use crate::{
             settle::read_progress,
         },
     },
-    task::{QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+    task::{GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
@@ -29,6 +29,28 @@ impl RedisBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
+        self.list_slices(queue, state, page, |first, last| self.list_call(&keys, state, first, last)).await
+    }
+
+    pub(super) async fn list_group(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
+        let keys = Keys::new(queue);
+        let place = keys.group(group);
+        let state = TaskState::Aggregating;
+        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, first, last)).await
+    }
+
+    async fn list_slices(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        page: Page,
+        call: impl Fn(usize, usize) -> Call,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
         // Beyond this a script's numbers are not exact any more, and no list is so long.
         const END: usize = 1 << 52;
         let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
@@ -36,7 +58,7 @@ impl RedisBroker {
         while first < end {
             let next = end.min(first.saturating_add(SLICE * SLICES));
             let begins: Vec<usize> = (first..next).step_by(SLICE).collect();
-            let calls = begins.iter().map(|&first| self.list_call(&keys, state, first, next.min(first + SLICE) - 1));
+            let calls = begins.iter().map(|&first| call(first, next.min(first + SLICE) - 1));
             let mut seen = 0;
             for answer in self.link.send(calls.collect()).await? {
                 let (looked_at, some) = read_tasks(queue, answer?, Some(state))?;
@@ -52,12 +74,15 @@ impl RedisBroker {
     }
 
     fn list_call(&self, keys: &Keys, state: TaskState, first: usize, last: usize) -> Call {
-        let now = self.clock.argument();
         if state == TaskState::Aggregating {
-            return AGGREGATING.on(&[keys.groups()]).arg(now).arg(keys.prefix()).arg(first).arg(last);
+            return AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix()).arg(first).arg(last);
         }
-        LIST.on(&[keys.state(state), keys.lease(), keys.due()])
-            .arg(now)
+        self.list_place(keys, &keys.state(state), state, first, last)
+    }
+
+    fn list_place(&self, keys: &Keys, place: &str, state: TaskState, first: usize, last: usize) -> Call {
+        LIST.on(&[place.to_owned(), keys.lease(), keys.due()])
+            .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(state.as_str())
             .arg(first)

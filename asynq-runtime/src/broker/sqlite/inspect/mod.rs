@@ -4,8 +4,8 @@ mod queues;
 mod tasks;
 
 use crate::{
-    broker::{BrokerError, Inspect, Page, QueueStats},
-    task::{QueueName, TaskId, TaskInfo, TaskState},
+    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats},
+    task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 use super::{
@@ -56,26 +56,26 @@ impl Inspect for SqliteBroker {
 
     async fn group_tasks(
         &self,
-        _: &QueueName,
-        _: &crate::task::GroupName,
-        _: Page,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
-        Err(later())
+        let (queue, group) = (queue.clone(), group.clone());
+        self.store.read(move |view| tasks::group_page(view, &queue, &group, page)).await
     }
 
-    async fn failures(&self, _: &QueueName, _: &TaskId) -> Result<Vec<crate::broker::Failure>, BrokerError> {
-        Err(later())
+    async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
+        let (queue, id) = (queue.clone(), id.clone());
+        self.store.read(move |view| tasks::failures(view, &queue, &id)).await
     }
 
-    async fn history(&self, _: &QueueName, _: usize) -> Result<Vec<crate::broker::DayStats>, BrokerError> {
-        Err(later())
+    async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
+        let queue = queue.clone();
+        self.store.read(move |view| queues::history(view, &queue, days)).await
     }
 
-    async fn memory_usage(&self, _: &QueueName) -> Result<u64, BrokerError> {
-        Err(later())
+    async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
+        let queue = queue.clone();
+        self.store.read(move |view| queues::weight(view, &queue)).await
     }
-}
-
-fn later() -> BrokerError {
-    BrokerError::new(crate::broker::BrokerErrorKind::Unexpected, "not there yet")
 }

@@ -1,5 +1,5 @@
 -- One slice of a listing (PROTOCOL 6.1).
--- KEYS     1 pending, active or the state's zset · 2 lease · 3 x:due
+-- KEYS     1 pending, active, the state's zset or a group's · 2 lease · 3 x:due
 -- ARGV     1 now · 2 prefix of task hashes · 3 state · 4 first · 5 last, both counted from 0, the oldest
 -- Returns  now ns · how many ids were looked at; then per task: id · score ('' in a list) · lease ('' none) · exact due ms ('' none) · msg · result
 --          · crashes · progress · state

@@ -8,6 +8,14 @@ local prefix, limit = ARGV[2], tonumber(ARGV[3])
 local zsets = { s = KEYS[2], r = KEYS[3] }
 -- Removes nothing; as the first write it lets the script run when memory is full (F10).
 call('LREM', KEYS[1], 1, '')
+-- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
+for i = 2, 4 do call('ZCARD', KEYS[i]) end
+
+local types = {}
+local function fits(key, wanted)
+  types[key] = types[key] or call('TYPE', key).ok
+  return types[key] == wanted or types[key] == 'none'
+end
 
 local moved, pending = 0, {}
 local function move(id, zset)
@@ -17,8 +25,10 @@ local function move(id, zset)
   -- A task that was deleted or put elsewhere must not come back as a ghost.
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
-  if task[2] and task[2] ~= '' then
-    call('ZADD', prefix .. 'g:' .. task[2], whole(now_s), id)
+  local group = task[2] and task[2] ~= '' and prefix .. 'g:' .. task[2]
+  -- A task whose group cannot take it runs alone, or nobody would ever find it again.
+  if group and fits(group, 'zset') and fits(KEYS[5], 'set') then
+    call('ZADD', group, whole(now_s), id)
     call('SADD', KEYS[5], task[2])
     call('HSET', key, 'state', 'aggregating')
   else

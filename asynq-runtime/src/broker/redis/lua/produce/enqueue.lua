@@ -1,10 +1,11 @@
--- Stores up to 64 new tasks of one queue (PROTOCOL 5.1-5.3; F8, F9, F19a).
--- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5.. one task hash per item,
---          then the unique locks
--- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1; then per item:
+-- Stores up to 64 new tasks of one queue (PROTOCOL 5.1-5.4; F8, F9, F18, F19a).
+-- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5 groups · 6.. one task hash
+--          per item, then the unique locks, then the groups
+-- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups; then per item:
 --          id · msg · when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
---          · id made by us? 0|1
--- Returns  two texts per item: p|s and due ms (stored) · c and '' (id taken) · d and the lock's holder (duplicate)
+--          · id made by us? 0|1 · group ('' none)
+-- Returns  two texts per item: p|s|g and due ms (stored) · c and '' (id taken) · d and the lock's holder (duplicate)
+--          · w and '' (its group or groups is of a foreign type)
 local call = redis.call
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
@@ -19,9 +20,10 @@ end
 -- Our own first send whose receipt is gone (failover): same id and message.
 local function first_send(key, id, msg, ours)
   if not again or not (ours or call('HGET', key, 'msg') == msg) then return nil end
+  local state = call('HGET', key, 'state')
   local due = call('ZSCORE', KEYS[3], 's:' .. id)
-  if due and call('HGET', key, 'state') == 'scheduled' then return 's', due end
-  return 'p', whole(now_ms)
+  if due and state == 'scheduled' then return 's', due end
+  return state == 'aggregating' and 'g' or 'p', whole(now_ms)
 end
 
 local function take_lock(key, id, seconds)
@@ -35,33 +37,32 @@ local function take_lock(key, id, seconds)
   return false, type(holder) == 'string' and holder or ''
 end
 
+-- Only the task whose group has a foreign key is refused, not its neighbours.
+local types = {}
+local function fits(key, wanted)
+  types[key] = types[key] or call('TYPE', key).ok
+  return types[key] == wanted or types[key] == 'none'
+end
+
 local answers, accepted, seen = {}, {}, {}
-local pending, scheduled, exact = {}, {}, {}
-local taken = call('EXISTS', unpack(KEYS, 5, 4 + n)) > 0
+local pending, scheduled, exact, grouped = {}, {}, {}, {}
+local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
 for i = 1, n do
-  local p = 7 * i - 2
-  local id, when, lock = ARGV[p], ARGV[p + 2], tonumber(ARGV[p + 3])
-  local due, kind = now_ms, string.sub(when, 1, 1)
-  if kind == '@' then
-    due = tonumber(string.sub(when, 2))
-  elseif kind == '+' then
-    due = now_ms + tonumber(string.sub(when, 2))
-  end
+  local p = 8 * i - 2
+  local id, lock, group = ARGV[p], tonumber(ARGV[p + 3]), ARGV[p + 7]
+  local due = due_at(ARGV[p + 2], now_ms)
   local waits = due > now_ms
   local code, detail
   if seen[id] then
     code, detail = 'c', ''
-  elseif taken and call('EXISTS', KEYS[4 + i]) == 1 then
-    code, detail = first_send(KEYS[4 + i], id, ARGV[p + 1], ARGV[p + 6] == '1')
+  elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
+    code, detail = first_send(KEYS[5 + i], id, ARGV[p + 1], ARGV[p + 6] == '1')
     if not code then code, detail = 'c', '' end
+  elseif group ~= '' and not (fits(KEYS[5], 'set') and fits(ARGV[5] .. group, 'zset')) then
+    code, detail = 'w', ''
   else
     local free, holder = true, nil
-    if lock > 0 then
-      local seconds = tonumber(ARGV[p + 4])
-      -- An instant comes rounded up and now is rounded down: a millisecond between them may be none.
-      if waits then seconds = seconds + math.ceil((due - 1 - now_ms) / 1000) end
-      free, holder = take_lock(KEYS[lock], id, seconds)
-    end
+    if lock > 0 then free, holder = take_lock(KEYS[lock], id, held_for(tonumber(ARGV[p + 4]), due, now_ms)) end
     if not free then
       code, detail = 'd', holder
     else
@@ -73,6 +74,9 @@ for i = 1, n do
         scheduled[#scheduled + 1] = id
         exact[#exact + 1] = whole(due)
         exact[#exact + 1] = 's:' .. id
+      elseif group ~= '' then
+        code, detail = 'g', whole(now_ms)
+        grouped[#grouped + 1] = { group, id }
       else
         code, detail = 'p', whole(now_ms)
         pending[#pending + 1] = id
@@ -88,20 +92,16 @@ if #scheduled > 0 then
   call('ZADD', KEYS[2], unpack(scheduled))
   call('ZADD', KEYS[3], unpack(exact))
 end
+for _, member in ipairs(grouped) do
+  call('ZADD', ARGV[5] .. member[1], whole(now_s), member[2])
+  call('SADD', KEYS[5], member[1])
+end
+local states = { p = 'pending', s = 'scheduled', g = 'aggregating' }
 for _, i in ipairs(accepted) do
-  local p = 7 * i - 2
-  local fields = { 'msg', ARGV[p + 1], 'state', 'pending', 'pending_since', now_ns }
-  if answers[2 * i - 1] == 's' then fields = { 'msg', ARGV[p + 1], 'state', 'scheduled' } end
-  local lock = tonumber(ARGV[p + 3])
-  if lock > 0 then
-    fields[#fields + 1] = 'unique_key'
-    fields[#fields + 1] = KEYS[lock]
-  end
-  if ARGV[p + 5] ~= '' then
-    fields[#fields + 1] = 'x'
-    fields[#fields + 1] = ARGV[p + 5]
-  end
-  call('HSET', KEYS[4 + i], unpack(fields))
+  local p = 8 * i - 2
+  local lock = KEYS[tonumber(ARGV[p + 3])] or ''
+  local state = states[answers[2 * i - 1]]
+  call('HSET', KEYS[5 + i], unpack(new_fields(ARGV[p + 1], state, now_ns, ARGV[p + 7], lock, ARGV[p + 5])))
 end
 -- Where nothing was stored, nothing can be stored twice.
 if #accepted > 0 then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', 60) end

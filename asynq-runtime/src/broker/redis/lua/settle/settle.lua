@@ -4,7 +4,7 @@
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result
---          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none)
+--          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
 -- Returns  one letter per item: o done as asked, now or before · f fenced · g gone · e the hash is no hash
@@ -21,11 +21,6 @@ local done = {}
 local function push(list, a, b)
   list[#list + 1] = a
   if b then list[#list + 1] = b end
-end
-
--- A wrong key in a message must not stop the batch half way, therefore pcall.
-local function unlock(lock, id)
-  if lock ~= '' and pcall('GET', lock) == id then call('DEL', lock) end
 end
 
 local function store(key, state, token, msg, x)
@@ -61,7 +56,7 @@ local function may_go(op)
   return fits(2, 'zset')
 end
 
-local width = { d = 4, c = 8, r = 7, a = 6, q = 3 }
+local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
 local p, item = 3, 0
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
@@ -90,6 +85,7 @@ while p <= #ARGV do
     elseif op == 'r' then
       local at = now_ms + tonumber(ARGV[p + 4])
       store(key, 'retry', token, ARGV[p + 3], ARGV[p + 6])
+      if ARGV[p + 7] == '1' then remember_failure(key, ARGV[p + 3], ARGV[p + 5] == '1', now_ms) end
       push(retried, whole(math.ceil(at / 1000)), id)
       push(due, whole(at), 'r:' .. id)
       if ARGV[p + 5] == '1' then
@@ -98,6 +94,7 @@ while p <= #ARGV do
       end
     elseif op == 'a' then
       store(key, 'archived', token, ARGV[p + 3], ARGV[p + 5])
+      remember_failure(key, ARGV[p + 3], false, now_ms)
       push(archived, whole(now_s), id)
       unlock(ARGV[p + 4], id)
       processed = processed + 1
@@ -139,18 +136,5 @@ if #requeued > 0 then
   call('RPUSH', KEYS[3], unpack(oldest_last))
 end
 
--- Counting must not fail what is done already: a counter that cannot be raised starts again.
-local function count(day, total, by)
-  if by == 0 then return end
-  local sum = pcall('INCRBY', day, by)
-  if type(sum) == 'table' then call('SET', day, by) end
-  if type(sum) == 'table' or sum == by then call('EXPIREAT', day, day_ends) end
-  if type(pcall('INCRBY', total, by)) == 'table' then
-    call('SET', total, by)
-    return true
-  end
-end
--- When processed starts again, a failure takes failed along, as in asynq.
-if count(KEYS[8], KEYS[9], processed) and failed > 0 then call('SET', KEYS[11], 0) end
-count(KEYS[10], KEYS[11], failed)
+count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, day_ends)
 return table.concat(answers)

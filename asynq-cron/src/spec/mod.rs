@@ -1,0 +1,300 @@
+//! A cron expression in its time zone.
+
+mod next;
+mod robfig;
+
+use std::{fmt, str::FromStr};
+
+use asynq_grammar::cron::{self, CronError, Mode, Schedule};
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A cron expression in its time zone.
+///
+/// Five fields (`minute hour day month weekday`), or six with the seconds first; names of months and weekdays; `L`, `L-n`,
+/// `nW`, `LW` in the day, `d#n` and `dL` in the weekday; the descriptors `@yearly`, `@annually`, `@monthly`, `@weekly`,
+/// `@daily`, `@midnight`, `@hourly`; `@every 30s`, which counts from the Unix epoch, so that every program has the same
+/// times; each with an optional `TZ=Europe/Berlin ` in front. Without a zone it is UTC.
+///
+/// As everywhere in cron, a day matches if the day of the month *or* the weekday does, unless one of them is a star.
+///
+/// # Daylight saving
+///
+/// An hour written with a star (`*`, `*/2`) follows the clock: nothing is added where the clock jumps forward, and both
+/// passes count where it goes back. Any other hour fires once for each time on the wall clock: one that does not exist
+/// fires at the first instant after the gap, together with any other that falls there, and one that comes twice fires the
+/// first time.
+///
+/// ```
+/// use asynq_cron::CronSpec;
+///
+/// let spec = CronSpec::parse("TZ=Europe/Berlin 30 2 * * *")?;
+/// assert_eq!(spec.sentence(), "At 02:30, Europe/Berlin time");
+/// // In the night when 02:30 does not exist it fires at 03:00, which is 01:00 UTC.
+/// let next = spec.next_after("2026-03-28T12:00:00Z".parse().unwrap());
+/// assert_eq!(next, "2026-03-29T01:00:00Z".parse().ok());
+/// # Ok::<(), asynq_cron::SpecError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CronSpec {
+    text: String,
+    zone: Tz,
+    schedule: Schedule,
+    mode: Mode,
+}
+
+/// A text that is no cron expression, or names a zone that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The expression is wrong.
+    #[error("`{text}`: {source}")]
+    Expression {
+        /// The whole text, at most its first 200 characters.
+        text: String,
+        /// What is wrong, and where.
+        source: CronError,
+    },
+    /// No time zone has this name.
+    #[error("unknown time zone `{name}`{}", nearest.as_ref().map(|zone| format!("; did you mean `{zone}`?")).unwrap_or_default())]
+    Zone {
+        /// The name.
+        name: String,
+        /// One that was probably meant.
+        nearest: Option<String>,
+    },
+    /// A zone in the text and another one beside it.
+    #[error("`{text}` names a time zone itself; leave `tz` out or take the zone out of the text")]
+    TwoZones {
+        /// The text.
+        text: String,
+    },
+}
+
+impl CronSpec {
+    /// Reads an expression; UTC unless it names a zone.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, an unknown zone, or a schedule that can never fire, such as 30 February.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        Self::read(text, Mode::Default, Tz::UTC)
+    }
+
+    /// Reads an expression that is meant in `zone`.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse); and the text must not name a zone itself.
+    pub fn parse_in(text: &str, zone: Tz) -> Result<Self, SpecError> {
+        let spec = Self::read(text, Mode::Default, zone)?;
+        match cron::parse(text, Mode::Default) {
+            Ok(cron::Spec { zone: Some(_), .. }) => Err(SpecError::TwoZones { text: text.to_owned() }),
+            _ => Ok(spec),
+        }
+    }
+
+    /// Reads an expression as robfig/cron v3 does, whose times are then robfig's as well, to the second, where the clock
+    /// jumps too: for schedules that are moved over from asynq. UTC unless it names a zone.
+    ///
+    /// # Errors
+    ///
+    /// What robfig refuses, and an unknown zone.
+    pub fn parse_compat(text: &str) -> Result<Self, SpecError> {
+        Self::read(text, Mode::Compat, Tz::UTC)
+    }
+
+    /// The same with another zone for texts that name none, or `Local`.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse_compat`](Self::parse_compat).
+    pub fn parse_compat_in(text: &str, zone: Tz) -> Result<Self, SpecError> {
+        Self::read(text, Mode::Compat, zone)
+    }
+
+    fn read(text: &str, mode: Mode, default: Tz) -> Result<Self, SpecError> {
+        let spec = cron::parse(text, mode)
+            .map_err(|source| SpecError::Expression { text: text.chars().take(200).collect(), source })?;
+        let zone = match spec.zone {
+            None => default,
+            Some(zone) if zone.name.is_empty() => Tz::UTC,
+            Some(zone) if zone.name == "Local" && mode == Mode::Compat => default,
+            Some(zone) => find_zone(&zone.name)?,
+        };
+        Ok(Self { text: text.to_owned(), zone, schedule: spec.schedule, mode })
+    }
+
+    /// The first time after `after`; `None` if there is none within 400 years (as robfig: within 5 years).
+    pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        match (self.schedule, self.mode) {
+            (Schedule::Fields(fields), Mode::Default) => next::after(&fields, self.zone, after),
+            (Schedule::Fields(fields), Mode::Compat) => robfig::next(&fields, self.zone, after),
+            (Schedule::Every(interval), Mode::Default) => next::multiple_after(interval, after),
+            (Schedule::Every(interval), Mode::Compat) => robfig::next_every(interval, after),
+        }
+    }
+
+    /// The next `n` times after now, by this machine's clock.
+    pub fn upcoming(&self, n: usize) -> Vec<DateTime<Utc>> {
+        self.upcoming_after(Utc::now(), n)
+    }
+
+    /// The next `n` times after `after`; fewer if there are no more.
+    pub fn upcoming_after(&self, after: DateTime<Utc>, n: usize) -> Vec<DateTime<Utc>> {
+        std::iter::successors(self.next_after(after), |&at| self.next_after(at)).take(n).collect()
+    }
+
+    /// The zone whose wall clock counts; it means nothing for `@every`.
+    pub fn zone(&self) -> Tz {
+        self.zone
+    }
+
+    /// The text as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The schedule in English, with its zone unless that is UTC.
+    pub fn sentence(&self) -> String {
+        let sentence = self.schedule.sentence();
+        match (self.schedule, self.zone) {
+            (Schedule::Every(_), _) | (_, Tz::UTC) => sentence,
+            (_, zone) => format!("{sentence}, {zone} time"),
+        }
+    }
+}
+
+impl fmt::Display for CronSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl FromStr for CronSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::parse(text)
+    }
+}
+
+impl Serialize for CronSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for CronSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+fn find_zone(name: &str) -> Result<Tz, SpecError> {
+    name.parse::<Tz>().map_err(|_| SpecError::Zone { name: name.chars().take(80).collect(), nearest: nearest(name) })
+}
+
+/// The zone that was probably meant: the same letters, or the same city.
+fn nearest(name: &str) -> Option<String> {
+    let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    let same = names().find(|zone| zone.eq_ignore_ascii_case(name));
+    let wanted = city(name).replace([' ', '-'], "_");
+    same.or_else(|| names().find(|zone| !wanted.is_empty() && city(zone) == wanted)).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().expect("a time")
+    }
+
+    #[test]
+    fn clocks_that_jump_fire_what_a_person_expects() {
+        for (zone, spec, after, expected) in [
+            // The table of CRON.md §5.
+            ("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
+            ("Europe/Berlin", "*/20 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
+            ("Europe/Berlin", "*/20 2 * * *", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"),
+            ("Europe/Berlin", "30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
+            ("Europe/Berlin", "30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
+            ("Europe/Berlin", "*/30 * * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),
+            ("Europe/Berlin", "*/30 * * * *", "2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z"),
+            ("America/New_York", "30 1 * * *", "2026-10-31T12:00:00Z", "2026-11-01T05:30:00Z"),
+            ("America/New_York", "30 1 * * *", "2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"),
+            ("America/New_York", "0 */2 * * *", "2026-03-08T05:00:00Z", "2026-03-08T08:00:00Z"),
+            ("America/Sao_Paulo", "0 0 * * *", "2018-11-03T12:00:00Z", "2018-11-04T03:00:00Z"),
+            ("Asia/Beirut", "@daily", "2026-03-28T12:00:00Z", "2026-03-28T22:00:00Z"),
+            ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T00:00:00Z", "2026-10-03T15:30:00Z"),
+            ("Australia/Lord_Howe", "15 2 * * *", "2026-04-04T00:00:00Z", "2026-04-04T15:45:00Z"),
+        ] {
+            let spec = CronSpec::parse(&format!("TZ={zone} {spec}")).expect(spec);
+            assert_eq!(spec.next_after(at(after)), Some(at(expected)), "{spec} after {after}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_the_same_for_everybody() {
+        let spec = CronSpec::parse("@every 7s").expect("an interval");
+        let times = spec.upcoming_after(at("2026-01-01T00:00:01.5Z"), 3);
+        assert!(times.iter().all(|time| time.timestamp() % 7 == 0 && time.timestamp_subsec_nanos() == 0), "{times:?}");
+        assert!(times[0] - at("2026-01-01T00:00:01.5Z") <= chrono::TimeDelta::seconds(7));
+        assert_eq!(spec.next_after(times[0]), Some(times[1]));
+        // robfig counts from where it is.
+        let spec = CronSpec::parse_compat("@every 7s").expect("an interval");
+        assert_eq!(spec.next_after(at("2026-01-01T00:00:01.5Z")), Some(at("2026-01-01T00:00:08Z")));
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_used_says_why() {
+        for (text, said) in [
+            ("60 * * * *", "minute must be 0–59, got 60"),
+            ("TZ=europe/berlin 0 9 * * *", "did you mean `Europe/Berlin`?"),
+            ("TZ=New_York 0 9 * * *", "did you mean `America/New_York`?"),
+            ("TZ=Nowhere/City 0 9 * * *", "unknown time zone `Nowhere/City`"),
+            ("TZ=../../etc/passwd 0 9 * * *", "unknown time zone"),
+            ("0 0 30 2 *", "never fire"),
+            ("", "empty"),
+        ] {
+            let error = CronSpec::parse(text).expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert_eq!(
+            CronSpec::parse_in("TZ=UTC 0 9 * * *", Tz::Europe__Berlin),
+            Err(SpecError::TwoZones { text: "TZ=UTC 0 9 * * *".into() })
+        );
+    }
+
+    #[test]
+    fn a_spec_travels_as_its_text() {
+        let spec = CronSpec::parse("0 9 * * mon-fri").expect("a spec");
+        let text = serde_json::to_string(&spec).expect("a text");
+        assert_eq!(text, "\"0 9 * * mon-fri\"");
+        assert_eq!(serde_json::from_str::<CronSpec>(&text).expect("a spec"), spec);
+        assert!(serde_json::from_str::<CronSpec>("\"nonsense\"").is_err());
+        let text = spec.to_string();
+        assert_eq!(text.parse(), Ok(spec));
+        assert_eq!(
+            CronSpec::parse_in("0 9 * * *", Tz::Asia__Tokyo).expect("a spec").sentence(),
+            "At 09:00, Asia/Tokyo time"
+        );
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_panic() {
+        for text in ["* * * * *", "0 0 29 2 *", "@every 1h", "TZ=Europe/Berlin 0 2 * * *"] {
+            for spec in [CronSpec::parse(text), CronSpec::parse_compat(text)] {
+                let spec = spec.expect(text);
+                for after in [DateTime::<Utc>::MAX_UTC, DateTime::<Utc>::MIN_UTC] {
+                    let next = spec.next_after(after);
+                    assert!(next.is_none_or(|next| next > after), "{text}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The next time in a zone whose clock jumps (CRON.md §5, RELIABILITY F26).
+
+use std::time::Duration;
+
+use asynq_grammar::cron::{Civil, Fields};
+use chrono::{
+    DateTime, Datelike as _, MappedLocalTime, NaiveDate, NaiveDateTime, Offset as _, TimeDelta, TimeZone as _,
+    Timelike as _, Utc,
+};
+use chrono_tz::{GapInfo, Tz};
+
+/// Seat belt: no schedule needs so many candidates; a gap of a day has 86,400 of them.
+const MOST_CANDIDATES: usize = 200_000;
+
+/// The first time after `after` that `fields` mean on the clocks of `zone`.
+pub(super) fn after(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let follows = fields.follows_the_clock();
+    let local = local(zone, after)?;
+    let first = candidates(fields, local).find_map(|civil| {
+        let instant = if follows { next_pass(zone, civil, after) } else { once(zone, civil) };
+        instant.filter(|&instant| instant > after)
+    });
+    match second_pass_begins(zone, after).filter(|_| follows) {
+        // In the first pass of an overlap: what has passed on the wall clock comes again.
+        Some((begins, offset)) => {
+            let again = candidates(fields, begins.checked_sub_signed(TimeDelta::seconds(1))?)
+                .next()
+                .and_then(|civil| civil.checked_sub_signed(TimeDelta::seconds(offset)))
+                .map(|naive| naive.and_utc());
+            [first, again].into_iter().flatten().min()
+        }
+        None => first,
+    }
+}
+
+/// The first multiple of `interval` since the Unix epoch after `after`.
+pub(super) fn multiple_after(interval: Duration, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let interval = i64::try_from(interval.as_secs()).ok().filter(|&seconds| seconds > 0)?;
+    let next = after.timestamp().div_euclid(interval).checked_add(1)?.checked_mul(interval)?;
+    DateTime::from_timestamp(next, 0)
+}
+
+/// The wall-clock times that match, from the second after `from` on.
+fn candidates(fields: &Fields, from: NaiveDateTime) -> impl Iterator<Item = NaiveDateTime> {
+    let first = fields.next_civil(to_civil(from));
+    std::iter::successors(first, |&civil| fields.next_civil(civil)).map_while(to_naive).take(MOST_CANDIDATES)
+}
+
+/// When a wall-clock time is, if it counts once: the first of two, and the end of the gap for one that does not exist.
+fn once(zone: Tz, civil: NaiveDateTime) -> Option<DateTime<Utc>> {
+    match zone.from_local_datetime(&civil) {
+        MappedLocalTime::Single(instant) | MappedLocalTime::Ambiguous(instant, _) => Some(instant.to_utc()),
+        MappedLocalTime::None => GapInfo::new(&civil, &zone)?.end.map(|end| end.to_utc()),
+    }
+}
+
+/// The first instant after `after` when the clock shows `civil`, if it ever does again.
+fn next_pass(zone: Tz, civil: NaiveDateTime, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    match zone.from_local_datetime(&civil) {
+        MappedLocalTime::Single(instant) => Some(instant.to_utc()),
+        MappedLocalTime::Ambiguous(first, second) => {
+            [first, second].into_iter().map(|pass| pass.to_utc()).find(|&pass| pass > after)
+        }
+        MappedLocalTime::None => None,
+    }
+}
+
+/// If `instant` is in the first pass of an overlap: the wall clock when the second one begins, and the offset it has.
+fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime, i64)> {
+    let offset = |at: i64| {
+        let naive = DateTime::from_timestamp(at, 0)?.naive_utc();
+        Some(i64::from(zone.offset_from_utc_datetime(&naive).fix().local_minus_utc()))
+    };
+    let wall = local(zone, instant)?;
+    let MappedLocalTime::Ambiguous(first, second) = zone.from_local_datetime(&wall) else { return None };
+    if first.timestamp() != instant.timestamp() {
+        return None;
+    }
+    // The clock goes back somewhere between the two.
+    let (mut before, mut since) = (first.timestamp(), second.timestamp());
+    let (early, late) = (offset(before)?, offset(since)?);
+    while since - before > 1 {
+        let middle = before + (since - before) / 2;
+        if offset(middle)? == early { before = middle } else { since = middle }
+    }
+    Some((DateTime::from_timestamp(since + late, 0)?.naive_utc(), late))
+}
+
+/// What the clock shows, without the fraction of the second.
+fn local(zone: Tz, instant: DateTime<Utc>) -> Option<NaiveDateTime> {
+    let offset = zone.offset_from_utc_datetime(&instant.naive_utc()).fix();
+    instant.naive_utc().checked_add_offset(offset)?.with_nanosecond(0)
+}
+
+fn to_civil(at: NaiveDateTime) -> Civil {
+    Civil {
+        year: at.year(),
+        month: at.month(),
+        day: at.day(),
+        hour: at.hour(),
+        minute: at.minute(),
+        second: at.second(),
+    }
+}
+
+fn to_naive(at: Civil) -> Option<NaiveDateTime> {
+    NaiveDate::from_ymd_opt(at.year, at.month, at.day)?.and_hms_opt(at.hour, at.minute, at.second)
+}

@@ -1,0 +1,367 @@
+//! Reads a cron text (PROTOCOL §9.2, CRON.md §4); every mistake knows its field and its bytes.
+
+use std::ops::Range;
+
+use super::{CronError, Field, Fields, Mode, Schedule, Spec, Zone, every, field::bit};
+
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+const DESCRIPTORS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+const EVERY: &str = "@every ";
+const FIELDS: [Field; 6] = [Field::Second, Field::Minute, Field::Hour, Field::Day, Field::Month, Field::Weekday];
+
+/// Reads a cron text: five fields, or six with the seconds first; a descriptor such as `@daily`; `@every 30s`; each with
+/// an optional `TZ=Europe/Berlin ` or `CRON_TZ=… ` in front.
+///
+/// # Errors
+///
+/// The first mistake. In [`Mode::Default`] a schedule that can never fire is one.
+pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
+    if text.trim().is_empty() {
+        return Err(CronError::new(None, "the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
+    }
+    let (zone, body) = zone(text)?;
+    let schedule = if text[body.clone()].starts_with('@') {
+        descriptor(text, body, mode)?
+    } else {
+        Schedule::Fields(read_fields(text, body, mode)?)
+    };
+    Ok(Spec { zone, schedule })
+}
+
+/// The zone in front, and where the rest stands.
+fn zone(text: &str) -> Result<(Option<Zone>, Range<usize>), CronError> {
+    let Some(key) = ["TZ=", "CRON_TZ="].into_iter().find(|key| text.starts_with(key)) else {
+        return Ok((None, 0..text.len()));
+    };
+    let Some(end) = text.find(' ') else {
+        let message = format!("`{key}` needs a zone, a space and a schedule: `{key}Europe/Berlin 0 9 * * *`");
+        return Err(CronError::new(None, message, 0..text.len()));
+    };
+    let range = key.len()..end;
+    let start = text.len() - text[end..].trim_start().len();
+    let stop = text.trim_end().len().max(start);
+    Ok((Some(Zone { name: text[range.clone()].to_owned(), range }), start..stop))
+}
+
+fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, CronError> {
+    let word = &text[range.clone()];
+    if word.starts_with(EVERY) {
+        return every::interval(text, range.start + EVERY.len()..range.end, mode).map(Schedule::Every);
+    }
+    if let Some((_, fields)) = DESCRIPTORS.iter().find(|(name, _)| *name == word) {
+        return read_fields(fields, 0..fields.len(), mode).map(Schedule::Fields);
+    }
+    let lower = word.trim().to_lowercase();
+    let message = match DESCRIPTORS.iter().find(|(name, _)| *name == lower) {
+        Some((name, _)) => format!("unknown descriptor `{word}`; write `{name}`"),
+        None if word == EVERY.trim() => "`@every` needs an interval, such as `@every 30s`".to_owned(),
+        None => {
+            let known: Vec<&str> = DESCRIPTORS.iter().map(|(name, _)| *name).collect();
+            format!("unknown descriptor `{word}`; there are {} and @every", known.join(", "))
+        }
+    };
+    Err(CronError::new(None, message, range))
+}
+
+fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, CronError> {
+    let words = words(text, range.clone());
+    let kinds = match (words.len(), mode) {
+        (5, _) => &FIELDS[1..],
+        (6, Mode::Default) => &FIELDS[..],
+        (found, Mode::Compat) => {
+            return Err(CronError::new(None, format!("expected 5 fields, found {found}"), pointable(range, text)));
+        }
+        (found, Mode::Default) => {
+            let message =
+                format!("expected 5 fields (minute hour day month weekday), or 6 with the second first, found {found}");
+            return Err(CronError::new(None, message, pointable(range, text)));
+        }
+    };
+    let mut fields = Fields { seconds: bit(0), ..Fields::default() };
+    for (&kind, word) in kinds.iter().zip(&words) {
+        Reader { text, kind, mode }.field(word.clone(), &mut fields)?;
+    }
+    if mode == Mode::Default && fields.never_fires() {
+        let days = words[words.len() - 3].start..words[words.len() - 1].end;
+        return Err(CronError::new(Some(Field::Day), "no date ever matches: this schedule would never fire", days));
+    }
+    Ok(fields)
+}
+
+/// The words between white space, with their places.
+fn words(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let mut begin = None;
+    for (at, c) in text[range.clone()].char_indices() {
+        match (c.is_whitespace(), begin) {
+            (true, Some(start)) => {
+                words.push(start..range.start + at);
+                begin = None;
+            }
+            (false, None) => begin = Some(range.start + at),
+            _ => {}
+        }
+    }
+    words.extend(begin.map(|start| start..range.end));
+    words
+}
+
+/// A range that is not empty.
+fn pointable(range: Range<usize>, text: &str) -> Range<usize> {
+    if range.is_empty() { 0..text.len() } else { range }
+}
+
+/// Reads one field.
+struct Reader<'t> {
+    text: &'t str,
+    kind: Field,
+    mode: Mode,
+}
+
+impl Reader<'_> {
+    fn field(&self, range: Range<usize>, fields: &mut Fields) -> Result<(), CronError> {
+        let mut at = range.start;
+        for item in self.text[range.clone()].split(',') {
+            let place = at..at + item.len();
+            at = place.end + 1;
+            match (item.is_empty(), self.mode) {
+                (true, Mode::Compat) => {}
+                (true, Mode::Default) => {
+                    let comma =
+                        if place.start < range.end { place.start..place.start + 1 } else { range.end - 1..range.end };
+                    return Err(self.wrong("an item is missing beside the comma; leave the comma out", comma));
+                }
+                (false, Mode::Default) if self.extension(item, &place, fields)? => {}
+                _ => self.item(place, fields)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// `*`, `?`, `N` or `N-M`, each with an optional `/S`.
+    fn item(&self, place: Range<usize>, fields: &mut Fields) -> Result<(), CronError> {
+        let (least, greatest) = self.kind.bounds();
+        let (span, step) = self.split(place, '/', "slash")?;
+        let (low, high) = self.split(span.clone(), '-', "hyphen")?;
+        let is_star = matches!(&self.text[low.clone()], "*" | "?");
+        let (start, mut end) = match &high {
+            _ if is_star => (least, greatest),
+            None => {
+                let number = self.number(low)?;
+                (number, number)
+            }
+            Some(high) => (self.number(low)?, self.number(high.clone())?),
+        };
+        if let (true, Some(high), Mode::Default) = (is_star, &high, self.mode) {
+            return Err(self.wrong("a star has no end; write `*`, or a range such as `1-5`", span.start..high.end));
+        }
+        let mut stride = 1;
+        if let Some(step) = step {
+            stride = self.step(step)?;
+            if !is_star && high.is_none() {
+                end = greatest;
+            }
+        }
+        if start > end {
+            let message = format!("the range `{}` ends before it begins", &self.text[span.clone()]);
+            return Err(self.wrong(message, span));
+        }
+        let mut set = 0;
+        let mut n = start;
+        while n <= end {
+            set |= bit(n);
+            n = n.saturating_add(stride);
+        }
+        self.add(fields, set, is_star && stride == 1, is_star);
+        Ok(())
+    }
+
+    /// Puts a set into the field; `is_star` is the unstepped star of the day rule, `has_star` any star.
+    fn add(&self, fields: &mut Fields, set: u64, is_star: bool, has_star: bool) {
+        match self.kind {
+            Field::Second => fields.seconds = if self.text_has_seconds(fields) { fields.seconds | set } else { set },
+            Field::Minute => fields.minutes |= set,
+            Field::Hour => {
+                fields.hours |= set;
+                fields.hour_star |= has_star;
+            }
+            Field::Day => {
+                fields.days |= set;
+                fields.day_star |= is_star;
+            }
+            Field::Month => fields.months |= set,
+            Field::Weekday => {
+                fields.weekdays |= set;
+                fields.weekday_star |= is_star;
+            }
+        }
+    }
+
+    /// Whether an item of the second's field has been read; before, the set holds the 0 of five fields.
+    fn text_has_seconds(&self, fields: &Fields) -> bool {
+        fields.seconds != bit(0) || fields.minutes != 0
+    }
+
+    /// `L`, `L-n`, `LW`, `nW` of days and `d#n`, `dL` of weekdays; says whether it was one.
+    fn extension(&self, item: &str, place: &Range<usize>, fields: &mut Fields) -> Result<bool, CronError> {
+        let upper = item.to_ascii_uppercase();
+        match self.kind {
+            Field::Day => {
+                if upper == "LW" {
+                    fields.last_workday = true;
+                } else if let Some(before) = upper.strip_prefix('L') {
+                    let n = match before.strip_prefix('-') {
+                        None if before.is_empty() => Some(0),
+                        None => None,
+                        Some(n) => plain(n).filter(|&n| n <= 30),
+                    };
+                    let Some(n) = n else {
+                        return Err(self.wrong(
+                            "the last day is written `L`, n days before it `L-n` with n from 0 to 30",
+                            place.clone(),
+                        ));
+                    };
+                    fields.before_last |= bit(n);
+                } else if let Some(day) = upper.strip_suffix('W') {
+                    fields.nearest |= bit(self.number(place.start..place.start + day.len())?);
+                } else {
+                    return Ok(false);
+                }
+            }
+            Field::Weekday => {
+                if upper == "L" {
+                    return Err(self
+                        .wrong("`L` is a day of the month; the last Friday is written `5L` or `friL`", place.clone()));
+                } else if let Some((day, n)) = upper.split_once('#') {
+                    let weekday = self.number(place.start..place.start + day.len())?;
+                    let Some(n) = plain(n).filter(|n| (1..=5).contains(n)) else {
+                        return Err(self.wrong("behind `#` stands which one of the month, 1 to 5", place.clone()));
+                    };
+                    fields.nth |= bit(5 * weekday + n - 1);
+                } else if let Some(day) = upper.strip_suffix('L') {
+                    fields.last_of |= bit(self.number(place.start..place.start + day.len())?);
+                } else {
+                    return Ok(false);
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The part before the separator and the one behind it; a second one is an error.
+    fn split(
+        &self,
+        place: Range<usize>,
+        by: char,
+        what: &str,
+    ) -> Result<(Range<usize>, Option<Range<usize>>), CronError> {
+        let text = &self.text[place.clone()];
+        let mut parts = text.split(by);
+        let first = parts.next().unwrap_or_default();
+        let rest = place.start + first.len()..place.end;
+        match (parts.next(), parts.next()) {
+            (None, _) => Ok((place, None)),
+            (Some(_), None) => Ok((place.start..rest.start, Some(rest.start + 1..rest.end))),
+            (Some(_), Some(_)) => Err(self.wrong(format!("`{text}` has more than one {what}"), place)),
+        }
+    }
+
+    fn step(&self, place: Range<usize>) -> Result<u32, CronError> {
+        let (least, greatest) = self.kind.bounds();
+        let step = self.integer(place.clone())?;
+        if step == 0 {
+            return Err(self.wrong("a step of 0 never gets anywhere; write at least 1", place));
+        }
+        if self.mode == Mode::Default && step > greatest - least {
+            let message =
+                format!("a step of {step} is larger than the {} can be; write at most {}", self.kind, greatest - least);
+            return Err(self.wrong(message, place));
+        }
+        Ok(step)
+    }
+
+    /// A number or a name within the field's bounds.
+    fn number(&self, place: Range<usize>) -> Result<u32, CronError> {
+        let (least, greatest) = self.kind.bounds();
+        let names: &[&str] = match self.kind {
+            Field::Month => &MONTHS,
+            Field::Weekday => &WEEKDAYS,
+            _ => &[],
+        };
+        let lower = self.text[place.clone()].to_ascii_lowercase();
+        if let Some(at) = names.iter().position(|name| *name == lower) {
+            return Ok(least + at as u32);
+        }
+        let number = self.integer(place.clone())?;
+        if (least..=greatest).contains(&number) {
+            return Ok(number);
+        }
+        let hint = if self.kind == Field::Weekday && number == 7 { "; Sunday is 0" } else { "" };
+        Err(self.wrong(format!("{} must be {least}–{greatest}, got {number}{hint}", self.kind), place))
+    }
+
+    fn integer(&self, place: Range<usize>) -> Result<u32, CronError> {
+        let text = &self.text[place.clone()];
+        // Go's Atoi reads a sign; a minus is refused afterwards, a plus is not.
+        let digits = if self.mode == Mode::Compat { text.strip_prefix('+').unwrap_or(text) } else { text };
+        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+            // What does not fit is too large for every field.
+            return Ok(digits.parse().unwrap_or(u32::MAX));
+        }
+        let (least, greatest) = self.kind.bounds();
+        let names: &[&str] = if self.kind == Field::Month { &MONTHS } else { &WEEKDAYS };
+        let lower = text.to_ascii_lowercase();
+        let short =
+            names.iter().find(|name| matches!(self.kind, Field::Month | Field::Weekday) && lower.starts_with(*name));
+        let message = match short {
+            Some(short) => format!("unknown {} `{text}`; write `{short}`", self.kind),
+            None if text.is_empty() => format!("{} lacks a number ({least}–{greatest})", self.kind),
+            None => format!("{} must be a number ({least}–{greatest}), got `{text}`", self.kind),
+        };
+        Err(self.wrong(message, place))
+    }
+
+    fn wrong(&self, message: impl Into<String>, range: Range<usize>) -> CronError {
+        // Nothing cannot be pointed at; the character beside it can.
+        let range = match range {
+            range if !range.is_empty() => range,
+            range if self.text.is_char_boundary(range.start) && range.start < self.text.len() => {
+                let width = self.text[range.start..].chars().next().map_or(1, char::len_utf8);
+                range.start..range.start + width
+            }
+            range => {
+                let width = self.text[..range.start].chars().next_back().map_or(0, char::len_utf8);
+                range.start - width..range.start
+            }
+        };
+        CronError::new(Some(self.kind), message, range)
+    }
+}
+
+/// Digits alone.
+fn plain(text: &str) -> Option<u32> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// The fields of a text that is known to be right.
+#[cfg(test)]
+pub(super) fn fields(text: &str) -> Fields {
+    match parse(text, Mode::Default).map(|spec| spec.schedule) {
+        Ok(Schedule::Fields(fields)) => fields,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The end of a set: everything it becomes, in one script (RELIABILITY F15, F16, F19b).
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use super::{
+    super::{
+        RedisBroker,
+        keys::Keys,
+        produce::Item,
+        reply,
+        script::{Call, FINISH},
+        settle::lock,
+    },
+    RECEIPT_KEPT,
+};
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, Refused, Rejected, SetError, SetMember, SetOutcome, TaskSet, settle::shortened,
+    },
+    task::{TaskId, TaskMessage},
+};
+
+/// The type that stands in for one that could not be read.
+const UNDECODABLE: &str = "undecodable";
+
+impl RedisBroker {
+    pub(super) async fn end_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        if let Some(stray) = outcome.made.iter().find(|made| made.queue != set.queue) {
+            let text = format!("task {} is made of tasks of queue {}, and must go there", stray.id, set.queue);
+            return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
+        }
+        let call = call(set, outcome, &self.clock.argument(), self.clock.now().timestamp());
+        read_end(self.link.send_one(call).await.map_err(SetError::from)?, set)
+    }
+}
+
+fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
+    let keys = Keys::new(&set.queue);
+    let made: Vec<Item> = outcome.made.iter().cloned().map(Item::new).collect();
+    let mut names = vec![
+        keys.sets(),
+        keys.set(&set.group, &set.id),
+        keys.ended(&set.id),
+        keys.pending(),
+        keys.scheduled(),
+        keys.due(),
+        keys.archived(),
+        keys.groups(),
+    ];
+    names.extend(made.iter().map(|item| keys.task(item.id.as_str())));
+    let mut next_lock = names.len();
+    names.extend(made.iter().filter_map(|item| item.lock.as_ref().map(|(key, _)| key.clone())));
+    names.extend(made.iter().filter_map(|item| item.group.as_ref().map(|group| keys.group(group))));
+
+    let members: HashMap<&TaskId, &SetMember> = set.members.iter().map(|member| (&member.id, member)).collect();
+    let rejected: Vec<(&Rejected, &SetMember)> =
+        outcome.rejected.iter().filter_map(|rejected| Some((rejected, *members.get(&rejected.id)?))).collect();
+    let locks: Vec<(&TaskId, &str)> = set
+        .members
+        .iter()
+        .filter_map(|member| Some((&member.id, lock(member.message.as_ref().ok()?, &keys))))
+        .filter(|(_, key)| !key.is_empty())
+        .collect();
+
+    let mut call = FINISH
+        .on(&names)
+        .arg(given)
+        .arg(keys.prefix())
+        .arg(i32::from(outcome.resend))
+        .arg(RECEIPT_KEPT.as_secs())
+        .arg(made.len())
+        .arg(outcome.alone.len())
+        .arg(rejected.len())
+        .arg(locks.len());
+    for item in &made {
+        call.push(item.id.as_str());
+        call.push(&item.message);
+        call.push(&item.when);
+        next_lock += usize::from(item.lock.is_some());
+        call.push(if item.lock.is_some() { next_lock } else { 0 });
+        call.push(item.lock.as_ref().map_or(0, |(_, seconds)| *seconds));
+        call.push(&item.extra);
+        call.push(item.group.as_ref().map_or("", |group| group.as_str()));
+    }
+    for id in &outcome.alone {
+        call.push(id.as_str());
+    }
+    for (rejected, member) in rejected {
+        call.push(rejected.id.as_str());
+        call.push(rejected_message(set, member, rejected, now_s).encode());
+        call.push(i32::from(member.extra.keeps_lock_when_archived()));
+    }
+    for (id, key) in locks {
+        call.push(id.as_str());
+        call.push(key);
+    }
+    call
+}
+
+/// The message as it is archived: with the reason; one made in its place for bytes that are none.
+fn rejected_message(set: &TaskSet, member: &SetMember, rejected: &Rejected, now_s: i64) -> TaskMessage {
+    let message = match (&rejected.raw, &member.message) {
+        (None, Ok(message)) => message.clone(),
+        (raw, message) => TaskMessage {
+            r#type: UNDECODABLE.to_owned(),
+            payload: raw.clone().or_else(|| message.as_ref().err().map(|bad| bad.raw.clone())).unwrap_or_default(),
+            id: member.id.to_string(),
+            queue: set.queue.to_string(),
+            ..TaskMessage::default()
+        },
+    };
+    TaskMessage { error_msg: shortened(&rejected.error).to_owned(), last_failed_at: now_s, ..message }
+}
+
+fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
+    let mut parts = reply::array(value).map_err(SetError::from)?.into_iter();
+    let code = parts.next().and_then(reply::text).unwrap_or_default();
+    let detail = parts.next().and_then(reply::text).unwrap_or_default();
+    match code.as_str() {
+        "o" => Ok(()),
+        "l" => Err(SetError::Lost),
+        "c" => Err(Refused::IdConflict.into()),
+        "d" => {
+            let holder = (!detail.is_empty()).then(|| TaskId::from_wire(&detail));
+            Err(Refused::Duplicate { holder }.into())
+        }
+        "w" => Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!(
+                "the key {detail} holds something else than asynq writes there; what is made of set {} waits until it is \
+                 moved away",
+                set.id
+            ),
+        )
+        .into()),
+        _ => Err(reply::unexpected("an unknown outcome").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::task::{Extra, GroupName, QueueName};
+
+    fn set(message: TaskMessage) -> TaskSet {
+        let member = SetMember { id: TaskId::from_wire("a"), message: Ok(message), extra: Extra::default() };
+        TaskSet {
+            queue: QueueName::from_wire("q"),
+            group: GroupName::from_wire("g"),
+            id: "S".into(),
+            number: 0,
+            deadline: chrono::DateTime::UNIX_EPOCH,
+            members: vec![member],
+        }
+    }
+
+    #[test]
+    fn a_rejected_message_says_why_and_keeps_what_could_be_read_or_else_its_bytes() {
+        let message = TaskMessage { r#type: "t".into(), id: "a".into(), group_key: "g".into(), ..Default::default() };
+        let set = set(message.clone());
+        let rejected = |raw: Option<&'static [u8]>| {
+            let error = "ä".repeat(3000);
+            let rejected = Rejected { id: TaskId::from_wire("a"), error, raw: raw.map(Bytes::from_static) };
+            rejected_message(&set, &set.members[0], &rejected, 7)
+        };
+        let error_msg = "ä".repeat(2048);
+        assert_eq!(rejected(None), TaskMessage { error_msg, last_failed_at: 7, ..message });
+        let made = rejected(Some(b"\xff"));
+        assert_eq!(
+            (made.r#type.as_str(), &made.payload[..], made.id.as_str(), made.queue.as_str()),
+            ("undecodable", &b"\xff"[..], "a", "q")
+        );
+    }
+
+    #[test]
+    fn each_code_of_the_script_is_one_answer() {
+        let set = set(TaskMessage::default());
+        let read = |code: &str, detail: &str| {
+            read_end(Value::Array(vec![Value::BulkString(code.into()), Value::BulkString(detail.into())]), &set)
+        };
+        assert!(read("o", "").is_ok());
+        assert!(matches!(read("l", ""), Err(SetError::Lost)));
+        assert!(matches!(read("c", "agg:S"), Err(SetError::Refused(Refused::IdConflict))));
+        assert!(matches!(read("d", "x"), Err(SetError::Refused(Refused::Duplicate { holder: Some(id) })) if id == "x"));
+        assert!(matches!(read("d", ""), Err(SetError::Refused(Refused::Duplicate { holder: None }))));
+        for (code, kind) in [("w", BrokerErrorKind::Corrupt), ("?", BrokerErrorKind::Unexpected)] {
+            assert!(matches!(read(code, "k"), Err(SetError::Refused(Refused::Broker(e))) if e.kind() == kind));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How the last attempts of a task failed: the ring that `task.lua` writes, and what a Go worker left in the message.
+
+use chrono::DateTime;
+
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, Failure,
+        redis::{RedisBroker, keys::Keys, reply, script::Call},
+    },
+    task::{QueueName, TaskId, TaskMessage},
+};
+
+/// Fields of the ring, and so the failures that are kept.
+const KEPT: usize = 10;
+
+impl RedisBroker {
+    pub(super) async fn last_failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
+        let mut call = Call::plain("HMGET").arg(Keys::new(queue).task(id.as_str())).arg("msg");
+        for place in 0..KEPT {
+            call.push(format!("e{place}"));
+        }
+        let mut fields = match self.link.send_one(call).await {
+            // No task, but something else under its key.
+            Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(Vec::new()),
+            answer => reply::array(answer?)?.into_iter(),
+        };
+        let message = fields.next().and_then(reply::bytes).and_then(|raw| TaskMessage::decode(raw.into()).ok());
+        let ring = fields.filter_map(reply::text).filter_map(|text| read(&text)).collect();
+        Ok(newest_first(ring, message.as_ref()))
+    }
+}
+
+/// One field: number, milliseconds, text.
+fn read(field: &str) -> Option<Failure> {
+    let mut parts = field.splitn(3, ' ');
+    let (number, at, error) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Failure::new(number.parse().ok()?, DateTime::from_timestamp_millis(at.parse().ok()?)?, error))
+}
+
+/// The ring in order. A later error in the message is a Go worker's, who keeps no more than that.
+fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
+    ring.sort_by_key(|failure| std::cmp::Reverse(failure.number));
+    let newest = ring.first().map(|failure| (failure.number, failure.at.timestamp()));
+    if let Some(message) = message
+        && !message.error_msg.is_empty()
+        && newest.is_none_or(|(_, at)| at < message.last_failed_at)
+        && let Some(at) = DateTime::from_timestamp(message.last_failed_at, 0).filter(|at| at.timestamp() > 0)
+    {
+        let known = newest.map_or(0, |(number, _)| number);
+        let number = u32::try_from(message.retried).unwrap_or_default().max(known.saturating_add(1));
+        ring.insert(0, Failure::new(number, at, message.error_msg.clone()));
+    }
+    ring.truncate(KEPT);
+    ring
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(number: u32, at: i64, error: &str) -> Failure {
+        Failure::new(number, DateTime::from_timestamp_millis(at).unwrap(), error)
+    }
+
+    #[test]
+    fn a_field_is_a_number_a_time_and_a_text_with_spaces() {
+        assert_eq!(read("12 1700000000123 no such file"), Some(failure(12, 1_700_000_000_123, "no such file")));
+        assert_eq!(read("1 0 "), Some(failure(1, 0, "")));
+        for rubbish in ["", "1", "1 2", "x 2 y", "1 y z"] {
+            assert_eq!(read(rubbish), None, "{rubbish}");
+        }
+    }
+
+    #[test]
+    fn what_go_left_comes_first_when_it_is_later() {
+        let ring = || vec![failure(1, 1_000_000, "a"), failure(3, 3_000_000, "c"), failure(2, 2_000_000, "b")];
+        let ours = [failure(3, 3_000_000, "c"), failure(2, 2_000_000, "b"), failure(1, 1_000_000, "a")];
+        assert_eq!(newest_first(ring(), None), ours);
+        for (error, at, retried, added) in [
+            ("", 9000, 9, None),
+            ("c", 3000, 3, None),
+            ("go", 9000, 5, Some(failure(5, 9_000_000, "go"))),
+            ("go", 9000, 3, Some(failure(4, 9_000_000, "go"))),
+        ] {
+            let message =
+                TaskMessage { error_msg: error.into(), last_failed_at: at, retried, ..TaskMessage::default() };
+            let expected: Vec<Failure> = added.into_iter().chain(ours.clone()).collect();
+            assert_eq!(newest_first(ring(), Some(&message)), expected, "{error} {at}");
+        }
+        let go_alone = TaskMessage { error_msg: "go".into(), last_failed_at: 7, ..TaskMessage::default() };
+        assert_eq!(newest_first(Vec::new(), Some(&go_alone)), [failure(1, 7000, "go")]);
+    }
+}

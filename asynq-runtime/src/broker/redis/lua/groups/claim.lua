@@ -1,0 +1,60 @@
+-- Takes a set out of a group if it is ripe, by whole seconds as asynq does (PROTOCOL 5.12 and 5.13).
+-- KEYS     1 the group · 2 groups · 3 aggregation_sets · 4 the set to make · 5 x:orphans
+-- ARGV     1 now · 2 prefix of task hashes · 3 name of the group · 4 grace seconds · 5 longest wait seconds ('' none)
+--          · 6 size that makes it ripe ('' none) · 7 most tasks · 8 bytes of messages after which the set is full
+--          · 9 seconds until the deadline
+-- Returns  nothing where it is not ripe; else the deadline, Unix seconds · then per task: id · msg · x ('' none)
+local call = redis.call
+local now_s = clock(ARGV[1])
+local grace, longest, size, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+-- Removes nothing; as the first write it lets the script run when memory is full (F10). Each of the three stops the script
+-- before anything is changed where a key is of a foreign type.
+call('ZREM', KEYS[3], '')
+call('SCARD', KEYS[2])
+call('ZCARD', KEYS[1])
+
+local function score_at(rank) return tonumber(call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2]) end
+local function is_ripe(waiting)
+  return (size and waiting >= size) or (longest and score_at(0) <= now_s - longest) or score_at(-1) <= now_s - grace
+end
+local function in_slices(command, key, items)
+  for i = 1, #items, 100 do call(command, key, unpack(items, i, math.min(i + 99, #items))) end
+end
+
+-- Whatever has no task here is taken out first: it must not make the group look larger or older than it is.
+for _ = 1, 20 do
+  local waiting = call('ZCARD', KEYS[1])
+  if waiting == 0 then
+    call('SREM', KEYS[2], ARGV[3])
+    return false
+  end
+  if not is_ripe(waiting) then return false end
+  local found, members, ghosts, room = { whole(now_s + tonumber(ARGV[9])) }, {}, {}, tonumber(ARGV[8])
+  local ids = call('ZRANGE', KEYS[1], 0, most - 1, 'WITHSCORES')
+  for i = 1, #ids, 2 do
+    if room <= 0 then break end
+    local task = redis.pcall('HMGET', ARGV[2] .. ids[i], 'state', 'msg', 'x')
+    if not task.err and task[1] == 'aggregating' and task[2] then
+      room = room - #task[2]
+      members[#members + 1] = ids[i + 1]
+      members[#members + 1] = ids[i]
+      found[#found + 1] = ids[i]
+      found[#found + 1] = task[2]
+      found[#found + 1] = task[3] or ''
+    else
+      ghosts[#ghosts + 1] = ids[i]
+    end
+  end
+  if #ghosts == 0 then
+    -- Known as a set before it leaves the group: an error in between leaves nothing that nobody finds.
+    in_slices('ZADD', KEYS[4], members)
+    call('ZADD', KEYS[3], found[1], KEYS[4])
+    call('ZREMRANGEBYRANK', KEYS[1], 0, #members / 2 - 1)
+    if #members / 2 == waiting then call('SREM', KEYS[2], ARGV[3]) end
+    return found
+  end
+  in_slices('ZREM', KEYS[1], ghosts)
+  in_slices('SADD', KEYS[5], ghosts)
+  call('EXPIRE', KEYS[5], 604800)
+end
+return false

@@ -1,0 +1,135 @@
+-- Ends a set: stores what was made of it, lets some of its tasks run alone, archives some, deletes the others (F15, F16,
+-- F19b). Either all of it happens or nothing.
+-- KEYS     1 aggregation_sets · 2 the set · 3 x:set:.. (receipt) · 4 pending · 5 scheduled · 6 x:due · 7 archived · 8 groups
+--          · 9.. one task hash per made task, then their unique locks, then their groups
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 sent before? 0|1 · 4 seconds the receipt is kept · 5 made tasks
+--          · 6 tasks that run alone · 7 rejected tasks · 8 locks; then
+--          per made task: id · msg · when (as in enqueue.lua) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
+--          · group ('' none); per task that runs alone: id; per rejected task: id · msg · lock stays? 0|1;
+--          per lock that a message names: id · key
+-- Returns  o and '' (done, now or before) · l and '' (the set is gone) · c and an id (taken) · d and the holder of a lock
+--          · w and a key of a foreign type
+local call, pcall = redis.call, redis.pcall
+local now_s, now_ns, now_ms = clock(ARGV[1])
+local prefix, again = ARGV[2], ARGV[3] == '1'
+local n = tonumber(ARGV[5])
+-- Removes nothing; as the first write it lets the script run when memory is full (F10).
+call('ZREM', KEYS[1], '')
+
+if again and call('EXISTS', KEYS[3]) == 1 then return { 'o', '' } end
+local ids = pcall('ZRANGE', KEYS[2], 0, -1)
+if not call('ZSCORE', KEYS[1], KEYS[2]) or ids.err or #ids == 0 then
+  -- Our own first send whose receipt is gone (failover): the ids are made of the set's.
+  if again and n > 0 and call('EXISTS', KEYS[9]) == 1 then return { 'o', '' } end
+  return { 'l', '' }
+end
+
+local made, alone, rejected, locks = {}, {}, {}, {}
+local p = 9
+for i = 1, n do
+  made[i] = {
+    key = KEYS[8 + i], id = ARGV[p], msg = ARGV[p + 1], due = due_at(ARGV[p + 2], now_ms),
+    lock = KEYS[tonumber(ARGV[p + 3])], seconds = tonumber(ARGV[p + 4]), x = ARGV[p + 5], group = ARGV[p + 6],
+  }
+  p = p + 7
+end
+for _ = 1, tonumber(ARGV[6]) do
+  alone[ARGV[p]] = true
+  p = p + 1
+end
+for _ = 1, tonumber(ARGV[7]) do
+  rejected[ARGV[p]] = { msg = ARGV[p + 1], keeps = ARGV[p + 2] == '1' }
+  p = p + 3
+end
+for _ = 1, tonumber(ARGV[8]) do
+  locks[ARGV[p]] = ARGV[p + 1]
+  p = p + 2
+end
+
+-- What becomes of each task that is still here; one that lives elsewhere by now is left alone.
+local running, archived, deleted, freed = {}, {}, {}, {}
+for _, id in ipairs(ids) do
+  local key = prefix .. 't:' .. id
+  local task = pcall('HMGET', key, 'state', 'unique_key')
+  if not task.err and task[1] == 'aggregating' then
+    local frees = true
+    if alone[id] then
+      running[#running + 1] = id
+      frees = false
+    elseif rejected[id] then
+      archived[#archived + 1] = id
+      frees = not rejected[id].keeps
+    else
+      deleted[#deleted + 1] = key
+    end
+    local lock = task[2] or locks[id] or ''
+    if frees and string.sub(lock, 1, #prefix) == prefix and pcall('GET', lock) == id then freed[lock] = true end
+  end
+end
+
+local types = {}
+local function fits(key, wanted)
+  types[key] = types[key] or call('TYPE', key).ok
+  return types[key] == wanted or types[key] == 'none'
+end
+-- The containers that are needed, each with its type.
+local wanted = {}
+if #running > 0 then wanted[KEYS[4]] = 'list' end
+if #archived > 0 then wanted[KEYS[7]] = 'zset' end
+local names, holders = {}, {}
+for _, task in ipairs(made) do
+  if names[task.id] or call('EXISTS', task.key) == 1 then return { 'c', task.id } end
+  names[task.id] = true
+  if task.lock then
+    local holder = holders[task.lock] or pcall('GET', task.lock)
+    if type(holder) == 'table' then return { 'd', '' } end
+    if holder and holder ~= task.id and (holders[task.lock] or not freed[task.lock]) then return { 'd', holder } end
+    holders[task.lock] = task.id
+  end
+  if task.due > now_ms then
+    task.state, wanted[KEYS[5]], wanted[KEYS[6]] = 'scheduled', 'zset', 'zset'
+  elseif task.group ~= '' then
+    task.state, wanted[KEYS[8]], wanted[prefix .. 'g:' .. task.group] = 'aggregating', 'set', 'zset'
+  else
+    task.state, wanted[KEYS[4]] = 'pending', 'list'
+  end
+end
+for key, kind in pairs(wanted) do
+  if not fits(key, kind) then return { 'w', key } end
+end
+
+-- From here on nothing can fail.
+for lock in pairs(freed) do call('DEL', lock) end
+for _, id in ipairs(running) do
+  local key = prefix .. 't:' .. id
+  call('LPUSH', KEYS[4], id)
+  call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  -- Not back to the group when it is retried.
+  call('HDEL', key, 'group')
+end
+for _, task in ipairs(made) do
+  if task.state == 'scheduled' then
+    call('ZADD', KEYS[5], whole(math.ceil(task.due / 1000)), task.id)
+    call('ZADD', KEYS[6], whole(task.due), 's:' .. task.id)
+  elseif task.state == 'aggregating' then
+    call('ZADD', prefix .. 'g:' .. task.group, whole(now_s), task.id)
+    call('SADD', KEYS[8], task.group)
+  else
+    call('LPUSH', KEYS[4], task.id)
+  end
+  if task.lock then
+    call('SET', task.lock, task.id, 'EX', whole(held_for(task.seconds, task.due, now_ms)))
+  end
+  call('HSET', task.key, unpack(new_fields(task.msg, task.state, now_ns, task.group, task.lock or '', task.x)))
+end
+for _, id in ipairs(archived) do
+  local key = prefix .. 't:' .. id
+  call('ZADD', KEYS[7], whole(now_s), id)
+  call('HSET', key, 'msg', rejected[id].msg, 'state', 'archived')
+  call('HDEL', key, 'group')
+end
+for i = 1, #deleted, 100 do call('DEL', unpack(deleted, i, math.min(i + 99, #deleted))) end
+call('DEL', KEYS[2])
+call('ZREM', KEYS[1], KEYS[2])
+call('SET', KEYS[3], 'o', 'EX', tonumber(ARGV[4]))
+return { 'o', '' }

@@ -1,0 +1,56 @@
+-- Puts the tasks of sets back to their groups and makes those known (PROTOCOL 5.15; F17): of one set, or of all whose
+-- deadline has passed, asynq's sets like ours.
+-- KEYS     1 aggregation_sets · 2 groups
+-- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
+--          back in parts · 6 seconds until a set is looked at again that cannot go back
+-- Returns  how many sets went back · 1 if more is waiting
+local call, pcall = redis.call, redis.pcall
+local now_s = clock(ARGV[1])
+local prefix, most = ARGV[2], tonumber(ARGV[5])
+-- Removes nothing; as the first write it lets the script run when memory is full (F10). Both stop the script before anything
+-- is changed where a key is of a foreign type.
+call('ZREM', KEYS[1], '')
+call('SCARD', KEYS[2])
+
+local sets = {}
+if ARGV[3] == '' then
+  sets = call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(now_s), 'LIMIT', 0, tonumber(ARGV[4]))
+elseif call('ZSCORE', KEYS[1], ARGV[3]) then
+  sets = { ARGV[3] }
+end
+
+local back, room = 0, most
+for _, set in ipairs(sets) do
+  local name = string.sub(set, 1, #prefix) == prefix and string.match(string.sub(set, #prefix + 1), '^(.+):[^:]*$')
+  local size = name and pcall('ZCARD', set)
+  if type(size) ~= 'number' or size == 0 then
+    -- It names no set of this queue.
+    call('ZREM', KEYS[1], set)
+  elseif type(pcall('ZCARD', prefix .. name)) == 'table' then
+    -- Its group is of a foreign type: the set is safe where it is, and must not keep the others waiting.
+    call('ZADD', KEYS[1], whole(now_s + tonumber(ARGV[6])), set)
+  elseif size > room and room < most then
+    -- A set that fits is never parted: whoever ends it late finds all of it or nothing.
+    return { back, 1 }
+  else
+    local members = call('ZRANGE', set, 0, room - 1, 'WITHSCORES')
+    for i = 1, #members, 100 do
+      local pairs_of = {}
+      for j = i, math.min(i + 99, #members), 2 do
+        pairs_of[#pairs_of + 1] = members[j + 1]
+        pairs_of[#pairs_of + 1] = members[j]
+      end
+      call('ZADD', prefix .. name, unpack(pairs_of))
+    end
+    call('SADD', KEYS[2], name)
+    if size > room then
+      call('ZREMRANGEBYRANK', set, 0, room - 1)
+      return { back, 1 }
+    end
+    call('DEL', set)
+    call('ZREM', KEYS[1], set)
+    back = back + 1
+    room = room - size
+  end
+end
+return { back, #sets >= tonumber(ARGV[4]) and 1 or 0 }

@@ -1,0 +1,28 @@
+-- Put in front of the scripts that store new tasks, so that all store them in one way.
+-- Returns  nothing
+
+-- Unix milliseconds when a task is due: '' now · '@ms' an instant · '+ms' a delay.
+local function due_at(when, now_ms)
+  local kind = string.sub(when, 1, 1)
+  if kind == '@' then return tonumber(string.sub(when, 2)) end
+  if kind == '+' then return now_ms + tonumber(string.sub(when, 2)) end
+  return now_ms
+end
+
+-- Seconds that a lock is held from now on: its time starts when its task is due.
+local function held_for(seconds, due, now_ms)
+  if due <= now_ms then return seconds end
+  -- An instant comes rounded up and now is rounded down: a millisecond between them may be none.
+  return seconds + math.ceil((due - 1 - now_ms) / 1000)
+end
+
+-- Fields and values of its hash; group, lock and x may be '' for none.
+local function new_fields(msg, state, now_ns, group, lock, x)
+  local fields = { 'msg', msg, 'state', state }
+  local n = 4
+  if state == 'pending' then fields[n + 1], fields[n + 2], n = 'pending_since', now_ns, n + 2 end
+  if group ~= '' then fields[n + 1], fields[n + 2], n = 'group', group, n + 2 end
+  if lock ~= '' then fields[n + 1], fields[n + 2], n = 'unique_key', lock, n + 2 end
+  if x ~= '' then fields[n + 1], fields[n + 2] = 'x', x end
+  return fields
+end

@@ -1,0 +1,75 @@
+-- Put in front of repairs: where a task is, and how it leaves.
+-- KEYS     of every repair of a placed task: 1 pending · 2 active · 3 lease · 4 scheduled · 5 retry · 6 archived
+--          · 7 completed · 8 x:due · 9 groups · 10 aggregation_sets
+-- ARGV     2 prefix of the queue's keys
+-- Returns  nothing
+local call, pcall = redis.call, redis.pcall
+local prefix = ARGV[2]
+local zsets = { scheduled = KEYS[4], retry = KEYS[5], archived = KEYS[6], completed = KEYS[7] }
+
+-- Whether the id is where its state says.
+local function is_there(state, id, group)
+  if state == 'pending' or state == 'active' then
+    return call('LPOS', KEYS[state == 'pending' and 1 or 2], id) and true
+  elseif zsets[state] then
+    return call('ZSCORE', zsets[state], id) and true
+  elseif state == 'aggregating' and group then
+    return type(pcall('ZSCORE', prefix .. 'g:' .. group, id)) == 'string'
+  end
+  return false
+end
+
+-- Whether somebody is making one task of it and others.
+local function is_in_a_set(id)
+  for _, set in ipairs(call('ZRANGE', KEYS[10], 0, -1)) do
+    if type(pcall('ZSCORE', set, id)) == 'string' then return true end
+  end
+  return false
+end
+
+-- The state in which nobody may touch the task, or nil. What says that it is active and has neither place nor lease is
+-- what an outcome of Go left behind that broke off half way (PROTOCOL W2, W4).
+local function untouchable(state, id, group)
+  if (state == 'active' and call('ZSCORE', KEYS[3], id)) or is_there('active', id) then return 'active' end
+  if state == 'aggregating' and not is_there(state, id, group) and is_in_a_set(id) then return state end
+end
+
+-- Takes the id out of the place of a state; how often it was there. A place of a foreign type holds none.
+local function leave(state, id, group)
+  local gone = 0
+  if state == 'pending' then
+    gone = pcall('LREM', KEYS[1], 0, id)
+  elseif zsets[state] then
+    gone = pcall('ZREM', zsets[state], id)
+    if state == 'scheduled' or state == 'retry' then pcall('ZREM', KEYS[8], string.sub(state, 1, 1) .. ':' .. id) end
+  elseif state == 'aggregating' and group then
+    gone = pcall('ZREM', prefix .. 'g:' .. group, id)
+    -- An empty group is none.
+    if call('EXISTS', prefix .. 'g:' .. group) == 0 then call('SREM', KEYS[9], group) end
+  end
+  return type(gone) == 'number' and gone or 0
+end
+
+-- Takes a task out of wherever it is: where its state says, or else anywhere (an unknown state, a leftover of Go).
+local function take_out(state, id, group)
+  if leave(state, id, group) > 0 then return end
+  for _, other in ipairs({ 'pending', 'scheduled', 'retry', 'archived', 'completed', 'aggregating' }) do
+    leave(other, id, group)
+  end
+end
+
+-- The lock in the hash or, where asynq wrote it there alone (PROTOCOL W19), in the message; none of another queue's.
+local function lock_of(key, field, group)
+  local lock = field
+  if not lock and group then
+    local msg = pcall('HGET', key, 'msg')
+    lock = type(msg) == 'string' and proto(msg, 10)
+  end
+  if type(lock) == 'string' and string.sub(lock, 1, #prefix) == prefix then return lock end
+end
+
+-- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2
+-- until its start, 1 until success).
+local function unlock_archived(lock, id, x)
+  if not (x and proto(x, 4) == 1) then unlock(lock, id) end
+end

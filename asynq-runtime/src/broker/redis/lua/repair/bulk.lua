@@ -1,0 +1,94 @@
+-- Runs, archives or deletes one slice of the tasks of a state or of a group, in the order of the listing (PROTOCOL 6.4).
+-- KEYS     1-10 as places.lua says
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 limit (at most 100) · 5 state
+--          · 6 group ('' all)
+-- Returns  tasks changed · ids without a task that were removed · 1 if more are chosen, else 0
+local now_s, now_ns = clock(ARGV[1])
+local op, limit, state = ARGV[3], tonumber(ARGV[4]), ARGV[5]
+call('LREM', KEYS[2], 1, '')
+-- Changes nothing; a target of a foreign type stops the script here.
+if op == 'run' then call('LLEN', KEYS[1]) elseif op == 'archive' then call('ZCARD', KEYS[6]) end
+
+-- The ids of the slice, oldest first, the group of each where they have one, and how many there are in all.
+local ids, groups, total = {}, {}, 0
+if state == 'pending' then
+  total = call('LLEN', KEYS[1])
+  local found = limit > 0 and call('LRANGE', KEYS[1], -limit, -1) or {}
+  for i = #found, 1, -1 do ids[#ids + 1] = found[i] end
+elseif state == 'aggregating' then
+  local all = {}
+  for _, group in ipairs(ARGV[6] ~= '' and { ARGV[6] } or call('SMEMBERS', KEYS[9])) do
+    local name = prefix .. 'g:' .. group
+    total = total + call('ZCARD', name)
+    -- No task of the slice lies deeper in its own group than in all of them.
+    local found = limit > 0 and call('ZRANGE', name, 0, limit - 1, 'WITHSCORES') or {}
+    for i = 1, #found, 2 do all[#all + 1] = { found[i], tonumber(found[i + 1]), group } end
+  end
+  table.sort(all, function(a, b)
+    if a[2] == b[2] then return a[1] < b[1] end
+    return a[2] < b[2]
+  end)
+  for i = 1, math.min(limit, #all) do
+    ids[i], groups[i] = all[i][1], all[i][3]
+  end
+else
+  total = call('ZCARD', zsets[state])
+  ids = limit > 0 and call('ZRANGE', zsets[state], 0, limit - 1) or {}
+end
+
+-- Reads first, so that a foreign key stops nothing half way.
+local tasks, ghosts, seen = {}, 0, {}
+for i, id in ipairs(ids) do
+  local key = prefix .. 't:' .. id
+  local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
+  local here = not task.err and not seen[id] and (task[1] or call('EXISTS', key) == 1)
+  -- An id that lies here by mistake must not change a task that lives elsewhere.
+  if here and task[1] ~= state then
+    here = not is_there(task[1], id, task[2]) and not (task[1] == 'active' and call('ZSCORE', KEYS[3], id))
+  elseif here and groups[i] and task[2] and task[2] ~= groups[i] then
+    here = not is_there(state, id, task[2])
+  end
+  if here then
+    tasks[#tasks + 1] = { id, key, lock_of(key, task[3], task[2]), task[4] }
+  elseif not seen[id] then
+    ghosts = ghosts + 1
+  end
+  seen[id] = true
+end
+
+local targets = {}
+for _, task in ipairs(tasks) do
+  if op == 'archive' then targets[#targets + 1] = whole(now_s) end
+  targets[#targets + 1] = task[1]
+end
+-- The target first: whatever happens, every task is in some place.
+if #targets > 0 and op == 'run' then call('LPUSH', KEYS[1], unpack(targets)) end
+if #targets > 0 and op == 'archive' then call('ZADD', KEYS[6], unpack(targets)) end
+if #ids > 0 then
+  if state == 'pending' then
+    call('LTRIM', KEYS[1], 0, -#ids - 1)
+  elseif state == 'aggregating' then
+    for i, id in ipairs(ids) do leave(state, id, groups[i]) end
+  else
+    call('ZREMRANGEBYRANK', zsets[state], 0, #ids - 1)
+    if state == 'scheduled' or state == 'retry' then
+      local exact = {}
+      for i, id in ipairs(ids) do exact[i] = string.sub(state, 1, 1) .. ':' .. id end
+      pcall('ZREM', KEYS[8], unpack(exact))
+    end
+  end
+end
+for _, task in ipairs(tasks) do
+  local id, key, lock = task[1], task[2], task[3]
+  if op == 'run' then
+    call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+    call('HDEL', key, 'crashes', 'move')
+  elseif op == 'archive' then
+    call('HSET', key, 'state', 'archived')
+    unlock_archived(lock, id, task[4])
+  else
+    unlock(lock, id)
+    call('DEL', key)
+  end
+end
+return { #tasks, ghosts, total > #ids and 1 or 0 }

@@ -1,0 +1,39 @@
+-- Runs, archives or deletes one task (PROTOCOL 6.3; F19, F21, H8).
+-- KEYS     1-10 as places.lua says · 11 task hash
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id
+-- Returns  done · none (no such task) · or the state in which that cannot be done
+local now_s, now_ns = clock(ARGV[1])
+local op, id, key = ARGV[3], ARGV[4], KEYS[11]
+-- Removes nothing; as the first write it lets the script run when memory is full (F10).
+call('LREM', KEYS[2], 1, '')
+local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
+if task.err or (not task[1] and call('EXISTS', key) == 0) then return 'none' end
+local state, group = task[1], task[2]
+
+local forbidden = untouchable(state, id, group)
+if forbidden then return forbidden end
+local already = (op == 'run' and 'pending') or (op == 'archive' and 'archived')
+if state == already and is_there(state, id, group) then return state end
+
+local lock = lock_of(key, task[3], group)
+if op == 'run' then
+  -- Changes nothing; a pending of a foreign type stops the script here, before the task has left its place.
+  call('LLEN', KEYS[1])
+  take_out(state, id, group)
+  call('LPUSH', KEYS[1], id)
+  call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  -- Whoever runs it again by hand gives it a new chance; a move that broke off is off.
+  call('HDEL', key, 'crashes', 'move')
+elseif op == 'archive' then
+  call('ZCARD', KEYS[6])
+  take_out(state, id, group)
+  call('ZADD', KEYS[6], whole(now_s), id)
+  call('HSET', key, 'state', 'archived')
+  unlock_archived(lock, id, task[4])
+else
+  take_out(state, id, group)
+  unlock(lock, id)
+  call('DEL', key)
+end
+if state == 'active' then call('ZREM', KEYS[3], id) end
+return 'done'

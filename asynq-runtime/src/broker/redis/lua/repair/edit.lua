@@ -1,0 +1,29 @@
+-- Replaces the message of a task that is as it was read, and its unique lock (PROTOCOL 6.3; W16).
+-- KEYS     1-10 as places.lua says · 11 task hash; where the lock changes: 12 old lock · 13 new lock
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
+--          · 7 new message with the new lock, where it changes
+-- Returns  done · changed (it is not as it was read) · its state (it is in a set) · duplicate and who holds the new lock
+local id, key = ARGV[3], KEYS[11]
+local task = pcall('HMGET', key, 'state', 'msg', 'group')
+if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
+local forbidden = untouchable(task[1], id, task[3])
+if forbidden then return { forbidden } end
+local fields = { 'msg', ARGV[6] }
+if #KEYS == 13 then
+  local old, new = KEYS[12], KEYS[13]
+  if pcall('GET', old) == id then
+    local left = call('PTTL', old)
+    local taken
+    if left > 0 then taken = call('SET', new, id, 'NX', 'PX', left) else taken = call('SET', new, id, 'NX') end
+    if not taken then
+      local holder = pcall('GET', new)
+      if holder ~= id then return { 'duplicate', type(holder) == 'string' and holder or '' } end
+      -- What an earlier task of this id left behind.
+      if left > 0 then call('PEXPIRE', new, left) end
+    end
+    call('DEL', old)
+    fields = { 'msg', ARGV[7], 'unique_key', new }
+  end
+end
+call('HSET', key, unpack(fields))
+return { 'done' }

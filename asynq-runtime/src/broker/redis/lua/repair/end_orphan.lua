@@ -1,0 +1,30 @@
+-- Ends a task that is active although its lease has passed, as a failure (PROTOCOL 7.9; F5).
+-- KEYS     1-10 as places.lua says · 11 task hash · 12 processed:DATE · 13 processed · 14 failed:DATE · 15 failed
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 message as read · 5 new message · 6 retry or archived
+--          · 7 when the counters of the day expire, Unix seconds
+-- Returns  done · none (no such task) · changed (it is not as it was read) · or its state: active where its lease holds
+local now_s, _, now_ms = clock(ARGV[1])
+local id, key = ARGV[3], KEYS[11]
+call('LREM', KEYS[2], 1, '')
+local task = pcall('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
+if task.err or not task[1] then return 'none' end
+if task[1] ~= 'active' then return task[1] end
+local lease = call('ZSCORE', KEYS[3], id)
+if lease and tonumber(lease) > now_s then return 'active' end
+if task[2] ~= ARGV[4] then return 'changed' end
+
+if ARGV[6] == 'retry' then
+  call('ZADD', KEYS[5], whole(math.ceil(now_ms / 1000)), id)
+  call('ZADD', KEYS[8], whole(now_ms), 'r:' .. id)
+else
+  call('ZADD', KEYS[6], whole(now_s), id)
+  unlock_archived(lock_of(key, task[3], task[4]), id, task[5])
+end
+call('LREM', KEYS[2], 0, id)
+call('ZREM', KEYS[3], id)
+call('HSET', key, 'msg', ARGV[5], 'state', ARGV[6])
+-- Without its token the run of a worker that was only stopped is fenced.
+call('HDEL', key, 'pending_since', 'crashes')
+remember_failure(key, ARGV[5], ARGV[6] == 'retry', now_ms)
+count_runs({ KEYS[12], KEYS[13], KEYS[14], KEYS[15] }, 1, 1, ARGV[7])
+return 'done'

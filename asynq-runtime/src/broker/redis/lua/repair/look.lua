@@ -1,0 +1,28 @@
+-- Reads one task with all that is its own, to move it.
+-- KEYS     1-10 as places.lua says · 11 task hash
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 id
+-- Returns  nothing where there is no task; else the state that forbids to touch it ('' none) · score ('' none)
+--          · exact due ms ('' none) · when its lock ends, Unix ms ('' it holds none) · then the fields of the hash and
+--          their values
+local _, _, now_ms = clock(ARGV[1])
+local id, key = ARGV[3], KEYS[11]
+local task = pcall('HMGET', key, 'state', 'group', 'unique_key')
+if task.err or (not task[1] and call('EXISTS', key) == 0) then return {} end
+local state, group = task[1], task[2]
+local score, due = '', ''
+if zsets[state] then
+  score = call('ZSCORE', zsets[state], id) or ''
+elseif state == 'aggregating' and group then
+  score = call('ZSCORE', prefix .. 'g:' .. group, id) or ''
+end
+if state == 'scheduled' or state == 'retry' then
+  due = call('ZSCORE', KEYS[8], string.sub(state, 1, 1) .. ':' .. id) or ''
+end
+local lock, lock_ends = lock_of(key, task[3], group), ''
+if lock and pcall('GET', lock) == id then
+  local left = call('PTTL', lock)
+  if left > 0 then lock_ends = whole(now_ms + left) end
+end
+local found = { untouchable(state, id, group) or '', score, due, lock_ends }
+for _, part in ipairs(call('HGETALL', key)) do found[#found + 1] = part end
+return found

@@ -1,0 +1,22 @@
+-- Puts a task that moves into its new queue, archived until it has left the old one (contract Repair::move_task).
+-- KEYS     1 task hash · 2 archived · 3 x:moved:ID · 4 unique lock, if it holds one
+-- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 when the lock ends, Unix ms ('' none); then fields and values
+-- Returns  done, now or before · over (this move has ended) · conflict · duplicate and who holds the lock
+local call, pcall = redis.call, redis.pcall
+local now_s, _, now_ms = clock(ARGV[1])
+local key, id = KEYS[1], ARGV[2]
+if call('GET', KEYS[3]) == ARGV[4] then return { 'over' } end
+if call('EXISTS', key) == 1 then
+  local move = pcall('HGET', key, 'move')
+  return { move == ARGV[3] and 'done' or 'conflict' }
+end
+call('ZCARD', KEYS[2])
+local left = tonumber(ARGV[5]) and tonumber(ARGV[5]) - now_ms or 0
+if #KEYS == 4 and left > 0 and not call('SET', KEYS[4], id, 'NX', 'PX', whole(left)) then
+  local holder = pcall('GET', KEYS[4])
+  if holder ~= id then return { 'duplicate', type(holder) == 'string' and holder or '' } end
+end
+call('ZADD', KEYS[2], whole(now_s), id)
+for i = 6, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+call('HSET', key, 'state', 'archived', 'move', ARGV[3])
+return { 'done' }

@@ -1,0 +1,77 @@
+-- Put in front of scripts that end or change tasks: what they share.
+-- KEYS     none
+-- ARGV     none; the scripts hand their own to the functions
+-- Returns  nothing
+
+-- A field of a protobuf message, a number or text; nil where there is none, and of bytes that are no message.
+local function proto(bytes, field)
+  local at, found = 1, nil
+  local function varint()
+    local value, scale = 0, 1
+    for _ = 1, 10 do
+      local byte = string.byte(bytes, at)
+      if not byte then return nil end
+      at = at + 1
+      value = value + byte % 128 * scale
+      if byte < 128 then return value end
+      scale = scale * 128
+    end
+  end
+  while at <= #bytes do
+    local tag = varint()
+    if not tag then return nil end
+    local kind, value = tag % 8, nil
+    if kind == 0 then
+      value = varint()
+      if not value then return nil end
+    elseif kind == 2 then
+      local length = varint()
+      if not length or at + length - 1 > #bytes then return nil end
+      if tag == 8 * field + 2 then value = string.sub(bytes, at, at + length - 1) end
+      at = at + length
+    elseif kind == 1 or kind == 5 then
+      at = at + (kind == 1 and 8 or 4)
+    else
+      return nil
+    end
+    if (tag - kind) / 8 == field then found = value end
+  end
+  return found
+end
+
+-- Frees a unique lock where the task holds it. A wrong key must not stop a script half way, therefore pcall.
+local function unlock(lock, id)
+  if lock and lock ~= '' and redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
+end
+
+-- Keeps how an attempt failed beside the task, as one of its last ten: a ring of fields (contract Inspect::failures).
+-- The attempt is one more than those known so far, those among them that a Go worker counted in the message.
+local function remember_failure(key, msg, counted, now_ms)
+  local known = tonumber(redis.call('HGET', key, 'fails') or 0) or 0
+  local retried = proto(msg, 6)
+  if type(retried) ~= 'number' or retried > 2147483647 then retried = 0 end
+  local number = whole(math.max(known + 1, retried + (counted and 0 or 1)))
+  local error = proto(msg, 7)
+  redis.call('HSET', key, 'fails', number, 'e' .. string.sub(number, -1),
+    number .. ' ' .. whole(now_ms) .. ' ' .. (type(error) == 'string' and error or ''))
+end
+
+-- Raises a counter of the day and the one of all days. Counting must not fail what is done already: a counter that
+-- cannot be raised starts again, and then the answer is true.
+local function count(day, total, by, day_ends)
+  if by == 0 then return end
+  local sum = redis.pcall('INCRBY', day, by)
+  if type(sum) == 'table' then redis.call('SET', day, by) end
+  if type(sum) == 'table' or sum == by then redis.call('EXPIREAT', day, day_ends) end
+  if type(redis.pcall('INCRBY', total, by)) == 'table' then
+    redis.call('SET', total, by)
+    return true
+  end
+end
+
+-- Counts runs that ended. When processed starts again, a failure takes failed along, as in asynq.
+local function count_runs(keys, processed, failed, day_ends)
+  local processed_day, processed_total, failed_day, failed_total = unpack(keys)
+  if count(processed_day, processed_total, processed, day_ends) and failed > 0 then redis.call('SET', failed_total, 0) end
+  count(failed_day, failed_total, failed, day_ends)
+end

@@ -1,0 +1,89 @@
+//! Replaces payloads: read, change the message, write it if nobody else did meanwhile (W16).
+
+use super::{TRIES, places, read_changed, restless};
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit,
+        redis::{RedisBroker, keys::Keys, reply, script::EDIT},
+    },
+    task::{QueueName, TaskId, TaskMessage, TaskState},
+};
+
+impl RedisBroker {
+    pub(super) async fn edit(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
+        let keys = Keys::new(queue);
+        if edit.unique_key.as_ref().is_some_and(|key| !key.starts_with(keys.prefix())) {
+            let text = format!("a unique key of queue {queue} begins with {}", keys.prefix());
+            return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
+        }
+        for _ in 0..TRIES {
+            let Some((state, raw)) = self.read_for_change(&keys, id).await? else { return Ok(Changed::NotFound) };
+            let Some(state) = state else { return Err(unreadable(id).into()) };
+            if matches!(state, TaskState::Active | TaskState::Completed) {
+                return Ok(Changed::Unfit(state));
+            }
+            let Ok(message) = TaskMessage::decode(raw.clone()) else { return Err(unreadable(id).into()) };
+            if edit.expected.as_ref().is_some_and(|expected| *expected != message.payload) {
+                return Err(EditError::Changed);
+            }
+            let changed = TaskMessage { payload: edit.payload.clone(), ..message };
+            let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
+            let mut names = places(&keys);
+            names.push(keys.task(id.as_str()));
+            names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
+            let mut call = EDIT
+                .on(&names)
+                .arg(self.clock.argument())
+                .arg(keys.prefix())
+                .arg(id.as_str())
+                .arg(state.as_str())
+                .arg(&raw[..])
+                .arg(changed.encode());
+            if let Some(new) = new_lock {
+                // The script decides: a task that holds no lock any more keeps its old key.
+                call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());
+            }
+            let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
+            let (word, holder) = (answer.next(), answer.next().and_then(reply::text));
+            let word = word.ok_or_else(|| reply::unexpected("no word"))?;
+            if word == redis::Value::BulkString(b"duplicate".to_vec()) {
+                let holder = holder.filter(|holder| !holder.is_empty()).map(|holder| TaskId::from_wire(&holder));
+                return Err(EditError::Duplicate { holder });
+            }
+            if let Some(changed) = read_changed(word)? {
+                return Ok(changed);
+            }
+        }
+        Err(restless(id).into())
+    }
+}
+
+/// Whether `new` takes the place of the lock `old`: one of another queue is nobody's.
+fn swaps(old: &str, new: &str, keys: &Keys) -> bool {
+    old != new && old.starts_with(keys.prefix())
+}
+
+fn unreadable(id: &TaskId) -> BrokerError {
+    BrokerError::new(
+        BrokerErrorKind::Corrupt,
+        format!("the message of task {id} cannot be read, so its payload cannot be replaced; delete the task"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_replaces_another_one_of_its_queue_only() {
+        let keys = Keys::new(&QueueName::from_wire("q"));
+        for (old, new, expected) in [
+            ("asynq:{q}:unique:t:1", "asynq:{q}:unique:t:2", true),
+            ("asynq:{q}:unique:t:1", "asynq:{q}:unique:t:1", false),
+            ("asynq:{other}:unique:t:1", "asynq:{q}:unique:t:2", false),
+            ("", "asynq:{q}:unique:t:2", false),
+        ] {
+            assert_eq!(swaps(old, new, &keys), expected, "{old} {new}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Repairs on Redis, each in one script, but for a move between queues (PROTOCOL §6.3–6.5).
+
+mod edit;
+mod moving;
+mod orphan;
+mod queue;
+mod record;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::{
+    RedisBroker,
+    keys::Keys,
+    reply,
+    script::{BULK, CHANGE, Call},
+};
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit,
+        QueueDeleted, Repair,
+    },
+    task::{QueueName, TaskId, TaskState},
+};
+
+/// Most tasks that one script changes.
+const SLICE: usize = 100;
+/// How often a repair that reads, decides and writes begins again because somebody changed the task in between.
+const TRIES: usize = 20;
+
+#[async_trait::async_trait]
+impl Repair for RedisBroker {
+    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change(queue, id, BulkAction::Run).await
+    }
+
+    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change(queue, id, BulkAction::Archive).await
+    }
+
+    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change(queue, id, BulkAction::Delete).await
+    }
+
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+        self.move_between(queue, id, to).await
+    }
+
+    async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
+        self.edit(queue, id, edit).await
+    }
+
+    async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
+        self.end_lapsed(queue, id, error).await
+    }
+
+    async fn change_some(
+        &self,
+        queue: &QueueName,
+        chosen: &Chosen,
+        action: BulkAction,
+        limit: usize,
+    ) -> Result<BulkSlice, BrokerError> {
+        let (state, group) = match chosen {
+            Chosen::InState(state) => (*state, ""),
+            Chosen::InGroup(group) => (TaskState::Aggregating, group.as_str()),
+        };
+        if !action.fits(state) {
+            return Ok(BulkSlice::default());
+        }
+        let keys = Keys::new(queue);
+        let call = BULK
+            .on(&places(&keys))
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(word(action))
+            .arg(limit.min(SLICE))
+            .arg(state.as_str())
+            .arg(group);
+        read_slice(self.link.send_one(call).await?)
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
+        self.delete_everything(queue).await
+    }
+}
+
+impl RedisBroker {
+    async fn change(&self, queue: &QueueName, id: &TaskId, action: BulkAction) -> Result<Changed, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = on_task(&CHANGE, &keys, id)
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(word(action))
+            .arg(id.as_str());
+        read_changed(self.link.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
+    }
+
+    /// State and message of a task; `None` where there is none.
+    async fn read_for_change(
+        &self,
+        keys: &Keys,
+        id: &TaskId,
+    ) -> Result<Option<(Option<TaskState>, Bytes)>, BrokerError> {
+        let call = Call::plain("HMGET").arg(keys.task(id.as_str())).arg("state").arg("msg");
+        let fields = match self.link.send_one(call).await {
+            // Something else lies under the key of the task, so there is no task.
+            Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(None),
+            answer => reply::array(answer?)?,
+        };
+        let mut fields = fields.into_iter();
+        let state = fields.next().and_then(reply::text).and_then(|state| state.parse().ok());
+        let message = fields.next().and_then(reply::bytes);
+        Ok(message.map(|message| (state, message.into())))
+    }
+}
+
+/// The keys that `places.lua` names.
+fn places(keys: &Keys) -> Vec<String> {
+    vec![
+        keys.pending(),
+        keys.active(),
+        keys.lease(),
+        keys.scheduled(),
+        keys.retry(),
+        keys.archived(),
+        keys.completed(),
+        keys.due(),
+        keys.groups(),
+        keys.sets(),
+    ]
+}
+
+/// A call on the places of a queue and one task.
+fn on_task(script: &'static super::script::Script, keys: &Keys, id: &TaskId) -> Call {
+    let mut names = places(keys);
+    names.push(keys.task(id.as_str()));
+    script.on(&names)
+}
+
+const fn word(action: BulkAction) -> &'static str {
+    match action {
+        BulkAction::Run => "run",
+        BulkAction::Archive => "archive",
+        BulkAction::Delete => "delete",
+    }
+}
+
+/// What a script says of one task; `None` if somebody else changed it meanwhile.
+fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
+    let word = reply::text(answer).unwrap_or_default();
+    Ok(Some(match word.as_str() {
+        "done" => Changed::Done,
+        "none" => Changed::NotFound,
+        "changed" => return Ok(None),
+        state => Changed::Unfit(state.parse().map_err(|_| reply::unexpected("an unknown state"))?),
+    }))
+}
+
+fn read_slice(answer: Value) -> Result<BulkSlice, BrokerError> {
+    let numbers: Vec<usize> =
+        reply::array(answer)?.iter().filter_map(reply::number).filter_map(|n| usize::try_from(n).ok()).collect();
+    let [changed, ghosts, more] = numbers[..] else { return Err(reply::unexpected("not three numbers")) };
+    Ok(BulkSlice { changed, ghosts, more: more == 1 })
+}
+
+/// Somebody changes the task as fast as we look at it.
+fn restless(id: &TaskId) -> BrokerError {
+    BrokerError::new(
+        BrokerErrorKind::Unavailable,
+        format!("task {id} was changed by others {TRIES} times in a row; nothing was done, try again"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_scripts_are_read() {
+        let word = |word: &str| read_changed(Value::BulkString(word.into()));
+        assert_eq!(word("done").unwrap(), Some(Changed::Done));
+        assert_eq!(word("none").unwrap(), Some(Changed::NotFound));
+        assert_eq!(word("changed").unwrap(), None);
+        assert_eq!(word("active").unwrap(), Some(Changed::Unfit(TaskState::Active)));
+        assert!(word("waiting").is_err());
+        let numbers = |numbers: &[i64]| read_slice(Value::Array(numbers.iter().map(|&n| Value::Int(n)).collect()));
+        assert_eq!(numbers(&[3, 1, 1]).unwrap(), BulkSlice { changed: 3, ghosts: 1, more: true });
+        assert!(numbers(&[3, 1]).is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! Moves tasks between queues, which may lie in different places of a Cluster: no script sees both.
+//!
+//! Hold it in the old queue (archived, with a record of the move) → place it in the new one (archived, same record) → drop
+//! it from the old one → release it in the new one. Never are there two copies that somebody would run, every step
+//! looks at the record first, and whoever asks for the same move again goes on where it broke off.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+
+use super::{
+    TRIES, on_task, places,
+    record::{End, Move},
+    restless,
+};
+use crate::{
+    broker::{
+        BrokerError, Changed, MoveError,
+        redis::{
+            RedisBroker,
+            keys::{Keys, QUEUES},
+            reply,
+            script::{Call, DROP, HOLD, LOOK, PLACE, RELEASE},
+        },
+    },
+    task::{QueueName, TaskId, TaskMessage, TaskState},
+};
+
+/// What belongs to a place and not to the task.
+const OF_THE_PLACE: [&str; 6] = ["state", "msg", "pending_since", "last", "unique_key", "move"];
+
+/// A task as it lies in a queue.
+struct Found {
+    untouchable: Option<TaskState>,
+    score: Option<i64>,
+    due_ms: Option<i64>,
+    lock_ends_ms: Option<i64>,
+    fields: BTreeMap<String, Vec<u8>>,
+}
+
+/// What became of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dropped {
+    Done,
+    None,
+    Changed,
+}
+
+impl RedisBroker {
+    pub(super) async fn move_between(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        to: &QueueName,
+    ) -> Result<Changed, MoveError> {
+        for _ in 0..TRIES {
+            let Some(found) = self.look(queue, id).await? else { return self.arrive(queue, id, to).await };
+            if let Some(state) = found.untouchable {
+                return Ok(Changed::Unfit(state));
+            }
+            let state = found.state();
+            if let Some(moving) = found.on_its_way().filter(|moving| moving.from == queue.as_str()) {
+                if moving.to != to.as_str() {
+                    return Ok(Changed::Unfit(TaskState::Archived));
+                }
+                if let Some(changed) = self.carry(id, &moving, &found).await? {
+                    return Ok(changed);
+                }
+                continue;
+            }
+            match state {
+                Some(state @ (TaskState::Active | TaskState::Completed)) => return Ok(Changed::Unfit(state)),
+                Some(_) if queue == to => return Ok(Changed::Done),
+                Some(state) => {
+                    let moving = found.departure(queue, to, state, self.clock.now().timestamp());
+                    self.check_room(id, &moving, &found).await?;
+                    self.hold(id, &moving, state).await?;
+                }
+                None => return Err(reply::unexpected("a task in an unknown state: run, archive or delete it").into()),
+            }
+        }
+        Err(restless(id).into())
+    }
+
+    /// The task has left its queue: perhaps it has not been released in the other one yet.
+    async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+        let moving = self.look(to, id).await?.and_then(|found| found.on_its_way());
+        match moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str()) {
+            Some(moving) if self.release(id, &moving, End::Target).await? => Ok(Changed::Done),
+            _ => Ok(Changed::NotFound),
+        }
+    }
+
+    /// Takes a held task over to the other queue. `None`: somebody else did something with it, look again.
+    async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, MoveError> {
+        match self.place(id, moving, found).await {
+            Ok(true) => {}
+            // Another mover was faster, and the task may have run and gone since.
+            Ok(false) => return Ok(Some(Changed::Done)),
+            Err(refused) => {
+                let unanswered = matches!(refused, MoveError::Broker(_));
+                // Where the task has left this queue meanwhile, what is in the way over there is itself.
+                if unanswered || self.release(id, moving, End::Source).await? {
+                    return Err(refused);
+                }
+                return Ok(None);
+            }
+        }
+        match self.drop_copy(id, moving, End::Source, true).await? {
+            Dropped::Done => {
+                // Not released: another mover did it before.
+                self.release(id, moving, End::Target).await?;
+                Ok(Some(Changed::Done))
+            }
+            other => {
+                // Somebody ran, edited or deleted it here: then here is where it is.
+                self.drop_copy(id, moving, End::Target, false).await?;
+                Ok((other == Dropped::None).then_some(Changed::NotFound))
+            }
+        }
+    }
+
+    async fn look(&self, queue: &QueueName, id: &TaskId) -> Result<Option<Found>, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = on_task(&LOOK, &keys, id).arg(self.clock.argument()).arg(keys.prefix()).arg(id.as_str());
+        Found::read(self.link.send_one(call).await?)
+    }
+
+    /// Whether the other queue has room for it, asked before anything is changed.
+    async fn check_room(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), MoveError> {
+        if let Some(there) = self.look(&moving.queue(End::Target), id).await? {
+            match there.on_its_way().filter(|stale| stale.from == moving.from) {
+                // A copy that a move left behind whose task is here all the same.
+                Some(stale) => drop(self.drop_copy(id, &stale, End::Target, false).await?),
+                None => return Err(MoveError::IdConflict),
+            }
+        }
+        let lock = moving.lock(&found.lock(), End::Target);
+        if moving.lock_ends_ms.is_none() || lock.is_empty() {
+            return Ok(());
+        }
+        match reply::text(self.link.send_one(Call::plain("GET").arg(lock)).await?) {
+            Some(holder) if holder != id.as_str() => {
+                Err(MoveError::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Result<(), BrokerError> {
+        let keys = Keys::new(&moving.queue(End::Source));
+        let call = on_task(&HOLD, &keys, id)
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(id.as_str())
+            .arg(state.as_str())
+            .arg(&moving.message[..])
+            .arg(&moving.message_meanwhile(End::Source)[..])
+            .arg(moving.to_bytes());
+        // Held or not: the next look tells.
+        self.link.send_one(call).await.map(|_| ())
+    }
+
+    /// Whether the copy is there; `false` if this move has ended.
+    async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, MoveError> {
+        let keys = Keys::new(&moving.queue(End::Target));
+        let lock = moving.lock(&found.lock(), End::Target);
+        let mut names = vec![keys.task(id.as_str()), keys.archived(), keys.moved(id.as_str())];
+        names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());
+        let mut call = PLACE
+            .on(&names)
+            .arg(self.clock.argument())
+            .arg(id.as_str())
+            .arg(moving.to_bytes())
+            .arg(&moving.name)
+            .arg(optional(moving.lock_ends_ms))
+            .arg("msg")
+            .arg(&moving.message_meanwhile(End::Target)[..]);
+        if !lock.is_empty() {
+            call.push("unique_key");
+            call.push(&lock);
+        }
+        for (field, value) in found.fields.iter().filter(|(field, _)| !OF_THE_PLACE.contains(&field.as_str())) {
+            call.push(field);
+            call.push(&value[..]);
+        }
+        let known = Call::plain("SADD").arg(QUEUES).arg(&moving.to);
+        let mut answers = self.link.send(vec![known, call]).await?.into_iter();
+        answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
+        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
+        let mut answer = reply::array(answer)?.into_iter().map(reply::text);
+        let (word, holder) = (answer.next().flatten().unwrap_or_default(), answer.next().flatten());
+        match word.as_str() {
+            "done" => Ok(true),
+            "over" => Ok(false),
+            "conflict" => Err(MoveError::IdConflict),
+            "duplicate" => {
+                let holder = holder.filter(|holder| !holder.is_empty()).map(|holder| TaskId::from_wire(&holder));
+                Err(MoveError::Duplicate { holder })
+            }
+            _ => Err(reply::unexpected("an unknown word").into()),
+        }
+    }
+
+    /// Deletes the copy at one end, if it is as this move left it.
+    async fn drop_copy(&self, id: &TaskId, moving: &Move, end: End, receipt: bool) -> Result<Dropped, BrokerError> {
+        let keys = Keys::new(&moving.queue(end));
+        let lock =
+            TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
+        let mut names = vec![keys.task(id.as_str()), keys.archived(), keys.moved(id.as_str())];
+        names.extend(Some(lock).filter(|lock| !lock.is_empty()));
+        let call = DROP
+            .on(&names)
+            .arg(self.clock.argument())
+            .arg(id.as_str())
+            .arg(moving.to_bytes())
+            .arg(&moving.name)
+            .arg(&moving.message_meanwhile(end)[..])
+            .arg(i32::from(receipt));
+        match reply::text(self.link.send_one(call).await?).as_deref() {
+            Some("done") => Ok(Dropped::Done),
+            Some("none") => Ok(Dropped::None),
+            Some("changed") => Ok(Dropped::Changed),
+            _ => Err(reply::unexpected("an unknown word")),
+        }
+    }
+
+    /// Puts the task where it belongs at one end, if it is as this move left it; says whether it was.
+    async fn release(&self, id: &TaskId, moving: &Move, end: End) -> Result<bool, BrokerError> {
+        let queue = moving.queue(end);
+        let keys = Keys::new(&queue);
+        let state = moving.state().ok_or_else(|| reply::unexpected("a move of an unknown state"))?;
+        let mut names = places(&keys);
+        names.extend([keys.task(id.as_str()), keys.moved(id.as_str())]);
+        let call = RELEASE
+            .on(&names)
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(id.as_str())
+            .arg(moving.to_bytes())
+            .arg(&moving.name)
+            .arg(&moving.message_meanwhile(end)[..])
+            .arg(&moving.message(end)[..])
+            .arg(state.as_str())
+            .arg(optional(moving.score))
+            .arg(optional(moving.due_ms))
+            .arg(&moving.group)
+            .arg(if end == End::Source { "head" } else { "tail" });
+        // A queue that was deleted meanwhile is known again.
+        let known = Call::plain("SADD").arg(QUEUES).arg(queue.as_str());
+        let answer = self.link.send(vec![known, call]).await?.pop();
+        let answer = answer.ok_or_else(|| reply::unexpected("no answer"))??;
+        Ok(reply::text(answer).as_deref() == Some("done"))
+    }
+}
+
+impl Found {
+    fn read(answer: Value) -> Result<Option<Self>, BrokerError> {
+        let mut parts = reply::array(answer)?.into_iter();
+        let Some(untouchable) = parts.next() else { return Ok(None) };
+        let untouchable = reply::text(untouchable).and_then(|state| state.parse().ok());
+        let mut next = || parts.next().and_then(|part| reply::number(&part));
+        let (score, due_ms, lock_ends_ms) = (next(), next(), next());
+        let mut fields = BTreeMap::new();
+        while let (Some(field), Some(value)) = (parts.next().and_then(reply::text), parts.next().and_then(reply::bytes))
+        {
+            fields.insert(field, value);
+        }
+        Ok(Some(Self { untouchable, score, due_ms, lock_ends_ms, fields }))
+    }
+
+    fn field(&self, name: &str) -> &[u8] {
+        self.fields.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn text(&self, name: &str) -> String {
+        String::from_utf8_lossy(self.field(name)).into_owned()
+    }
+
+    fn state(&self) -> Option<TaskState> {
+        self.text("state").parse().ok()
+    }
+
+    /// The key of its lock, as the message says.
+    fn lock(&self) -> String {
+        TaskMessage::decode(self.field("msg").to_vec().into()).map(|message| message.unique_key).unwrap_or_default()
+    }
+
+    /// The move that it is on, if it is as the move left it; somebody may have run or changed it since.
+    fn on_its_way(&self) -> Option<Move> {
+        let moving = Move::from_bytes(self.fields.get("move")?)?;
+        let end =
+            [End::Source, End::Target].into_iter().find(|&end| moving.message_meanwhile(end) == self.field("msg"));
+        (self.state() == Some(TaskState::Archived) && end.is_some()).then_some(moving)
+    }
+
+    /// A move that begins now.
+    fn departure(&self, from: &QueueName, to: &QueueName, state: TaskState, now_s: i64) -> Move {
+        let listed = state != TaskState::Pending;
+        Move {
+            name: uuid::Uuid::new_v4().simple().to_string(),
+            from: from.to_string(),
+            to: to.to_string(),
+            state: state.number().into(),
+            // A task that its place has lost goes to the new one as of now.
+            score: listed.then(|| self.score.unwrap_or(now_s)),
+            due_ms: self.due_ms,
+            lock_ends_ms: self.lock_ends_ms,
+            group: self.text("group"),
+            message: self.field("msg").to_vec().into(),
+        }
+    }
+}
+
+/// A number as a script reads it.
+fn optional(number: Option<i64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! Ends runs that nobody runs any more, as failures.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::{TRIES, places, read_changed, restless};
+use crate::{
+    broker::{
+        BrokerError, Changed,
+        redis::{RedisBroker, keys::Keys, script::END_ORPHAN, settle::COUNTERS_KEPT},
+        settle::shortened,
+    },
+    task::{QueueName, TaskId, TaskMessage, TaskState},
+};
+
+impl RedisBroker {
+    pub(super) async fn end_lapsed(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
+        let keys = Keys::new(queue);
+        for _ in 0..TRIES {
+            let Some((_, raw)) = self.read_for_change(&keys, id).await? else { return Ok(Changed::NotFound) };
+            let now = self.clock.now();
+            let (message, state) = failed(queue, id, &raw, error, now);
+            let mut names = places(&keys);
+            names.extend([
+                keys.task(id.as_str()),
+                keys.processed_on(now),
+                keys.processed(),
+                keys.failed_on(now),
+                keys.failed(),
+            ]);
+            let call = END_ORPHAN
+                .on(&names)
+                .arg(self.clock.argument())
+                .arg(keys.prefix())
+                .arg(id.as_str())
+                .arg(&raw[..])
+                .arg(message.encode())
+                .arg(state.as_str())
+                .arg(now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp());
+            if let Some(changed) = read_changed(self.link.send_one(call).await?)? {
+                return Ok(changed);
+            }
+        }
+        Err(restless(id))
+    }
+}
+
+/// The message after one more failure, and what becomes of the task: a retry if it has one left.
+fn failed(queue: &QueueName, id: &TaskId, raw: &Bytes, error: &str, now: DateTime<Utc>) -> (TaskMessage, TaskState) {
+    let mut message = TaskMessage::decode(raw.clone()).unwrap_or_else(|_| TaskMessage {
+        // As an outcome does: no byte is lost, and nobody tries to run it.
+        r#type: "undecodable".into(),
+        id: id.to_string(),
+        queue: queue.to_string(),
+        payload: raw.clone(),
+        ..TaskMessage::default()
+    });
+    message.error_msg = shortened(error).to_owned();
+    message.last_failed_at = now.timestamp();
+    if message.retried < message.retry {
+        message.retried += 1;
+        return (message, TaskState::Retry);
+    }
+    (message, TaskState::Archived)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_retried_while_a_retry_is_left() {
+        let now = DateTime::from_timestamp(1_700_000_000, 5).unwrap();
+        for (retry, retried, after, state) in [
+            (25, 0, 1, TaskState::Retry),
+            (1, 0, 1, TaskState::Retry),
+            (1, 1, 1, TaskState::Archived),
+            (0, 0, 0, TaskState::Archived),
+            (i32::MAX, i32::MAX, i32::MAX, TaskState::Archived),
+        ] {
+            let raw = TaskMessage { retry, retried, ..TaskMessage::default() }.encode().into();
+            let (message, became) = failed(&QueueName::from_wire("q"), &TaskId::from_wire("t"), &raw, "lost", now);
+            assert_eq!((message.retried, became), (after, state), "{retry} {retried}");
+            assert_eq!((message.error_msg.as_str(), message.last_failed_at), ("lost", 1_700_000_000));
+        }
+        let raw = Bytes::from_static(b"\xff\xff");
+        let (message, became) = failed(&QueueName::from_wire("q"), &TaskId::from_wire("t"), &raw, "lost", now);
+        assert_eq!((message.payload, became, message.id.as_str()), (raw, TaskState::Archived, "t"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Deletes a queue with everything that is its own (PROTOCOL §6.5; F44, W28).
+
+use super::SLICE;
+use crate::{
+    broker::{
+        BrokerError, QueueDeleted,
+        redis::{
+            RedisBroker,
+            keys::{Keys, QUEUES},
+            reply,
+            script::{Call, DELETE_KEYS},
+        },
+    },
+    task::QueueName,
+};
+
+impl RedisBroker {
+    pub(super) async fn delete_everything(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
+        let keys = Keys::new(queue);
+        let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
+        let is_known = reply::number(&self.link.send_one(is_known).await?) == Some(1);
+        // Nothing is changed before every group that nobody knows of (W5) was asked for its tasks.
+        let is_empty = self.for_each_slice(&keys, "g:", true).await?;
+        match (is_known, is_empty) {
+            (_, false) => return Ok(QueueDeleted::NotEmpty),
+            (false, true) => return Ok(QueueDeleted::NotFound),
+            (true, true) => {}
+        }
+        if !self.for_each_slice(&keys, "", false).await? {
+            return Ok(QueueDeleted::NotEmpty);
+        }
+        self.link.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
+        // Who enqueued in between believes that the name is known.
+        if !self.delete_if_empty(&keys, &[], true).await? {
+            self.link.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
+            return Ok(QueueDeleted::NotEmpty);
+        }
+        Ok(QueueDeleted::Done)
+    }
+
+    /// Asks about, or deletes, the queue's keys that begin with `family`, slice by slice, while the queue has no task.
+    /// Returns whether it has none.
+    async fn for_each_slice(&self, keys: &Keys, family: &str, only_ask: bool) -> Result<bool, BrokerError> {
+        let pattern = keys.pattern(family);
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+            let scan = scan.beside(keys.pending());
+            let mut parts = reply::array(self.link.send_one(scan).await?)?.into_iter();
+            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+            let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
+            let found: Vec<String> =
+                found.into_iter().filter_map(reply::text).filter(|key| is_its_own(keys, key)).collect();
+            for slice in found.chunks(SLICE) {
+                if !self.delete_if_empty(keys, slice, only_ask).await? {
+                    return Ok(false);
+                }
+            }
+            if cursor == "0" {
+                return self.delete_if_empty(keys, &[], true).await;
+            }
+        }
+    }
+
+    async fn delete_if_empty(&self, keys: &Keys, names: &[String], only_ask: bool) -> Result<bool, BrokerError> {
+        let mut all = vec![
+            keys.pending(),
+            keys.active(),
+            keys.scheduled(),
+            keys.retry(),
+            keys.archived(),
+            keys.completed(),
+            keys.groups(),
+            keys.sets(),
+        ];
+        all.extend_from_slice(names);
+        let call = DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(only_ask));
+        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
+    }
+}
+
+/// Whether the key is asynq's or ours. Receipts stay: who repeats a call that was not answered needs them, and they end
+/// by themselves.
+fn is_its_own(keys: &Keys, key: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "pending",
+        "active",
+        "lease",
+        "scheduled",
+        "retry",
+        "archived",
+        "completed",
+        "paused",
+        "groups",
+        "aggregation_sets",
+        "processed",
+        "failed",
+        "x:orphans",
+    ];
+    const FAMILIES: [&str; 6] = ["t:", "g:", "unique:", "processed:", "failed:", "x:"];
+    const RECEIPTS: [&str; 3] = ["x:sent:", "x:moved:", "x:set:"];
+    let Some(name) = key.strip_prefix(keys.prefix()) else { return false };
+    let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
+    (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&RECEIPTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_keys_and_receipts_stay() {
+        let keys = Keys::new(&QueueName::from_wire("q"));
+        for (key, own) in [
+            ("asynq:{q}:pending", true),
+            ("asynq:{q}:t:id", true),
+            ("asynq:{q}:g:G:set", true),
+            ("asynq:{q}:unique:type:", true),
+            ("asynq:{q}:failed:2030-01-01", true),
+            ("asynq:{q}:x:due", true),
+            ("asynq:{q}:x:sent:c:0:1", false),
+            ("asynq:{q}:x:moved:id", false),
+            ("asynq:{q}:rs:something", false),
+            ("asynq:{q}:pending:more", false),
+            ("asynq:{other}:pending", false),
+        ] {
+            assert_eq!(is_its_own(&keys, key), own, "{key}");
+        }
+    }
+}

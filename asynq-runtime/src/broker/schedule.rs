@@ -1,0 +1,291 @@
+//! Contract: each tick of a periodic entry enqueued once, and who plans the ticks (CRON.md §7, PROTOCOL §5.21–5.24, §9).
+//!
+//! [`tick`](Schedules::tick) alone makes a tick fire once, however many schedulers send it. Leadership only saves work.
+
+use std::{fmt, time::Duration};
+
+use chrono::{DateTime, Utc};
+
+use super::{BrokerError, NewTask, Page, Placed, Refused};
+use crate::task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId};
+
+/// Keeps what schedulers share.
+#[async_trait::async_trait]
+pub trait Schedules {
+    /// Fires one tick of an entry: the marker, the entry's last tick and the enqueue in one atomic step, each decided by
+    /// the broker's clock, in this order:
+    ///
+    /// 1. a tick that is not due yet → [`Ticked::Early`];
+    /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`];
+    /// 3. a last tick more than 5 s in the future: the broker's clock went back, it becomes now;
+    /// 4. a tick at or before the last one, or with a marker → [`Ticked::Duplicate`], and the last tick moves on;
+    /// 5. a paused entry → [`Ticked::Paused`], and the last tick moves on;
+    /// 6. the overlap, by the previous task's real state → perhaps [`Ticked::Skipped`];
+    /// 7. the enqueue.
+    ///
+    /// A repeat after a lost answer says `Duplicate` where the first send worked. A task whose id or unique lock is taken
+    /// is refused and the tick counts as fired.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; send the same tick again until it answers.
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError>;
+
+    /// Makes an entry known as this program plans it and returns what is kept of it. A new entry's last tick is now, and
+    /// so is that of one whose spec or zone changed with a revision at least as new: no storm from reading old gaps by a
+    /// new spec. An older revision changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError>;
+
+    /// What is kept of an entry, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
+
+    /// Pauses an entry or lets it go on; returns whether that changed anything. Ticks of a paused entry are not replayed.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
+
+    /// Forgets an entry at once, its history with it; one that just leaves a program is forgotten by itself.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
+
+    /// Takes the lead if it is free, or keeps it. Send it every third of `ttl`; count on it until `ttl` after the moment
+    /// *before* the request, less a margin.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; whether the lead was taken is unknown, and it ends by itself.
+    async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
+
+    /// Gives the lead up if it is the candidate's, so that another takes it at once.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; it ends by itself.
+    async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError>;
+
+    /// Returns when the lead may be free, at the latest after `limit`. It may return early for nothing. Dropping the future
+    /// is safe.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked; callers back off.
+    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError>;
+
+    /// Shows a scheduler's entries to asynq's tools for `ttl`, whole seconds; in the order given.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn show_entries(&self, scheduler: &str, entries: &[SchedulerEntry], ttl: Duration)
+    -> Result<(), BrokerError>;
+
+    /// Takes a scheduler's entries off the list.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; they disappear by themselves.
+    async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError>;
+
+    /// Adds to the history of an entry, which keeps the newest 1,000 for 90 days without news.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;
+
+    /// The entries of all schedulers that live, ours and Go's.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError>;
+
+    /// One page of the history of an entry, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
+}
+
+/// Names a periodic entry: a UUID made of its job, queue, payload and key, without spec and zone (CRON.md §7).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(String);
+
+impl EntryId {
+    /// The id of the entry that enqueues this payload of this job into this queue. `key` tells two such entries apart.
+    pub fn of(job: &str, queue: &QueueName, payload: &[u8], key: &str) -> Self {
+        // Lengths before texts, so that no two lists of parts are one.
+        let mut name = Vec::new();
+        for part in [job.as_bytes(), queue.as_str().as_bytes(), payload, key.as_bytes()] {
+            name.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            name.extend_from_slice(part);
+        }
+        Self(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &name).to_string())
+    }
+
+    /// An id that was read somewhere.
+    pub fn from_wire(id: &str) -> Self {
+        Self(id.to_owned())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of the task of this entry's tick at `at`: the same from every scheduler.
+    pub fn task_id(&self, at: DateTime<Utc>) -> TaskId {
+        TaskId::from_wire(&format!("cron:{}:{}", self.0, at.timestamp()))
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// An entry as a program plans it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryPlan {
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its id.
+    pub entry: EntryId,
+    /// Its schedule as text.
+    pub spec: String,
+    /// Its zone.
+    pub zone: String,
+    /// The revision of the program that plans it: Unix seconds of its release, say. Newer ones win.
+    pub revision: u64,
+    /// How long it is remembered without a tick.
+    pub keep: Duration,
+}
+
+/// What is kept of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryState {
+    /// Its schedule as the newest program plans it.
+    pub spec: String,
+    /// Its zone.
+    pub zone: String,
+    /// That program's revision.
+    pub revision: u64,
+    /// Its last tick that fired, was skipped or was passed over.
+    pub last: DateTime<Utc>,
+    /// The task of its last tick.
+    pub previous: Option<TaskId>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// The broker's time of this answer.
+    pub now: DateTime<Utc>,
+}
+
+/// One tick of an entry.
+#[derive(Debug, Clone)]
+pub struct Tick {
+    /// The entry as it is planned.
+    pub plan: EntryPlan,
+    /// The time that it is for; a whole second.
+    pub at: DateTime<Utc>,
+    /// How long its marker is kept.
+    pub marker: Duration,
+    /// What to do while the previous task is still there.
+    pub overlap: Overlap,
+    /// The task; its id is [`EntryId::task_id`] of the tick. With a jitter its time is later than the tick's.
+    pub task: NewTask,
+}
+
+/// What a tick does while the task of the previous one waits or runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Overlap {
+    /// Enqueues beside it. The default.
+    #[default]
+    Allow,
+    /// Leaves this tick out. An archived, completed or lost task is not there, and neither is one whose worker died.
+    Skip,
+    /// Deletes it where it waits, asks for its cancellation where it runs, and enqueues.
+    Replace,
+}
+
+/// What became of a tick.
+#[derive(Debug, Clone)]
+pub enum Ticked {
+    /// Its task is stored.
+    Enqueued {
+        /// Where it is.
+        placed: Placed,
+        /// The task that it replaces and that still runs: ask for its cancellation.
+        cancel: Option<TaskId>,
+    },
+    /// It is not due by the broker's clock, but after this time.
+    Early(Duration),
+    /// Somebody has fired it, or a later one.
+    Duplicate,
+    /// The entry is paused.
+    Paused,
+    /// A newer program has another spec for the entry.
+    Stale,
+    /// This task of the entry still waits or runs.
+    Skipped(TaskId),
+    /// The task was refused: its id or its unique lock is taken. The tick counts as fired.
+    Refused(Refused),
+}
+
+/// A scheduler that would lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Names it, new at every start.
+    pub token: String,
+    /// The revision of its program: a newer one gets the lead from an older one.
+    pub revision: u64,
+}
+
+/// Who leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lead {
+    /// The candidate. A newer program `wanted` the lead in the meantime: resign, it is waiting.
+    Ours {
+        /// Whether one did.
+        wanted: bool,
+    },
+    /// Another, at most for this time unless it keeps it.
+    Another(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_one_id_for_ever() {
+        let (low, high) = (QueueName::from_wire("low"), QueueName::from_wire("high"));
+        let id = EntryId::of("report", &low, b"", "");
+        assert_eq!(id, EntryId::of("report", &low, b"", ""));
+        // A change would fire the ticks of a deploy twice.
+        assert_eq!(id.as_str(), "b9410bfb-e0d3-5ede-9abb-9f7d6e314a6a");
+        let others = [
+            EntryId::of("report", &high, b"", ""),
+            EntryId::of("report", &low, b"x", ""),
+            EntryId::of("report", &low, b"", "x"),
+            EntryId::of("reportlow", &QueueName::from_wire(""), b"", ""),
+        ];
+        assert!(others.iter().all(|other| *other != id));
+        let at = DateTime::from_timestamp(1_800_000_000, 0).unwrap_or_default();
+        assert_eq!(id.task_id(at).as_str(), format!("cron:{id}:1800000000"));
+    }
+}

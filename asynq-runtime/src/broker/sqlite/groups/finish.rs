@@ -1,0 +1,139 @@
+//! Ends a set together with what was made of it, in one transaction (F16).
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use rusqlite::params;
+
+use crate::{
+    broker::{Rejected, SetError, SetOutcome, TaskSet, settle::shortened},
+    task::{Extra, QueueName, TaskMessage, TaskState},
+};
+
+use super::{
+    super::{
+        produce::Item,
+        row::after,
+        sql,
+        tx::{Doomed, Tx},
+    },
+    Standing,
+};
+
+/// How long it is known that a set was finished, for those who never got the answer.
+const RECEIPT: Duration = Duration::from_secs(600);
+
+/// Type of a message that is made in place of one that cannot be read, as a worker makes it.
+const UNDECODABLE: &str = "undecodable";
+
+/// The end of a set with everything encoded once, however often the transaction is repeated.
+#[derive(Debug)]
+pub(super) struct Finish {
+    number: i64,
+    id: String,
+    made: Vec<Item>,
+    alone: HashSet<String>,
+    /// By id.
+    rejected: HashMap<String, Rejection>,
+    resend: bool,
+}
+
+#[derive(Debug)]
+struct Rejection {
+    error: String,
+    /// Replaces the message.
+    message: Option<Vec<u8>>,
+}
+
+/// A row of `groups/members`.
+#[derive(Debug)]
+struct Member {
+    seq: i64,
+    id: String,
+    lock: Option<String>,
+    extra: Extra,
+}
+
+impl Finish {
+    pub(super) fn new(set: &TaskSet, outcome: &SetOutcome) -> Self {
+        let rejected = outcome.rejected.iter().map(|task| {
+            let message = task.raw.is_some().then(|| stand_in(&set.queue, task));
+            (task.id.as_str().to_owned(), Rejection { error: shortened(&task.error).to_owned(), message })
+        });
+        Self {
+            number: set.number,
+            id: set.id.clone(),
+            made: outcome.made.iter().cloned().map(Item::new).collect(),
+            alone: outcome.alone.iter().map(|id| id.as_str().to_owned()).collect(),
+            rejected: rejected.collect(),
+            resend: outcome.resend,
+        }
+    }
+
+    /// Does it, or finds that nothing can be done; then nothing is changed.
+    pub(super) fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<(), SetError>> {
+        let Some(standing) = Standing::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
+        if standing.ended {
+            return Ok(if self.resend { Ok(()) } else { Err(SetError::Lost) });
+        }
+        tx.whole_or_nothing(|tx| self.end(tx, standing.q))
+    }
+
+    fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {
+        let members = tx.view.list(&sql::GROUPS_MEMBERS, [q, self.number], |row| {
+            let extra = row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default();
+            Ok(Member { seq: row.get(0)?, id: row.get(1)?, lock: row.get(2)?, extra })
+        })?;
+        for member in &members {
+            if let Some(rejection) = self.rejected.get(&member.id) {
+                reject(tx, q, member, rejection)?;
+            } else if self.alone.contains(&member.id) {
+                let place = tx.tail(q, true)?;
+                tx.view.execute(&sql::GROUPS_RUN_ALONE, [member.seq, place, tx.view.now])?;
+                tx.left(q, TaskState::Aggregating);
+                tx.came(q, TaskState::Pending);
+            } else {
+                tx.delete(&Doomed {
+                    seq: member.seq,
+                    q,
+                    state: TaskState::Aggregating,
+                    id: &member.id,
+                    lock: member.lock.as_deref(),
+                })?;
+            }
+        }
+        // After the members, whose locks one of these may need.
+        for item in &self.made {
+            if let Err(refused) = item.insert(tx)? {
+                return Ok(Err(SetError::Refused(refused)));
+            }
+        }
+        tx.view.execute(&sql::GROUPS_END_SET, [self.number, after(tx.view.now, RECEIPT)])?;
+        Ok(Ok(()))
+    }
+}
+
+fn reject(tx: &mut Tx<'_>, q: i64, member: &Member, rejection: &Rejection) -> rusqlite::Result<()> {
+    tx.view.execute(&sql::GROUPS_REJECT, params![member.seq, tx.view.now, rejection.error])?;
+    if let Some(message) = &rejection.message {
+        tx.view.execute(&sql::BODY_SET_MESSAGE, params![member.seq, message])?;
+    }
+    tx.free_lock_of_archived(q, member.lock.as_deref(), &member.id, &member.extra)?;
+    tx.left(q, TaskState::Aggregating);
+    tx.came(q, TaskState::Archived);
+    Ok(())
+}
+
+/// A message in place of one that cannot be read, with its bytes as the payload (F14).
+fn stand_in(queue: &QueueName, task: &Rejected) -> Vec<u8> {
+    let message = TaskMessage {
+        r#type: UNDECODABLE.to_owned(),
+        payload: task.raw.clone().unwrap_or_default(),
+        id: task.id.as_str().to_owned(),
+        queue: queue.as_str().to_owned(),
+        ..TaskMessage::default()
+    };
+    message.encode()
+}

@@ -1,0 +1,173 @@
+//! Enqueues inside a transaction of somebody else's connection, so that a row and the task it caused commit together
+//! (SQLITE.md §9).
+
+use std::path::Path;
+
+use rusqlite::{Connection, ffi};
+
+use crate::broker::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, When, due_ms};
+
+use super::{
+    SqliteBroker, migrate,
+    produce::Item,
+    room,
+    row::after,
+    sql,
+    tx::{Effects, Tx, View},
+    watch::Identity,
+};
+
+/// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.
+const STATEMENTS: usize = 128;
+
+/// Why a task did not join a transaction. Nothing of it is in the transaction, and what was there before still is.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// The client's tasks are not in SQLite.
+    #[error(
+        "a task can join a transaction only in SQLite, and this client works on {location}; use `enqueue` after the commit"
+    )]
+    NotSqlite {
+        /// Where they are.
+        location: String,
+    },
+    /// The connection is open on another file than the client.
+    #[error(
+        "the connection has {found} open and the client {expected}: open both on one file, only then can they commit together"
+    )]
+    OtherFile {
+        /// The connection's file.
+        found: String,
+        /// The client's file.
+        expected: String,
+    },
+    /// There is no transaction to join.
+    #[error("no transaction is open on this connection; begin one (BEGIN IMMEDIATE), or use `enqueue`")]
+    NoTransaction,
+    /// The transaction began by reading, and somebody else has written since: SQLite lets it write no more.
+    #[error("this transaction has read what another has changed since; roll it back and begin it with BEGIN IMMEDIATE")]
+    Stale,
+    /// SQLite or the broker failed; its text says what to do.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+/// What a task is as a row of the view `enqueue`, but for its statement.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The task.
+    pub(crate) task: NewTask,
+    /// When it is due, in Unix milliseconds, if it was said as an instant.
+    pub(crate) due: Option<i64>,
+    /// After how many milliseconds it is due, if it was said as a delay.
+    pub(crate) delay: Option<i64>,
+    /// How many milliseconds its lock lasts at most.
+    pub(crate) unique_ms: Option<i64>,
+    /// The broker's time, where that is not the machine's.
+    pub(crate) now: Option<i64>,
+    /// The statement that stores it.
+    pub(crate) sql: &'static str,
+}
+
+impl SqliteBroker {
+    /// Looks whether tasks can be enqueued on `connection`, and makes it ready for that.
+    ///
+    /// # Errors
+    ///
+    /// It is open on another file, or the file cannot be read.
+    pub(crate) fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
+        self.check_file(connection)?;
+        migrate::check(connection, &self.store.common.place)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(())
+    }
+
+    /// Stores `task` in the transaction that is open on `connection`.
+    ///
+    /// # Errors
+    ///
+    /// The connection is no transaction on our file, or SQLite failed.
+    pub(crate) fn enqueue_on(
+        &self,
+        connection: &Connection,
+        task: NewTask,
+    ) -> Result<Result<Placed, Refused>, TransactionError> {
+        self.check_file(connection)?;
+        if connection.is_autocommit() {
+            return Err(TransactionError::NoTransaction);
+        }
+        let common = &self.store.common;
+        if let Some(file) = &common.file
+            && !room::is_left(file, connection)
+        {
+            let full = format!("{}: the disk is nearly full; nothing was stored, make room", common.place);
+            return Err(BrokerError::new(BrokerErrorKind::Full, full).into());
+        }
+        let item = Item::new(task);
+        let mut tx = Tx::new(View::new(connection, common.names, common.now()));
+        whole(connection, || {
+            let placed = item.insert(&mut tx)?;
+            tx.write_counts()?;
+            Ok(placed)
+        })
+        .map_err(|error| match error.sqlite_error() {
+            Some(ffi::Error { extended_code: ffi::SQLITE_BUSY_SNAPSHOT, .. }) => TransactionError::Stale,
+            _ => common.explain(error).into(),
+        })
+    }
+
+    /// `task` as a row of the view `enqueue`.
+    pub(crate) fn row(&self, task: NewTask) -> Row {
+        let (due, delay) = match task.when {
+            When::Now => (None, None),
+            When::In(delay) => (None, Some(after(0, delay))),
+            When::At(at) => (Some(due_ms(at)), None),
+        };
+        let common = &self.store.common;
+        Row {
+            due,
+            delay,
+            unique_ms: task.unique.as_ref().map(|lock| after(0, lock.ttl)),
+            now: self.manual_clock.then(|| common.now()),
+            sql: sql::IN_TRANSACTION_ENQUEUE.text(common.names),
+            task,
+        }
+    }
+
+    /// Tells all who wait for tasks, here and in other programs, to look. Does not wait for anything.
+    pub(crate) fn wake(&self) {
+        self.store.common.news.publish(Effects { work: true, due: true, signal: false });
+        self.store.ring_others();
+    }
+
+    fn check_file(&self, connection: &Connection) -> Result<(), TransactionError> {
+        let common = &self.store.common;
+        common.check()?;
+        let found = connection.path().filter(|path| !path.is_empty());
+        if let (Some(found), Some(expected)) = (found, &common.file) {
+            let same = match common.identity {
+                Some(identity) => Identity::of(Path::new(found)).is_ok_and(|found| found == Some(identity)),
+                None => std::fs::canonicalize(found).is_ok_and(|found| found == *expected),
+            };
+            if same {
+                return Ok(());
+            }
+        }
+        let found = found.unwrap_or("a database in memory").to_owned();
+        Err(TransactionError::OtherFile { found, expected: common.place.clone() })
+    }
+}
+
+/// Runs `work` so that a failure takes back all of it, and nothing else of the transaction.
+fn whole<T>(connection: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    connection.execute_batch("SAVEPOINT asynq_enqueue")?;
+    let outcome = work();
+    // After some errors, a full disk among them, SQLite has rolled back everything already.
+    let end =
+        if outcome.is_ok() { "RELEASE asynq_enqueue" } else { "ROLLBACK TO asynq_enqueue; RELEASE asynq_enqueue" };
+    match (connection.execute_batch(end), outcome) {
+        (Err(error), Ok(_)) => Err(error),
+        (_, outcome) => outcome,
+    }
+}

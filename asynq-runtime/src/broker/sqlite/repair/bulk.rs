@@ -1,0 +1,68 @@
+//! Changes many tasks, a slice at a time.
+
+use crate::{
+    broker::{BrokerError, BulkAction, BulkSlice, Chosen},
+    task::{QueueName, TaskState},
+};
+
+use rusqlite::params;
+
+use super::{
+    super::{
+        order::{Order, Stage},
+        sql,
+        store::Store,
+        tx::View,
+    },
+    Subject,
+};
+
+/// Most tasks of one slice.
+const SLICE: usize = 100;
+
+/// Does `action` to the first of the chosen tasks.
+pub(super) async fn change(
+    store: &Store,
+    queue: &QueueName,
+    chosen: &Chosen,
+    action: BulkAction,
+    limit: usize,
+) -> Result<BulkSlice, BrokerError> {
+    let limit = limit.min(SLICE);
+    if !action.fits(state(chosen)) {
+        return Ok(BulkSlice::default());
+    }
+    let (queue, chosen) = (queue.clone(), chosen.clone());
+    let (look_queue, look_chosen) = (queue.clone(), chosen.clone());
+    let order = Order::new(Stage::Settle, limit, move |tx| {
+        let Some(q) = tx.view.queue(&queue)? else { return Ok(BulkSlice::default()) };
+        let mut tasks = list(&tx.view, q, &chosen, limit + 1)?;
+        let more = tasks.len() > limit;
+        tasks.truncate(limit);
+        for task in &tasks {
+            task.change(tx, action)?;
+        }
+        Ok(BulkSlice { changed: tasks.len(), ghosts: 0, more })
+    });
+    let order = order.unless(move |view| {
+        let Some(q) = view.queue(&look_queue)? else { return Ok(Some(BulkSlice::default())) };
+        Ok(list(view, q, &look_chosen, 1)?.is_empty().then(BulkSlice::default))
+    });
+    store.write(order).await
+}
+
+fn state(chosen: &Chosen) -> TaskState {
+    match chosen {
+        Chosen::InState(state) => *state,
+        Chosen::InGroup(_) => TaskState::Aggregating,
+    }
+}
+
+fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<Vec<Subject>> {
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let read = |row: &rusqlite::Row<'_>| Subject::read(q, row);
+    match chosen {
+        Chosen::InState(state) => view.list(&sql::REPAIR_IN_STATE, params![q, state.number(), n], read),
+        Chosen::InGroup(group) => view.list(&sql::REPAIR_IN_GROUP, params![q, group.as_str(), n], read),
+    }
+}

@@ -1,0 +1,56 @@
+//! Replaces a payload, and the unique lock that goes with it.
+
+use rusqlite::params;
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit},
+    task::{QueueName, TaskId, TaskMessage},
+};
+
+use super::{
+    super::{sql, tx::Tx},
+    Subject, Wish, take_lock,
+};
+
+/// Replaces the payload of a task. Whatever refuses it is looked at before anything is written.
+pub(super) fn edit(
+    tx: &Tx<'_>,
+    queue: &QueueName,
+    id: &TaskId,
+    edit: &PayloadEdit,
+) -> rusqlite::Result<Result<Changed, EditError>> {
+    let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Ok(Changed::NotFound)) };
+    if !Wish::Edit.fits(task.state, task.staged) {
+        return Ok(Ok(Changed::Unfit(task.state)));
+    }
+    let bytes = task.message(&tx.view)?.unwrap_or_default();
+    let mut message = match TaskMessage::decode(bytes.into()) {
+        Ok(message) => message,
+        Err(error) => return Ok(Err(unreadable(&error, id).into())),
+    };
+    if edit.expected.as_ref().is_some_and(|expected| *expected != message.payload) {
+        return Ok(Err(EditError::Changed));
+    }
+    if let Some(new) = &edit.unique_key
+        && let Some((old, until)) = task.held_lock(&tx.view)?
+        && new != old
+    {
+        if let Err(holder) = take_lock(&tx.view, task.q, new, &task.id, until)? {
+            return Ok(Err(EditError::Duplicate { holder }));
+        }
+        tx.free_lock(task.q, Some(old), &task.id)?;
+        tx.view.execute(&sql::REPAIR_SET_LOCK, params![task.seq, new])?;
+        message.unique_key.clone_from(new);
+    }
+    message.payload = edit.payload.clone();
+    tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
+    Ok(Ok(Changed::Done))
+}
+
+fn unreadable(error: &crate::task::UndecodableMessage, id: &TaskId) -> BrokerError {
+    BrokerError::with_source(
+        BrokerErrorKind::Corrupt,
+        format!("task {id}: there is no payload to replace in what is stored ({error}); delete the task instead"),
+        error.clone(),
+    )
+}

@@ -1,0 +1,84 @@
+//! Moves a task to another queue.
+
+use rusqlite::params;
+
+use crate::{
+    broker::{Changed, MoveError},
+    task::{QueueName, TaskId, TaskMessage, TaskState},
+};
+
+use super::{
+    super::{sql, tx::Tx},
+    Subject, Wish, take_lock,
+};
+
+/// Moves a task; one that is pending goes to the end of the line. Whatever refuses it is looked at before anything is
+/// written.
+pub(super) fn move_task(
+    tx: &mut Tx<'_>,
+    from: &QueueName,
+    id: &TaskId,
+    to: &QueueName,
+) -> rusqlite::Result<Result<Changed, MoveError>> {
+    let Some(task) = Subject::find(&tx.view, from, id)? else { return Ok(Ok(Changed::NotFound)) };
+    if !Wish::Move.fits(task.state, task.staged) {
+        return Ok(Ok(Changed::Unfit(task.state)));
+    }
+    if from == to {
+        return Ok(Ok(Changed::Done));
+    }
+    let key = task.lock.as_deref().map(|key| key_in(key, from, to));
+    let held = task.held_lock(&tx.view)?;
+    if let Some(q) = tx.view.queue(to)? {
+        if tx.view.find(&sql::REPAIR_FIND, params![q, task.id], |_| Ok(()))?.is_some() {
+            return Ok(Err(MoveError::IdConflict));
+        }
+    }
+    // A queue that becomes known here has no locks, so nothing below refuses the move any more.
+    let q = tx.queue_or_new(to)?;
+    if let (Some(key), Some((old, until))) = (&key, held) {
+        if let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)? {
+            return Ok(Err(MoveError::Duplicate { holder }));
+        }
+        tx.free_lock(task.q, Some(old), &task.id)?;
+    }
+    let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
+    tx.view.execute(&sql::REPAIR_MOVE, params![task.seq, q, at, key])?;
+    // Bytes that are no message are left as they are found.
+    if let Some(bytes) = task.message(&tx.view)?
+        && let Ok(mut message) = TaskMessage::decode(bytes.into())
+    {
+        to.as_str().clone_into(&mut message.queue);
+        message.unique_key = key_in(&message.unique_key, from, to);
+        tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
+    }
+    tx.left(task.q, task.state);
+    tx.came(q, task.state);
+    Ok(Ok(Changed::Done))
+}
+
+/// The key of a unique lock in another queue (PROTOCOL §2.2); one that is not of this form stays.
+fn key_in(key: &str, from: &QueueName, to: &QueueName) -> String {
+    match key.strip_prefix(&format!("asynq:{{{from}}}:")) {
+        Some(rest) => format!("asynq:{{{to}}}:{rest}"),
+        None => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_goes_along_under_the_key_of_the_new_queue() {
+        let (from, to) = (QueueName::from_wire("a"), QueueName::from_wire("b"));
+        for (key, moved) in [
+            ("asynq:{a}:unique:mail:c4ca", "asynq:{b}:unique:mail:c4ca"),
+            ("asynq:{ab}:unique:mail:c4ca", "asynq:{ab}:unique:mail:c4ca"),
+            ("mine", "mine"),
+            ("", ""),
+        ] {
+            assert_eq!(key_in(key, &from, &to), moved);
+        }
+    }
+}

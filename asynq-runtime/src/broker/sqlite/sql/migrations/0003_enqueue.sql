@@ -1,0 +1,55 @@
+-- Version 1002: a view to enqueue by from any program's own transaction, as produce.rs does it.
+-- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
+-- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
+-- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
+CREATE VIEW main.enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry, timeout, deadline,
+  retention, extra, now)
+AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE 0;
+
+CREATE TRIGGER main.enqueue_task INSTEAD OF INSERT ON [enqueue]
+BEGIN
+  SELECT RAISE(ABORT, 'enqueue: queue, id and type must be texts that are not empty, and msg a task message (a blob)')
+  WHERE typeof(new.queue) <> 'text' OR new.queue = '' OR typeof(new.id) <> 'text' OR new.id = ''
+    OR typeof(new.type) <> 'text' OR new.type = '' OR typeof(new.msg) <> 'blob';
+  SELECT RAISE(ABORT, 'enqueue: a unique lock needs both, unique_key (a text) and unique_ms (a number above 0)')
+  WHERE (new.unique_key IS NOT NULL OR new.unique_ms IS NOT NULL)
+    AND (typeof(new.unique_key) <> 'text' OR typeof(new.unique_ms) <> 'integer' OR new.unique_ms <= 0);
+
+  -- What is in the way is inserted a second time, for the error. Under the caller's OR IGNORE and OR REPLACE that is none.
+  INSERT INTO [task](q, state, at, id, type)
+  SELECT t.q, t.state, t.at, t.id, t.type FROM [task] AS t
+  WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id;
+  SELECT CASE changes() WHEN 0 THEN RAISE(IGNORE) ELSE RAISE(ABORT, 'enqueue: a task is never replaced') END
+  FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id;
+  INSERT INTO [ulock](q, key, id, until)
+  SELECT l.q, l.key, l.id, l.until FROM [ulock] AS l
+  WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
+    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
+  SELECT CASE changes() WHEN 0 THEN RAISE(IGNORE) ELSE RAISE(ABORT, 'enqueue: a unique lock is never replaced') END
+  FROM [ulock] AS l
+  WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
+    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
+
+  INSERT INTO [queue](name) SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM [queue] WHERE name = new.queue);
+  INSERT INTO [task](q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, grp, extra)
+  SELECT q.q,
+    CASE WHEN t.due > t.now THEN 3 WHEN new.grp IS NOT NULL THEN 7 ELSE 2 END,
+    CASE WHEN t.due > t.now THEN t.due WHEN new.grp IS NOT NULL THEN t.now
+      ELSE max(t.now, coalesce((SELECT max(line.at) FROM [task] AS line WHERE line.q = q.q AND line.state = 2), t.now)) END,
+    t.now, new.id, new.type, coalesce(new.retried, 0), coalesce(new.max_retry, 25), coalesce(new.timeout, 0),
+    coalesce(new.deadline, 0), coalesce(new.retention, 0), new.unique_key, new.grp, new.extra
+  FROM [queue] AS q, (SELECT c.now, coalesce(c.now + new.delay, new.due, c.now) AS due
+    FROM (SELECT coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)) AS now) AS c) AS t
+  WHERE q.name = new.queue;
+  INSERT INTO [body](seq, msg)
+  SELECT t.seq, new.msg FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id;
+  -- The time of a lock begins when the task is due.
+  INSERT INTO [ulock](q, key, id, until)
+  SELECT t.q, t.uniq, t.id, CASE t.state WHEN 3 THEN t.at ELSE t.since END + new.unique_ms FROM [task] AS t
+  WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id AND t.uniq IS NOT NULL
+  ON CONFLICT(q, key) DO UPDATE SET id = excluded.id, until = excluded.until;
+  INSERT INTO [tally](q, state, n)
+  SELECT t.q, t.state, 1 FROM [task] AS t
+  WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id
+  ON CONFLICT(q, state) DO UPDATE SET n = n + excluded.n;
+END;

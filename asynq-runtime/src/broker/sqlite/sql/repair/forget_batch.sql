@@ -1,0 +1,2 @@
+-- Forgets the sets of a queue. ?1 q.
+DELETE FROM main.batch WHERE q = ?1

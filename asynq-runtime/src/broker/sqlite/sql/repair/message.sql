@@ -1,0 +1,2 @@
+-- What a task carries. ?1 seq. Row: message.
+SELECT msg FROM main.body WHERE seq = ?1

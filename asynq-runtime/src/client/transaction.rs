@@ -1,0 +1,117 @@
+//! Enqueues as part of the caller's own SQLite transaction.
+
+use rusqlite::Connection;
+
+use crate::{
+    broker::sqlite::{SqliteBroker, TransactionError},
+    job::{EnqueueError, PreparedTask},
+    task::{TaskId, TaskInfo, TaskState},
+};
+
+use super::{Client, prepare};
+
+/// In the caller's own SQLite transaction (feature `sqlite`): see [`docs::transactions`](crate::docs::transactions).
+impl Client {
+    /// Looks whether tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
+    /// [`enqueue_in_tx`](Self::enqueue_in_tx) looks as well; this finds a mistake when the program starts, and lets the
+    /// connection keep up to 128 prepared statements.
+    ///
+    /// # Errors
+    ///
+    /// It has another file open, or the client's tasks are not in SQLite.
+    pub fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
+        self.sqlite()?.attach(connection)
+    }
+
+    /// Enqueues one task in the transaction that is open on `connection`: it is there when that commits, and never was
+    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes. Call [`wake`](Self::wake) after the commit.
+    ///
+    /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. How safe
+    /// its commit is against a power cut is decided by the connection's `synchronous`.
+    ///
+    /// # Errors
+    ///
+    /// The task was refused, or the transaction cannot take it ([`EnqueueError::Transaction`]). Nothing of it is stored, and
+    /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
+    pub fn enqueue_in_tx(
+        &self,
+        connection: &Connection,
+        task: impl Into<PreparedTask>,
+    ) -> Result<TaskInfo, EnqueueError> {
+        let broker = self.sqlite()?;
+        let task = prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?;
+        let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
+        match broker.enqueue_on(connection, task)? {
+            Ok(placed) => {
+                info.state = placed.state;
+                info.next_process_at = Some(placed.process_at);
+                Ok(info)
+            }
+            Err(refused) => Err(EnqueueError::refused(refused, info.queue, info.id)),
+        }
+    }
+
+    /// Tells waiting workers, of this program and of others, to look for tasks at once. For after the commit of a
+    /// transaction that enqueued; without it they look within 100 ms. Where the tasks are not in SQLite it does nothing.
+    pub fn wake(&self) {
+        if let Some(broker) = self.broker.as_sqlite() {
+            broker.wake();
+        }
+    }
+
+    /// One task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
+    /// values. A taken id and a held unique lock are UNIQUE errors of that statement alone, which name `task.id` or
+    /// `ulock.key`.
+    ///
+    /// # Errors
+    ///
+    /// The task cannot be enqueued at all, or the client's tasks are not in SQLite.
+    pub fn row(&self, task: impl Into<PreparedTask>) -> Result<EnqueueRow, EnqueueError> {
+        let broker = self.sqlite()?;
+        let row = broker.row(prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?);
+        let task = &row.task;
+        let facts = serde_json::json!({
+            "queue": task.queue.as_str(),
+            "id": task.id.as_str(),
+            "type": task.message.r#type,
+            "due": row.due,
+            "delay": row.delay,
+            "unique_key": task.unique.as_ref().map(|lock| &lock.key),
+            "unique_ms": row.unique_ms,
+            "group": task.group.as_ref().map(crate::task::GroupName::as_str),
+            "retried": task.message.retried,
+            "max_retry": task.message.retry,
+            "timeout": task.message.timeout,
+            "deadline": task.message.deadline,
+            "retention": task.message.retention,
+            "now": row.now,
+        });
+        Ok(EnqueueRow {
+            sql: row.sql,
+            facts: facts.to_string(),
+            message: task.message.encode(),
+            extra: task.extra.to_bytes(),
+            id: row.task.id,
+        })
+    }
+
+    fn sqlite(&self) -> Result<&SqliteBroker, TransactionError> {
+        self.broker.as_sqlite().ok_or_else(|| TransactionError::NotSqlite { location: self.broker.location() })
+    }
+}
+
+/// A task as a row, to be inserted by any SQLite library: [`Client::row`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EnqueueRow {
+    /// The statement, the same for every task; its parameters `?1`, `?2`, `?3` are the three fields below.
+    pub sql: &'static str,
+    /// `?1`, text: queue, id, type, times, lock and options, as JSON.
+    pub facts: String,
+    /// `?2`, blob: the task as it travels.
+    pub message: Vec<u8>,
+    /// `?3`, blob or null: what the message cannot carry.
+    pub extra: Option<Vec<u8>>,
+    /// The task's id.
+    pub id: TaskId,
+}

@@ -1,0 +1,116 @@
+//! Contract `Semaphores`: so many tokens and no more, until their time is over (PROTOCOL §13).
+
+use std::time::Duration;
+
+use asynq_tests::task_id;
+use tokio::task::JoinSet;
+
+use super::Fixture;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn acquire(t: &Fixture, scope: &str, max: usize, task: &str) -> bool {
+    t.broker().acquire_token(scope, max, &task_id(task), t.now() + MINUTE).await.unwrap()
+}
+
+async fn release(t: &Fixture, scope: &str, task: &str) -> bool {
+    t.broker().release_token(scope, &task_id(task)).await.unwrap()
+}
+
+#[tokio::test]
+async fn there_are_so_many_tokens_and_no_more() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 2, "a").await);
+    assert!(acquire(&t, "mail", 2, "b").await);
+    assert!(!acquire(&t, "mail", 2, "c").await);
+}
+
+#[tokio::test]
+async fn a_token_that_is_taken_back_is_there_for_another() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 1, "a").await);
+    assert!(release(&t, "mail", "a").await);
+    assert!(acquire(&t, "mail", 1, "b").await);
+}
+
+#[tokio::test]
+async fn only_a_token_that_is_out_is_taken_back() {
+    let t = Fixture::start().await;
+    assert!(!release(&t, "mail", "a").await);
+    assert!(acquire(&t, "mail", 1, "a").await);
+    assert!(!release(&t, "mail", "b").await);
+    assert!(release(&t, "mail", "a").await);
+    assert!(!release(&t, "mail", "a").await);
+}
+
+#[tokio::test]
+async fn a_token_counts_until_its_time_is_over() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 1, "a").await);
+    t.advance(Duration::from_secs(59));
+    assert!(!acquire(&t, "mail", 1, "b").await);
+    t.advance(Duration::from_secs(2));
+    assert!(acquire(&t, "mail", 1, "b").await);
+    assert!(!release(&t, "mail", "a").await, "its token is gone");
+}
+
+#[tokio::test]
+async fn scopes_do_not_share_tokens() {
+    let t = Fixture::start().await;
+    for scope in ["mail", "mail:slow", "Größe *?[x] {y}"] {
+        assert!(acquire(&t, scope, 1, "a").await, "{scope}");
+        assert!(!acquire(&t, scope, 1, "b").await, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_asks_again_gets_none_when_all_are_out() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 1, "a").await);
+    assert!(!acquire(&t, "mail", 1, "a").await);
+}
+
+#[tokio::test]
+async fn a_holder_that_asks_again_keeps_one_token_for_longer() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 2, "a").await);
+    t.advance(Duration::from_secs(50));
+    assert!(acquire(&t, "mail", 2, "a").await);
+    assert!(acquire(&t, "mail", 2, "b").await, "it holds one of two");
+    t.advance(Duration::from_secs(50));
+    assert!(!acquire(&t, "mail", 2, "c").await, "its time began again");
+    assert!(release(&t, "mail", "a").await);
+    assert!(!release(&t, "mail", "a").await);
+}
+
+#[tokio::test]
+async fn fewer_tokens_than_are_out_take_none_away() {
+    let t = Fixture::start().await;
+    for task in ["a", "b", "c"] {
+        assert!(acquire(&t, "mail", 3, task).await);
+    }
+    assert!(!acquire(&t, "mail", 1, "d").await);
+    for task in ["a", "b"] {
+        assert!(release(&t, "mail", task).await);
+    }
+    assert!(!acquire(&t, "mail", 1, "d").await);
+    assert!(release(&t, "mail", "c").await);
+    assert!(acquire(&t, "mail", 1, "d").await);
+}
+
+#[tokio::test]
+async fn no_tokens_are_no_tokens() {
+    let t = Fixture::start().await;
+    assert!(!acquire(&t, "mail", 0, "a").await);
+}
+
+#[tokio::test]
+async fn brokers_share_the_tokens_of_a_scope() {
+    let t = Fixture::start().await;
+    let mut asks = JoinSet::new();
+    for i in 0..14 {
+        let (broker, until) = (if i % 2 == 0 { t.shared() } else { t.another_broker().await }, t.now() + MINUTE);
+        asks.spawn(async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until).await.unwrap() });
+    }
+    assert_eq!(asks.join_all().await.into_iter().filter(|got| *got).count(), 7);
+}

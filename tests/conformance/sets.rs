@@ -1,0 +1,451 @@
+//! Contract `Groups`: what becomes of a set, once and whole or not at all (PROTOCOL §5.13–5.15; RELIABILITY F15–F17, F19b).
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{GroupRules, Refused, Rejected, SetError, SetOutcome, Settled, TaskSet},
+    task::{Extra, TaskId, TaskState, UniqueUntil},
+};
+use asynq_tests::{
+    Build as _, Seeded as _, Store as _, becomes, default_queue, done, group, lock_key, made, members, retry, task,
+    task_id,
+};
+use bytes::Bytes;
+
+use super::Fixture;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn alone(ids: &[&str]) -> SetOutcome {
+    SetOutcome { alone: ids.iter().map(|id| task_id(id)).collect(), ..SetOutcome::default() }
+}
+
+fn rejected(ids: &[&str]) -> SetOutcome {
+    let reject = |id: &&str| Rejected { id: task_id(id), error: format!("{id} cannot be a part"), raw: None };
+    SetOutcome { rejected: ids.iter().map(reject).collect(), ..SetOutcome::default() }
+}
+
+fn again(outcome: &SetOutcome) -> SetOutcome {
+    SetOutcome { resend: true, ..outcome.clone() }
+}
+
+async fn reclaim(t: &Fixture) -> usize {
+    t.broker().reclaim_sets(&default_queue()).await.unwrap()
+}
+
+/// Two locked tasks of the group `g`, taken out of it.
+async fn locked_set(t: &Fixture, extra: Extra) -> TaskSet {
+    for id in ["t1", "t2"] {
+        t.enqueue(task(id).grouped("g").locked(&lock_key(id), 600).with_extra(extra.clone())).await;
+    }
+    t.claim("g").await
+}
+
+#[tokio::test]
+async fn what_is_made_of_a_set_takes_the_place_of_its_tasks() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1", "t2"]).await;
+    let new = made(&set, 0).with_payload("1,2");
+    t.finish(&set, &becomes(vec![new.clone()])).await.unwrap();
+    assert_eq!((t.state_of("t1").await, t.state_of("t2").await), (None, None));
+    let run = t.take_one().await;
+    assert_eq!(run.text(), &new.message);
+    assert_eq!(run.key.id, format!("agg:{}", set.id).as_str());
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    assert_eq!((t.snapshot().await.len(), t.group_sizes().await.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn several_tasks_can_be_made_of_a_set() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1", "t2"]).await;
+    let extra = Extra { max_crashes: Some(1), ..Extra::default() };
+    let new = vec![
+        made(&set, 0).with_extra(extra.clone()),
+        made(&set, 1).after(MINUTE),
+        made(&set, 2).locked(&lock_key("k"), 600),
+    ];
+    t.finish(&set, &becomes(new)).await.unwrap();
+    let ids: Vec<TaskId> = (0..3).map(|n| set.task_id(n)).collect();
+    let runs = t.take(5).await;
+    assert_eq!(runs.iter().map(|run| &run.key.id).collect::<Vec<_>>(), [&ids[0], &ids[2]]);
+    assert_eq!(runs[0].extra, extra);
+    assert_eq!(t.holder_of(&lock_key("k")).await.as_ref(), Some(&ids[2]));
+    assert_eq!(t.state_of(ids[1].as_str()).await, Some(TaskState::Scheduled));
+    t.advance(MINUTE);
+    t.forward().await;
+    assert_eq!(t.drain().await, [ids[1].to_string()]);
+}
+
+#[tokio::test]
+async fn a_made_task_may_wait_in_a_group_itself() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &becomes(vec![made(&set, 0).grouped("of groups")])).await.unwrap();
+    assert_eq!(t.group_sizes().await, [("of groups".to_owned(), 1)]);
+    assert_eq!(members(&t.claim("of groups").await), [set.task_id(0).as_str()]);
+}
+
+#[tokio::test]
+async fn a_set_may_become_nothing() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1", "t2"]).await;
+    t.finish(&set, &SetOutcome::default()).await.unwrap();
+    assert_eq!((t.snapshot().await.len(), t.state_of("t1").await), (0, None));
+    t.enqueue(task("t1")).await;
+}
+
+#[tokio::test]
+async fn a_made_task_of_a_paused_queue_waits() {
+    let t = Fixture::start().await;
+    t.broker().pause(&default_queue()).await.unwrap();
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    assert!(t.drain().await.is_empty());
+    assert_eq!(t.state_of(set.task_id(0).as_str()).await, Some(TaskState::Pending));
+}
+
+#[tokio::test]
+async fn tasks_that_run_alone_become_pending_in_their_order_with_their_locks() {
+    let t = Fixture::start().await;
+    for id in ["t1", "t2", "t3"] {
+        t.enqueue(task(id).grouped("g").locked(&lock_key(id), 600)).await;
+        t.advance(SECOND);
+    }
+    let set = t.claim("g").await;
+    t.finish(&set, &alone(&["t3", "t1", "t2"])).await.unwrap();
+    assert_eq!(t.snapshot().await.ids(TaskState::Pending), ["t1", "t2", "t3"]);
+    assert_eq!(t.holder_of(&lock_key("t2")).await.unwrap(), "t2");
+    assert_eq!(t.drain().await, ["t1", "t2", "t3"]);
+}
+
+#[tokio::test]
+async fn a_task_that_runs_alone_is_not_grouped_again_when_it_is_retried() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &alone(&["t1"])).await.unwrap();
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, retry(SECOND, "boom")).await, Settled::Ok);
+    t.advance(2 * SECOND);
+    t.forward().await;
+    assert_eq!(t.drain().await, ["t1"]);
+}
+
+#[tokio::test]
+async fn a_rejected_task_is_archived_with_the_reason_and_not_counted() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1", "t2"]).await;
+    t.finish(&set, &SetOutcome { made: vec![made(&set, 0)], ..rejected(&["t2"]) }).await.unwrap();
+    let seen = t.snapshot().await;
+    assert_eq!((seen.ids(TaskState::Archived), seen.len()), (vec!["t2"], 2));
+    let archived = &seen.archived[0];
+    assert_eq!((archived.error.as_deref(), &archived.payload[..]), (Some("t2 cannot be a part"), &b"t2"[..]));
+    assert_eq!(archived.failed_at, Some(t.now().timestamp()));
+    assert_eq!((seen.stats.processed, seen.stats.failed, seen.stats.processed_total), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn the_reason_of_a_rejected_task_is_cut_to_four_kibibytes() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    let mut outcome = rejected(&["t1"]);
+    outcome.rejected[0].error = "x".repeat(5000);
+    t.finish(&set, &outcome).await.unwrap();
+    assert_eq!(t.snapshot().await.archived[0].error.as_ref().map(String::len), Some(4096));
+}
+
+#[tokio::test]
+async fn bytes_that_could_not_be_read_are_archived_and_the_others_go_on() {
+    let t = Fixture::start().await;
+    t.seed_group("g", &["t1", "bad"]).await;
+    t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xff");
+    let set = t.claim("g").await;
+    let raw = set.members[1].message.as_ref().unwrap_err().raw.clone();
+    let bad = Rejected { id: task_id("bad"), error: "no message".into(), raw: Some(raw) };
+    let outcome = SetOutcome { made: vec![made(&set, 0)], rejected: vec![bad], ..SetOutcome::default() };
+    t.finish(&set, &outcome).await.unwrap();
+    let seen = t.snapshot().await;
+    assert_eq!(seen.ids(TaskState::Archived), ["bad"]);
+    assert_eq!(
+        (&seen.archived[0].payload, seen.archived[0].error.as_deref()),
+        (&Bytes::from_static(b"\xff\xff"), Some("no message"))
+    );
+    assert_eq!(t.drain().await, [set.task_id(0).to_string()]);
+}
+
+#[tokio::test]
+async fn a_set_may_become_all_kinds_of_things_at_once() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["part", "single", "bad"]).await;
+    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: vec![task_id("single")], ..rejected(&["bad"]) };
+    t.finish(&set, &outcome).await.unwrap();
+    let mut pending = t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    pending.sort();
+    assert_eq!(pending, [set.task_id(0).as_str(), "single"]);
+    let states = [t.state_of("part").await, t.state_of("single").await, t.state_of("bad").await];
+    assert_eq!(states, [None, Some(TaskState::Pending), Some(TaskState::Archived)]);
+}
+
+#[tokio::test]
+async fn the_locks_of_tasks_that_became_a_part_are_freed() {
+    let t = Fixture::start().await;
+    let set = locked_set(&t, Extra::default()).await;
+    assert_eq!(t.holder_of(&lock_key("t1")).await.unwrap(), "t1", "a set holds its locks");
+    t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("t1")).await, None);
+    assert_eq!(t.holder_of(&lock_key("t2")).await, None);
+}
+
+#[tokio::test]
+async fn the_lock_of_a_rejected_task_is_freed_unless_it_lasts_until_success() {
+    for (until, holder) in [(UniqueUntil::End, None), (UniqueUntil::Success, Some("t1"))] {
+        let t = Fixture::start().await;
+        let set = locked_set(&t, Extra { unique_until: until.into(), ..Extra::default() }).await;
+        t.finish(&set, &rejected(&["t1", "t2"])).await.unwrap();
+        assert_eq!(t.holder_of(&lock_key("t1")).await.as_ref().map(TaskId::as_str), holder, "{until:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_another_took_over_is_not_freed_with_the_set() {
+    let t = Fixture::start().await;
+    t.enqueue(task("t1").grouped("g").locked(&lock_key("k"), 5)).await;
+    let set = t.claim("g").await;
+    t.advance(6 * SECOND);
+    t.enqueue(task("next").locked(&lock_key("k"), 600)).await;
+    t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "next");
+}
+
+#[tokio::test]
+async fn a_made_task_may_take_over_the_lock_of_a_part() {
+    let t = Fixture::start().await;
+    let set = locked_set(&t, Extra::default()).await;
+    t.finish(&set, &becomes(vec![made(&set, 0).locked(&lock_key("t1"), 600)])).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("t1")).await, Some(set.task_id(0)));
+}
+
+/// Refused with nothing changed, and the set still ours.
+async fn is_refused(t: &Fixture, set: &TaskSet, outcome: SetOutcome) -> Refused {
+    let before = t.store.dump();
+    let SetError::Refused(refused) = t.finish(set, &outcome).await.unwrap_err() else { panic!("the set is there") };
+    assert_eq!(t.store.dump(), before, "nothing was changed");
+    t.finish(set, &alone(&members(set))).await.unwrap();
+    refused
+}
+
+#[tokio::test]
+async fn a_made_task_whose_lock_is_held_is_refused() {
+    let t = Fixture::start().await;
+    t.enqueue(task("holder").locked(&lock_key("k"), 600)).await;
+    let set = locked_set(&t, Extra::default()).await;
+    let new = vec![made(&set, 0), made(&set, 1).locked(&lock_key("k"), 600)];
+    let refused = is_refused(&t, &set, becomes(new)).await;
+    assert!(matches!(&refused, Refused::Duplicate { holder: Some(id) } if *id == "holder"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_made_task_cannot_take_the_lock_of_one_that_runs_alone() {
+    let t = Fixture::start().await;
+    let set = locked_set(&t, Extra::default()).await;
+    let made = vec![made(&set, 0).locked(&lock_key("t1"), 600)];
+    let refused = is_refused(&t, &set, SetOutcome { made, ..alone(&["t1"]) }).await;
+    assert!(matches!(&refused, Refused::Duplicate { holder: Some(id) } if *id == "t1"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn two_made_tasks_cannot_hold_one_lock() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    let new = (0..2).map(|n| made(&set, n).locked(&lock_key("k"), 600)).collect();
+    let refused = is_refused(&t, &set, becomes(new)).await;
+    assert!(matches!(&refused, Refused::Duplicate { .. }), "{refused:?}");
+    assert_eq!(t.holder_of(&lock_key("k")).await, None);
+}
+
+#[tokio::test]
+async fn a_made_task_whose_id_is_taken_is_refused() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.enqueue(task(set.task_id(1).as_str())).await;
+    let refused = is_refused(&t, &set, becomes(vec![made(&set, 0), made(&set, 1)])).await;
+    assert!(matches!(&refused, Refused::IdConflict), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_set_that_is_ended_again_after_a_lost_answer_changes_nothing() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["part", "single", "bad"]).await;
+    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: vec![task_id("single")], ..rejected(&["bad"]) };
+    t.finish(&set, &outcome).await.unwrap();
+    let before = t.store.dump();
+    t.finish(&set, &again(&outcome)).await.unwrap();
+    assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn what_was_made_is_not_made_again_when_it_has_run_meanwhile() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    let outcome = becomes(vec![made(&set, 0)]);
+    t.finish(&set, &outcome).await.unwrap();
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    t.finish(&set, &again(&outcome)).await.unwrap();
+    assert!(t.drain().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_first_send_that_never_arrived_is_done_by_the_second() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &again(&becomes(vec![made(&set, 0)]))).await.unwrap();
+    assert_eq!(t.drain().await, [set.task_id(0).to_string()]);
+}
+
+/// Lost, with nothing changed.
+async fn is_lost(t: &Fixture, set: &TaskSet) {
+    for outcome in [becomes(vec![made(set, 0)]), alone(&["t1"]), rejected(&["t1"]), SetOutcome::default()] {
+        for outcome in [outcome.clone(), again(&outcome)] {
+            let before = t.store.dump();
+            let lost = t.finish(set, &outcome).await;
+            assert!(matches!(lost, Err(SetError::Lost)), "{lost:?}");
+            assert_eq!(t.store.dump(), before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_was_taken_back_cannot_be_ended() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.advance(TaskSet::DEADLINE + SECOND);
+    assert_eq!(reclaim(&t).await, 1);
+    is_lost(&t, &set).await;
+    let next = t.claim("g").await;
+    is_lost(&t, &set).await;
+    t.finish(&next, &becomes(vec![made(&next, 0)])).await.unwrap();
+    assert_eq!(t.drain().await, [next.task_id(0).to_string()]);
+}
+
+#[tokio::test]
+async fn a_set_that_was_ended_cannot_be_ended_otherwise() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &alone(&["t1"])).await.unwrap();
+    assert!(matches!(t.finish(&set, &becomes(vec![made(&set, 0)])).await, Err(SetError::Lost)));
+    assert_eq!(t.drain().await, ["t1"]);
+}
+
+#[tokio::test]
+async fn a_set_past_its_deadline_is_still_its_takers_while_nobody_took_it_back() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.advance(TaskSet::DEADLINE + MINUTE);
+    t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    assert_eq!((reclaim(&t).await, t.drain().await), (0, vec![set.task_id(0).to_string()]));
+}
+
+#[tokio::test]
+async fn another_broker_can_end_a_set() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    let other = t.another_broker().await;
+    other.finish_set(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    assert_eq!(t.drain().await, [set.task_id(0).to_string()]);
+}
+
+#[tokio::test]
+async fn a_released_set_is_in_its_group_again_since_when_it_was() {
+    let t = Fixture::start().await;
+    let joined = t.now();
+    let set = t.seed_set(&["t1", "t2"]).await;
+    t.advance(30 * SECOND);
+    t.broker().release_set(&set).await.unwrap();
+    let found = t.broker().groups(&default_queue(), None, 10).await.unwrap();
+    assert_eq!((found[0].group.as_str(), found[0].size), ("g", 2));
+    assert_eq!(found[0].oldest.unwrap().timestamp(), joined.timestamp());
+    is_lost(&t, &set).await;
+    t.advance(31 * SECOND);
+    assert_eq!(members(&t.try_claim("g", &GroupRules::default()).await.unwrap()), ["t1", "t2"]);
+}
+
+#[tokio::test]
+async fn releasing_a_set_that_is_gone_changes_nothing() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
+    let before = t.store.dump();
+    t.broker().release_set(&set).await.unwrap();
+    assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn releasing_one_set_leaves_the_others() {
+    let t = Fixture::start().await;
+    let first = t.seed_set(&["t1"]).await;
+    let second = t.seed_set(&["t2"]).await;
+    t.broker().release_set(&first).await.unwrap();
+    assert_eq!(t.group_sizes().await, [("g".to_owned(), 1)]);
+    t.finish(&second, &alone(&["t2"])).await.unwrap();
+    assert_eq!(t.drain().await, ["t2"]);
+}
+
+#[tokio::test]
+async fn a_set_goes_back_at_its_deadline_and_its_group_is_known_again() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1", "t2"]).await;
+    t.advance(TaskSet::DEADLINE - 2 * SECOND);
+    assert_eq!(reclaim(&t).await, 0);
+    t.advance(3 * SECOND);
+    assert!(t.broker().now() > set.deadline);
+    assert_eq!(reclaim(&t).await, 1);
+    assert_eq!(t.group_sizes().await, [("g".to_owned(), 2)]);
+    assert_eq!(reclaim(&t).await, 0);
+    let rules = GroupRules { max_delay: Some(2 * MINUTE), ..GroupRules::default() };
+    assert_eq!(members(&t.try_claim("g", &rules).await.unwrap()), ["t1", "t2"], "they kept their times");
+}
+
+#[tokio::test]
+async fn what_goes_back_joins_those_that_came_meanwhile() {
+    let t = Fixture::start().await;
+    t.seed_set(&["t1", "t2"]).await;
+    t.advance(MINUTE);
+    t.seed_group("g", &["t3"]).await;
+    t.advance(2 * MINUTE);
+    assert_eq!(reclaim(&t).await, 1);
+    assert_eq!(members(&t.claim("g").await), ["t1", "t2", "t3"]);
+}
+
+#[tokio::test]
+async fn at_most_a_hundred_sets_go_back_at_once() {
+    let t = Fixture::start().await;
+    for i in 0..103 {
+        t.enqueue(task(&format!("t{i}")).grouped(&format!("g{i}"))).await;
+        let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
+        assert!(t.broker().claim_set(&default_queue(), &group(&format!("g{i}")), &rules).await.unwrap().is_some());
+    }
+    t.advance(3 * MINUTE);
+    let turns = [reclaim(&t).await, reclaim(&t).await, reclaim(&t).await];
+    assert_eq!(turns, [100, 3, 0]);
+    assert_eq!(t.group_sizes().await.len(), 103);
+}
+
+#[tokio::test]
+async fn a_set_of_a_thousand_goes_back_and_ends_in_one_step() {
+    let t = Fixture::start().await;
+    let all = (0..TaskSet::MOST).map(|i| task(&format!("t{i:04}")).grouped("g").locked(&lock_key(&i.to_string()), 600));
+    assert!(t.broker().enqueue(all.collect()).await.iter().all(Result::is_ok));
+    assert_eq!(t.claim("g").await.members.len(), TaskSet::MOST);
+    t.advance(3 * MINUTE);
+    assert_eq!(reclaim(&t).await, 1);
+    let set = t.claim("g").await;
+    let ids = members(&set);
+    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: alone(&ids[..300]).alone, ..rejected(&ids[300..600]) };
+    t.finish(&set, &outcome).await.unwrap();
+    let seen = t.snapshot().await;
+    assert_eq!((seen.pending.len(), seen.archived.len(), seen.len()), (301, 300, 601));
+    assert_eq!(t.holder_of(&lock_key("999")).await, None);
+    assert_eq!(t.holder_of(&lock_key("0")).await.unwrap(), "t0000");
+}

@@ -1,0 +1,87 @@
+//! Builds the Go programs, and talks to the one that is a client and an inspector.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use serde_json::Value;
+
+/// The Go programs of this folder, built.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) peer: PathBuf,
+    pub(crate) asynqmon: PathBuf,
+}
+
+/// The programs, built by the first who asks; `None`, with a printed reason, where there is no Go and nobody insists.
+pub(crate) fn programs() -> Option<&'static Programs> {
+    static PROGRAMS: OnceLock<Option<Programs>> = OnceLock::new();
+    PROGRAMS
+        .get_or_init(|| {
+            let version = Command::new("go").arg("version").output();
+            if !version.is_ok_and(|output| output.status.success()) {
+                assert!(std::env::var_os("CI").is_none(), "Go 1.24 or newer is needed for the interop tests");
+                eprintln!("gap: there is no Go here, so nothing was run against the real asynq");
+                return None;
+            }
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop");
+            Some(Programs {
+                peer: build(&folder, "./peer", "peer"),
+                asynqmon: build(&folder.join("asynqmon"), ".", "asynqmon"),
+            })
+        })
+        .as_ref()
+}
+
+fn build(module: &Path, package: &str, name: &str) -> PathBuf {
+    let program = crate::matrix::folder().join(name);
+    let built = Command::new("go")
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&program)
+        .arg(package)
+        .current_dir(module)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "go build {package}: {}", String::from_utf8_lossy(&built.stderr));
+    program
+}
+
+/// A running `peer talk`; it ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    child: Child,
+    pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+}
+
+impl Talk {
+    pub(crate) fn start(peer: &Path, address: &str) -> Self {
+        let mut child =
+            Command::new(peer).args(["talk", address]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pipes = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, pipes: Mutex::new(pipes) }
+    }
+
+    /// One request and its answer: what asynq returned, or the text of its error.
+    pub(crate) fn ask(&self, request: &Value) -> Result<Value, String> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(pipes.0, "{request}").unwrap();
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).unwrap();
+        let mut answer: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{request}: {line:?}: {error}"));
+        match answer["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(answer["value"].take()),
+        }
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

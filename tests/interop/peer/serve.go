@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// settings of a worker.
+type settings struct {
+	Queues      map[string]int `json:"queues"`
+	Concurrency int            `json:"concurrency"`
+	// Journal is a file that gets one line per task that ended well, written in one call: it survives kill -9.
+	Journal string `json:"journal"`
+	// Aggregate makes one task of each group that rests for a second.
+	Aggregate bool `json:"aggregate"`
+}
+
+// order is the payload of every task of the tests: what its handler is to do.
+type order struct {
+	Do   string `json:"do"`
+	Text string `json:"text"`
+}
+
+// event says what the worker does.
+type event struct {
+	Event   string            `json:"event"`
+	ID      string            `json:"id,omitempty"`
+	Type    string            `json:"type,omitempty"`
+	Payload string            `json:"payload,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Retried int               `json:"retried"`
+}
+
+func serve(redis asynq.RedisClientOpt, s settings) {
+	journal := io.Discard
+	if s.Journal != "" {
+		file, err := os.OpenFile(s.Journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			fail("journal: %v", err)
+		}
+		journal = file
+	}
+	config := asynq.Config{
+		Queues:                   s.Queues,
+		Concurrency:              s.Concurrency,
+		TaskCheckInterval:        200 * time.Millisecond,
+		DelayedTaskCheckInterval: 500 * time.Millisecond,
+		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Second },
+		LogLevel:                 asynq.ErrorLevel,
+	}
+	if s.Aggregate {
+		config.GroupGracePeriod = time.Second
+		config.GroupAggregator = asynq.GroupAggregatorFunc(aggregate)
+	}
+	server := asynq.NewServer(redis, config)
+	handler := asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return handle(ctx, t, journal) })
+	if err := server.Start(handler); err != nil {
+		fail("start: %v", err)
+	}
+	say(event{Event: "ready"})
+	// The test closes the input when the worker should leave.
+	io.Copy(io.Discard, os.Stdin)
+	server.Shutdown()
+	say(event{Event: "left"})
+}
+
+// aggregate makes one task of the texts of all.
+func aggregate(group string, tasks []*asynq.Task) *asynq.Task {
+	texts := make([]string, 0, len(tasks))
+	for _, t := range tasks {
+		var o order
+		if json.Unmarshal(t.Payload(), &o) == nil {
+			texts = append(texts, o.Text)
+		}
+	}
+	payload, _ := json.Marshal(order{Do: "succeed", Text: group + ": " + strings.Join(texts, ",")})
+	return asynq.NewTask("interop:do", payload, asynq.Retention(time.Hour))
+}
+
+func handle(ctx context.Context, t *asynq.Task, journal io.Writer) error {
+	id, _ := asynq.GetTaskID(ctx)
+	retried, _ := asynq.GetRetryCount(ctx)
+	var o order
+	if err := json.Unmarshal(t.Payload(), &o); err != nil {
+		return err
+	}
+	say(event{Event: "start", ID: id, Type: t.Type(), Payload: string(t.Payload()), Headers: t.Headers(), Retried: retried})
+	switch o.Do {
+	case "succeed":
+	case "fail":
+		return errors.New(o.Text)
+	case "fail once":
+		if retried == 0 {
+			return errors.New(o.Text)
+		}
+	case "panic":
+		panic(o.Text)
+	case "give up":
+		return fmt.Errorf("%s: %w", o.Text, asynq.SkipRetry)
+	case "revoke":
+		return fmt.Errorf("%s: %w", o.Text, asynq.RevokeTask)
+	case "hang once":
+		// The text names a file that the first run leaves behind.
+		if marker, err := os.OpenFile(o.Text, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644); err == nil {
+			marker.Close()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	case "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	case "answer":
+		if _, err := t.ResultWriter().Write([]byte(o.Text)); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("no order %q", o.Do)
+	}
+	fmt.Fprintf(journal, "%s\n", id)
+	say(event{Event: "done", ID: id})
+	return nil
+}

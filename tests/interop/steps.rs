@@ -1,0 +1,293 @@
+//! The steps of a task's life, each shown for every ordered pair of producer and worker.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::{
+    side::Order,
+    stage::with_every_pair,
+    worker::{Settings, Worker},
+};
+
+/// The queue of one pair.
+macro_rules! queue {
+    ($pair:expr) => {
+        format!("to-{}", $pair)
+    };
+}
+
+#[tokio::test]
+async fn enqueue_dequeue_succeed() {
+    with_every_pair("enqueue, dequeue, succeed", async |stage, pair| {
+        let queue = queue!(pair);
+        let order = Order { retry: Some(7), timeout_s: 90, ..Order::new("succeed", "päyload") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        let seen = stage.both_see(&queue, &id, "pending").await;
+        assert_eq!((seen.max_retry, seen.timeout_s), (7, 90.0));
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        assert_eq!(worker.starts(&id).await["payload"], order.payload());
+        worker.does(&id).await;
+        stage.both_miss(&queue, &id).await;
+        assert_eq!(stage.go("queue", &queue, "")["Processed"], 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn schedule_forward() {
+    with_every_pair("schedule, forward", async |stage, pair| {
+        let queue = queue!(pair);
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        let began = Instant::now();
+        let order = Order { delay_ms: 2_000, ..Order::new("succeed", "later") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        stage.both_see(&queue, &id, "scheduled").await;
+        worker.does(&id).await;
+        // Go cuts the time to whole seconds.
+        assert!(began.elapsed().as_millis() >= 1_000, "ran after {:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn fail() {
+    with_every_pair("fail", async |stage, pair| {
+        let queue = queue!(pair);
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        let id = stage.enqueue(pair.producer, &queue, &Order::new("fail", "the oven is cold")).await;
+        worker.starts(&id).await;
+        let seen = stage.both_see(&queue, &id, "retry").await;
+        assert_eq!((seen.last_error.as_str(), seen.retried), ("the oven is cold", 1));
+        assert_eq!(stage.go("queue", &queue, "")["Failed"], 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn retry() {
+    with_every_pair("retry", async |stage, pair| {
+        let queue = queue!(pair);
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        let order = Order { retention_s: 600, ..Order::new("fail once", "not yet") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        assert_eq!(worker.starts(&id).await["retried"], 0);
+        assert_eq!(worker.starts(&id).await["retried"], 1);
+        worker.does(&id).await;
+        assert_eq!(stage.both_see(&queue, &id, "completed").await.retried, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn panic() {
+    with_every_pair("panic", async |stage, pair| {
+        let queue = queue!(pair);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        let id = stage.enqueue(pair.producer, &queue, &Order::new("panic", "sugar in the gears")).await;
+        let seen = stage.both_see(&queue, &id, "retry").await;
+        assert!(seen.last_error.contains("sugar in the gears"), "{}", seen.last_error);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn time_out() {
+    with_every_pair("time out", async |stage, pair| {
+        let queue = queue!(pair);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        let order = Order { timeout_s: 1, ..Order::new("hang", "") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        let seen = stage.both_see(&queue, &id, "retry").await;
+        assert_eq!(seen.last_error, "context deadline exceeded");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn keep_a_result() {
+    with_every_pair("keep a result", async |stage, pair| {
+        let queue = queue!(pair);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        let order = Order { retention_s: 600, ..Order::new("answer", r#"{"width":80}"#) };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        let seen = stage.both_see(&queue, &id, "completed").await;
+        assert_eq!((seen.result.as_str(), seen.retention_s), (r#"{"width":80}"#, 600.0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn archive() {
+    with_every_pair("archive", async |stage, pair| {
+        let queue = queue!(pair);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        let last = Order { retry: Some(0), ..Order::new("fail", "no retry left") };
+        let last = stage.enqueue(pair.producer, &queue, &last).await;
+        let hopeless = stage.enqueue(pair.producer, &queue, &Order::new("give up", "no such address")).await;
+        assert_eq!(stage.both_see(&queue, &last, "archived").await.last_error, "no retry left");
+        let seen = stage.both_see(&queue, &hopeless, "archived").await;
+        assert!(seen.last_error.contains("no such address"), "{}", seen.last_error);
+        let revoked = stage.enqueue(pair.producer, &queue, &Order::new("revoke", "not wanted")).await;
+        stage.both_miss(&queue, &revoked).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cancel() {
+    with_every_pair("cancel", async |stage, pair| {
+        let queue = queue!(pair);
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        let id = stage.enqueue(pair.producer, &queue, &Order::new("hang", "")).await;
+        worker.starts(&id).await;
+        stage.both_see(&queue, &id, "active").await;
+        stage.cancel(pair.producer, &id).await;
+        assert_eq!(stage.both_see(&queue, &id, "retry").await.last_error, "context canceled");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn unique() {
+    with_every_pair("unique", async |stage, pair| {
+        let queue = queue!(pair);
+        let order = Order { unique_s: 600, ..Order::new("succeed", "once") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        for side in [pair.producer, pair.worker, pair.producer.other()] {
+            let refused = stage.try_enqueue(side, &queue, &order).await.unwrap_err();
+            assert!(refused.contains("already"), "{side}: {refused}");
+        }
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        worker.does(&id).await;
+        stage.both_miss(&queue, &id).await;
+        // Success has freed the lock, for whoever asks.
+        let next = stage.enqueue(pair.producer.other(), &queue, &order).await;
+        worker.does(&next).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn task_id() {
+    with_every_pair("task id", async |stage, pair| {
+        let queue = queue!(pair);
+        let order = Order { task_id: Some("invoice-7".into()), ..Order::new("succeed", "") };
+        assert_eq!(stage.enqueue(pair.producer, &queue, &order).await, "invoice-7");
+        for side in [pair.producer, pair.producer.other()] {
+            let refused = stage.try_enqueue(side, &queue, &order).await.unwrap_err();
+            assert!(refused.contains("conflict") || refused.contains("taken"), "{side}: {refused}");
+        }
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        worker.does("invoice-7").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn group() {
+    with_every_pair("group", async |stage, pair| {
+        let queue = queue!(pair);
+        for text in ["a", "b", "c"] {
+            let order = Order { group: Some("mails"), ..Order::new("succeed", text) };
+            let id = stage.enqueue(pair.producer, &queue, &order).await;
+            assert_eq!(stage.both_see(&queue, &id, "aggregating").await.group, "mails");
+        }
+        let settings = Settings { aggregate: true, ..Settings::of(&queue) };
+        let mut worker = Worker::start(pair.worker, &stage.address(), &settings).await;
+        let made = worker.event("start", |_| true).await;
+        let payload: serde_json::Value = serde_json::from_str(made["payload"].as_str().unwrap()).unwrap();
+        let text = payload["text"].as_str().unwrap();
+        let (group, texts) = text.split_once(": ").unwrap();
+        // Within a second Redis orders by id.
+        let mut texts: Vec<&str> = texts.split(',').collect();
+        texts.sort_unstable();
+        assert_eq!((group, texts), ("mails", vec!["a", "b", "c"]));
+        worker.does(made["id"].as_str().unwrap()).await;
+        assert_eq!(stage.go("queue", &queue, "")["Aggregating"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn headers() {
+    with_every_pair("headers", async |stage, pair| {
+        let queue = queue!(pair);
+        let order = Order { headers: vec![("trace", "00-ab"), ("empty", "")], ..Order::new("succeed", "") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        stage.both_see(&queue, &id, "pending").await;
+        let mut worker = stage.worker(pair.worker, &queue).await;
+        assert_eq!(worker.starts(&id).await["headers"], json!({ "trace": "00-ab", "empty": "" }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pause() {
+    with_every_pair("pause", async |stage, pair| {
+        let (queue, other) = (queue!(pair), format!("beside-{pair}"));
+        stage.pause(pair.producer, &queue, true).await;
+        let held = stage.enqueue(pair.producer, &queue, &Order::new("succeed", "held")).await;
+        let settings = Settings { queues: vec![queue.clone(), other.clone()], ..Settings::of(&queue) };
+        let mut worker = Worker::start(pair.worker, &stage.address(), &settings).await;
+        // The worker takes what is beside it, again and again, and not what is paused.
+        for _ in 0..3 {
+            let free = stage.enqueue(pair.producer, &other, &Order::new("succeed", "free")).await;
+            let started = worker.event("start", |_| true).await;
+            assert_eq!(started["id"], json!(free));
+            stage.both_miss(&other, &free).await;
+        }
+        assert_eq!(stage.both_see(&queue, &held, "pending").await.retried, 0);
+        stage.pause(pair.producer.other(), &queue, false).await;
+        worker.does(&held).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn recover() {
+    // The worker of the pair takes over from one of the other kind, and from one of its own, that was killed with -9.
+    with_every_pair("recover after kill -9", async |stage, pair| {
+        for dead in [pair.worker.other(), pair.worker] {
+            let queue = format!("{}-from-{dead}", queue!(pair));
+            let marker = stage.folder.path().join(&queue);
+            let order = Order { retry: Some(3), ..Order::new("hang once", marker.to_str().unwrap()) };
+            let id = stage.enqueue(pair.producer, &queue, &order).await;
+            let mut killed = stage.worker(dead, &queue).await;
+            killed.starts(&id).await;
+            asynq_tests::journal::eventually(30, "no marker", async || marker.exists().then_some(())).await;
+            killed.kill();
+            stage.both_see(&queue, &id, "active").await;
+            stage.let_lease_pass(&queue, &id);
+            let mut worker = stage.worker(pair.worker, &queue).await;
+            worker.does(&id).await;
+            stage.both_miss(&queue, &id).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn repair() {
+    // What the producer made, the inspector of the other side changes, and the worker of the pair goes on with.
+    with_every_pair("inspect and repair", async |stage, pair| {
+        let queue = queue!(pair);
+        let inspector = pair.producer.other();
+        let order = Order { retention_s: 600, ..Order::new("answer", "1") };
+        let later = Order { delay_ms: 3_600_000, ..order.clone() };
+        let scheduled = stage.enqueue(pair.producer, &queue, &later).await;
+        let pending = stage.enqueue(pair.producer, &queue, &order).await;
+        let doomed = stage.enqueue(pair.producer, &queue, &order).await;
+        stage.change(inspector, "archive", &queue, &pending).await;
+        stage.both_see(&queue, &pending, "archived").await;
+        stage.change(inspector, "delete", &queue, &doomed).await;
+        stage.both_miss(&queue, &doomed).await;
+        stage.change(inspector, "run", &queue, &scheduled).await;
+        stage.change(inspector.other(), "run", &queue, &pending).await;
+        let _worker = stage.worker(pair.worker, &queue).await;
+        for id in [scheduled, pending] {
+            assert_eq!(stage.both_see(&queue, &id, "completed").await.result, "1");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,121 @@
+//! A worker process of either side, and what it says it does.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::timeout};
+
+use crate::{go::programs, side::Side};
+
+/// How long an event may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A worker process; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    side: Side,
+    events: mpsc::UnboundedReceiver<Value>,
+}
+
+/// What a worker is to serve.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings<'a> {
+    pub(crate) queues: Vec<String>,
+    pub(crate) concurrency: usize,
+    pub(crate) aggregate: bool,
+    pub(crate) journal: Option<&'a Path>,
+}
+
+impl<'a> Settings<'a> {
+    pub(crate) fn of(queue: &str) -> Self {
+        Self { queues: vec![queue.to_owned()], concurrency: 4, aggregate: false, journal: None }
+    }
+
+    fn to_json(&self) -> String {
+        let queues: serde_json::Map<String, Value> = self.queues.iter().map(|name| (name.clone(), json!(1))).collect();
+        json!({
+            "queues": queues,
+            "concurrency": self.concurrency,
+            "aggregate": self.aggregate,
+            "journal": self.journal,
+        })
+        .to_string()
+    }
+}
+
+impl Worker {
+    /// Starts one and waits until it works.
+    pub(crate) async fn start(side: Side, address: &str, settings: &Settings<'_>) -> Self {
+        let mut command = match side {
+            Side::Go => {
+                let mut command = Command::new(&programs().unwrap().peer);
+                command.args(["serve", address]);
+                command
+            }
+            Side::Rust => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_interop-worker"));
+                command.arg(format!("redis://{address}"));
+                command
+            }
+        };
+        let mut child = command.arg(settings.to_json()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, events) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let Ok(event) = serde_json::from_str(&line) else { continue };
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut worker = Self { child, side, events };
+        worker.event("ready", |_| true).await;
+        worker
+    }
+
+    /// Waits for an event of this name that `is_it`; earlier ones of other kinds are dropped.
+    pub(crate) async fn event(&mut self, name: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let wait = async {
+            loop {
+                let event = self.events.recv().await.unwrap_or_else(|| panic!("the {} worker ended", self.side));
+                if event["event"] == name && is_it(&event) {
+                    return event;
+                }
+            }
+        };
+        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("the {} worker never said {name}", self.side))
+    }
+
+    /// Waits until it starts the task.
+    pub(crate) async fn starts(&mut self, id: &str) -> Value {
+        self.event("start", |event| event["id"] == id).await
+    }
+
+    /// Waits until the task has ended well.
+    pub(crate) async fn does(&mut self, id: &str) {
+        self.event("done", |event| event["id"] == id).await;
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,96 @@
+//! The worker of the interop tests on our side: does what `peer serve` does, in the same words.
+//!
+//! Arguments: the broker's URL, and the settings as JSON. It leaves when its standard input ends.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Write as _},
+};
+
+use asynq_runtime::{prelude::*, server::Server};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a task of type `interop:do` is to do.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    r#do: String,
+    text: String,
+}
+
+/// Where tasks that ended well are written down, one line each.
+struct Journal(Option<File>);
+
+#[derive(Deserialize)]
+struct Settings {
+    queues: std::collections::BTreeMap<String, u32>,
+    concurrency: usize,
+    journal: Option<String>,
+}
+
+#[job(name = "interop:do", codec = "json")]
+async fn interop_do(ctx: &JobContext, journal: State<Journal>, order: Order) -> JobResult<Value> {
+    let payload = serde_json::to_string(&order)?;
+    let headers: serde_json::Map<String, Value> =
+        ctx.headers().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    say(&json!({
+        "event": "start", "id": ctx.id().as_str(), "type": "interop:do", "payload": payload, "headers": headers,
+        "retried": ctx.retried(),
+    }));
+    let text = order.text;
+    match order.r#do.as_str() {
+        "succeed" => {}
+        "fail" => return Err(JobError::fail(text)),
+        "fail once" if ctx.retried() == 0 => return Err(JobError::retry_in("1s", text)),
+        "fail once" => {}
+        "panic" => panic!("{text}"),
+        "give up" => return Err(JobError::skip_retry(text)),
+        "revoke" => return Err(JobError::revoke(text)),
+        "hang once" if OpenOptions::new().create_new(true).write(true).open(&text).is_ok() => hang().await,
+        "hang once" => {}
+        "hang" => hang().await,
+        "answer" => {
+            finish(ctx, &journal)?;
+            return Ok(serde_json::from_str(&text)?);
+        }
+        other => return Err(JobError::fail(format!("no order {other:?}"))),
+    }
+    finish(ctx, &journal)?;
+    Ok(Value::Null)
+}
+
+async fn hang() {
+    std::future::pending::<()>().await;
+}
+
+fn finish(ctx: &JobContext, journal: &Journal) -> std::io::Result<()> {
+    if let Some(mut file) = journal.0.as_ref() {
+        file.write_all(format!("{}\n", ctx.id()).as_bytes())?;
+    }
+    say(&json!({ "event": "done", "id": ctx.id().as_str() }));
+    Ok(())
+}
+
+/// One line in one write, so that lines of several tasks never mix.
+fn say(event: &Value) {
+    let _ = std::io::stdout().write_all(format!("{event}\n").as_bytes());
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments.next().ok_or("no URL")?;
+    let settings: Settings = serde_json::from_str(&arguments.next().ok_or("no settings")?)?;
+    let journal = settings.journal.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
+    let server = Server::builder(url)
+        .registry(Registry::only::<(interop_do,)>()?)
+        .queues(settings.queues)
+        .concurrency(settings.concurrency)
+        .state(Journal(journal));
+    // GROUP
+    let running = server.build().await?.start().await?;
+    say(&json!({ "event": "ready" }));
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    running.shutdown().await?;
+    Ok(())
+}

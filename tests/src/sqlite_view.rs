@@ -1,0 +1,239 @@
+//! SQLite with every enqueue made through the view `enqueue` by a connection of another program, as sqlx would.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use asynq_runtime::{
+    Client,
+    broker::{sqlite::SqliteBroker, *},
+    clock::Clock,
+    task::{GroupName, Progress, QueueName, ServerInfo, TaskId, TaskInfo, TaskState, WorkerInfo},
+};
+use bytes::Bytes;
+use chrono::{DateTime, SubsecRound as _, Utc};
+use rusqlite::{Connection, Error, params};
+
+use crate::{GoPeer, Need, SqliteStore, Store};
+
+/// A SQLite file as a [`Store`] that other programs put tasks into.
+#[derive(Debug)]
+pub struct SqliteViewStore(SqliteStore);
+
+impl Store for SqliteViewStore {
+    const NAME: &'static str = "sqlite by the view";
+    const GAPS: &'static [(Need, &'static str)] = SqliteStore::GAPS;
+
+    async fn start() -> Self {
+        Self(SqliteStore::start().await)
+    }
+
+    async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
+        let stands_still = clock.is_some();
+        Arc::new(ByView { inner: self.0.connect(clock).await, file: self.0.path(), stands_still })
+    }
+
+    fn dump(&self) -> String {
+        self.0.dump()
+    }
+
+    fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {
+        self.0.overwrite_message(queue, id, bytes);
+    }
+
+    fn age(&self, by: Duration) {
+        self.0.age(by);
+    }
+
+    fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
+        self.0.make_ghost(queue, id);
+    }
+
+    fn lose_lease(&self, queue: &QueueName, id: &TaskId) {
+        self.0.lose_lease(queue, id);
+    }
+
+    fn go(&self) -> Option<GoPeer<'_>> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct ByView {
+    inner: Arc<dyn Broker>,
+    file: PathBuf,
+    /// Whether the clock is a test's, so that rows must say the time.
+    stands_still: bool,
+}
+
+const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry,
+  timeout, deadline, retention, extra, now) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
+impl ByView {
+    fn insert(&self, connection: &Connection, task: &NewTask) -> Result<Placed, Refused> {
+        let millis = |span: Duration| i64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX / 4);
+        let (due, delay) = match task.when {
+            When::Now => (None, None),
+            When::In(delay) => (None, Some(millis(delay))),
+            When::At(at) => (Some(at.timestamp_millis() + i64::from(at != at.trunc_subsecs(3))), None),
+        };
+        let message = &task.message;
+        let inserted = connection.prepare_cached(INSERT).unwrap().execute(params![
+            task.queue.as_str(),
+            task.id.as_str(),
+            message.r#type,
+            message.encode(),
+            due,
+            delay,
+            task.unique.as_ref().map(|lock| &lock.key),
+            task.unique.as_ref().map(|lock| millis(lock.ttl)),
+            task.group.as_ref().map(GroupName::as_str),
+            message.retried,
+            message.retry,
+            message.timeout,
+            message.deadline,
+            message.retention,
+            task.extra.to_bytes(),
+            self.stands_still.then(|| self.inner.now().timestamp_millis()),
+        ]);
+        match inserted {
+            Ok(_) => {}
+            Err(Error::SqliteFailure(_, Some(text))) if text.ends_with("task.id") => return Err(Refused::IdConflict),
+            Err(Error::SqliteFailure(_, Some(text))) if text.ends_with("ulock.key") => {
+                let sql = "SELECT id FROM ulock JOIN queue USING(q) WHERE name = ?1 AND key = ?2";
+                let key = &task.unique.as_ref().expect("only a unique task meets a lock").key;
+                let holder = connection.query_row(sql, [task.queue.as_str(), key], |row| row.get::<_, String>(0));
+                return Err(Refused::Duplicate { holder: holder.ok().map(|id| TaskId::from_wire(&id)) });
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+        let sql = "SELECT state, CASE state WHEN 3 THEN at ELSE since END FROM task JOIN queue USING(q)
+                   WHERE name = ?1 AND id = ?2";
+        let (state, at) = connection
+            .query_row(sql, [task.queue.as_str(), task.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        Ok(Placed {
+            state: TaskState::from_number(state).unwrap(),
+            process_at: DateTime::from_timestamp_millis(at).unwrap_or(DateTime::<Utc>::MAX_UTC),
+        })
+    }
+}
+
+#[async_trait]
+impl Produce for ByView {
+    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
+        if let Err(error) = self.inner.ping().await {
+            return batch.iter().map(|_| Err(Refused::Broker(error.clone()))).collect();
+        }
+        let placed = {
+            let connection = Connection::open(&self.file).unwrap();
+            connection.busy_timeout(Duration::from_secs(10)).unwrap();
+            connection.execute_batch("PRAGMA synchronous=OFF; BEGIN IMMEDIATE").unwrap();
+            let placed = batch.iter().map(|task| self.insert(&connection, task)).collect();
+            connection.execute_batch("COMMIT").unwrap();
+            placed
+        };
+        Client::new(Arc::clone(&self.inner)).wake();
+        placed
+    }
+}
+
+#[async_trait]
+impl Broker for ByView {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn lease(&self) -> Duration {
+        self.inner.lease()
+    }
+    fn now(&self) -> DateTime<Utc> {
+        self.inner.now()
+    }
+    async fn ping(&self) -> Result<(), BrokerError> {
+        self.inner.ping().await
+    }
+    fn as_sqlite(&self) -> Option<&SqliteBroker> {
+        self.inner.as_sqlite()
+    }
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// Hands calls on to the broker behind.
+macro_rules! hand_on {
+    ($($contract:ident { $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {
+        $(#[async_trait]
+        impl $contract for ByView {
+            $(async fn $call(&self, $($argument: $type),*) -> $answer {
+                self.inner.$call($($argument),*).await
+            })*
+        })*
+    };
+}
+
+hand_on! {
+    Consume {
+        dequeue_sparing(member: &Member, wanted: &[Wanted], suspects: &Suspects) -> Result<Vec<Run>, BrokerError>;
+        wait_for_work(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+    }
+    Settle {
+        settle(batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
+        write_result(run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
+        free_lock(run: &RunKey, key: &str) -> Result<Settled, BrokerError>;
+        write_progress(run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+    }
+    Maintain {
+        forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
+        wait_for_due(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+        extend(runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
+        extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
+        recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;
+        sweep(queue: &QueueName) -> Result<Swept, BrokerError>;
+        delete_expired(queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
+        trim_archive(queue: &QueueName, age: Duration, size: usize, limit: usize) -> Result<usize, BrokerError>;
+    }
+    Groups {
+        groups(queue: &QueueName, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupStats>, BrokerError>;
+        claim_set(queue: &QueueName, group: &GroupName, rules: &GroupRules) -> Result<Option<TaskSet>, BrokerError>;
+        finish_set(set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
+        release_set(set: &TaskSet) -> Result<(), BrokerError>;
+        reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
+    }
+    Presence {
+        join(name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError>;
+        beat(member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError>;
+        leave(member: &Member) -> Result<(), BrokerError>;
+        servers() -> Result<Vec<ServerState>, BrokerError>;
+        cancel(id: &TaskId) -> Result<(), BrokerError>;
+        cancellations() -> Result<Box<dyn Cancellations>, BrokerError>;
+    }
+    Inspect {
+        queues() -> Result<Vec<QueueName>, BrokerError>;
+        queue_stats(queue: &QueueName) -> Result<QueueStats, BrokerError>;
+        tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+        task(queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
+        group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+        failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
+        history(queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;
+        memory_usage(queue: &QueueName) -> Result<u64, BrokerError>;
+        pause(queue: &QueueName) -> Result<bool, BrokerError>;
+        resume(queue: &QueueName) -> Result<bool, BrokerError>;
+    }
+    Repair {
+        run_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+        archive_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+        delete_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+        move_task(queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
+        edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
+        end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
+        change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;
+        delete_queue(queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
+    }
+    Semaphores {
+        acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
+        release_token(scope: &str, task: &TaskId) -> Result<bool, BrokerError>;
+    }
+}
