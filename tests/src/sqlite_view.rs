@@ -7,7 +7,10 @@ use asynq_runtime::{
     Client,
     broker::{sqlite::SqliteBroker, *},
     clock::Clock,
-    task::{GroupName, Progress, QueueName, ServerInfo, TaskId, TaskInfo, TaskState, WorkerInfo},
+    task::{
+        GroupName, Progress, QueueName, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, TaskId, TaskInfo, TaskState,
+        WorkerInfo,
+    },
 };
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound as _, Utc};
@@ -231,6 +234,21 @@ hand_on! {
         end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
         change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;
         delete_queue(queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
+    }
+    Schedules {
+        tick(tick: &Tick) -> Result<Ticked, BrokerError>;
+        plan_entry(plan: &EntryPlan) -> Result<EntryState, BrokerError>;
+        entry(queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
+        pause_entry(queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
+        forget_entry(queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
+        lead(candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
+        resign(candidate: &Candidate) -> Result<(), BrokerError>;
+        wait_for_lead(limit: Duration) -> Result<(), BrokerError>;
+        show_entries(scheduler: &str, entries: &[SchedulerEntry], ttl: Duration) -> Result<(), BrokerError>;
+        withdraw_entries(scheduler: &str) -> Result<(), BrokerError>;
+        record_enqueue(entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;
+        scheduler_entries() -> Result<Vec<SchedulerEntry>, BrokerError>;
+        enqueue_history(entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
     }
     Semaphores {
         acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;

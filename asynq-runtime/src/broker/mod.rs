@@ -1,9 +1,9 @@
 //! The contract of a broker: ten small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
-//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, *schedule* fires periodic entries, and *semaphores*
-//! count across programs. Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays
-//! one round trip per task (DECISIONS §4).
+//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, *schedule* fires periodic
+//! entries, and *semaphores* count across programs. Every primitive of the hot path takes a batch and the single form is a
+//! batch of one, so that it never pays one round trip per task (DECISIONS §4).
 //!
 //! Rules that hold for every method of every broker:
 //!
