@@ -142,8 +142,7 @@ impl<'a> GoPeer<'a> {
 
     /// Puts every set whose deadline has passed at the second `now` back to its group, and forgets to say so.
     pub fn reclaim(&self, now: i64) {
-        let sets: Vec<String> =
-            self.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
+        let sets: Vec<String> = self.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
         for set in sets {
             let (group, _) = set.rsplit_once(':').expect("a set's key ends with its id");
             self.int(&["ZUNIONSTORE", group, "2", group, &set]);

@@ -229,19 +229,22 @@ impl fmt::Display for Value {
     }
 }
 
-/// Redis as a [`Store`].
-pub struct RedisStore<S = RedisServer> {
+/// One Redis as a [`Store`].
+pub type RedisStore = StoreOn<RedisServer>;
+
+/// Redis as a [`Store`], wherever it runs.
+pub struct StoreOn<S> {
     server: S,
     connections: Mutex<Vec<Connection>>,
 }
 
-impl<S: fmt::Debug> fmt::Debug for RedisStore<S> {
+impl<S: fmt::Debug> fmt::Debug for StoreOn<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("StoreOn").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-impl<S: Servers> RedisStore<S> {
+impl<S: Servers> StoreOn<S> {
     /// Its server.
     pub fn server(&self) -> &S {
         &self.server
@@ -279,7 +282,7 @@ impl<S: Servers> RedisStore<S> {
     }
 }
 
-impl<S: Servers> Commands for RedisStore<S> {
+impl<S: Servers> Commands for StoreOn<S> {
     fn run(&self, words: &[&[u8]]) -> ::redis::Value {
         let mut command = ::redis::cmd(std::str::from_utf8(words[0]).unwrap());
         for word in &words[1..] {
@@ -314,7 +317,7 @@ fn task_key(queue: &QueueName, id: &TaskId) -> String {
     format!("asynq:{{{queue}}}:t:{id}")
 }
 
-impl<S: Servers> Store for RedisStore<S> {
+impl<S: Servers> Store for StoreOn<S> {
     const KIND: &'static str = "redis";
     const NAME: &'static str = S::NAME;
     const GAPS: &'static [(Need, &'static str)] = S::GAPS;
