@@ -153,7 +153,7 @@ async fn a_replica_that_took_over_is_found() {
         broker.enqueue(vec![task("before").in_queue(name)]).await.remove(0).unwrap();
     }
     for node in 0..3 {
-        let () = cluster.command(node, &["WAIT", "1", "5000"]);
+        cluster.replicated(node);
     }
     cluster.kill(1);
     for name in names {

@@ -34,7 +34,7 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
     let broker = RedisBroker::connect(&servers.url(), options).await.unwrap();
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
     // The replica has it, or it would be lost with the primary.
-    let () = servers.command(0, &["WAIT", "1", "5000"]);
+    servers.replicated();
     assert_eq!(servers.master(), 0);
     servers.kill(0);
 

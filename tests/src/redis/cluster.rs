@@ -125,6 +125,11 @@ impl RedisCluster {
         self.command(node, &["INFO", section])
     }
 
+    /// Waits until a replica has everything that this master has.
+    pub fn replicated(&self, master: usize) {
+        eventually("the replica is in step", || self.nodes[master].server.is_replicated().then_some(()));
+    }
+
     /// The slot of a key, as Redis says it.
     pub fn slot(&self, key: &str) -> u16 {
         self.command(0, &["CLUSTER", "KEYSLOT", key])

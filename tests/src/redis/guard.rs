@@ -73,6 +73,16 @@ impl Guarded {
         ::redis::Client::open(url).unwrap().get_connection().expect("the private redis-server answers")
     }
 
+    /// Whether a replica has said that it has everything. `WAIT` would not do: it is about writes of its own connection.
+    pub(crate) fn is_replicated(&self) -> bool {
+        let info: String = ::redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
+        let after = |word: &str| {
+            let rest = info.split(word).nth(1).unwrap_or_default();
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse::<u64>().ok())
+        };
+        after(",offset=").is_some_and(|acknowledged| Some(acknowledged) >= after("master_repl_offset:"))
+    }
+
     /// Kills it as a power cut would; its files stay.
     pub(crate) fn kill(&mut self) {
         use std::io::Write as _;

@@ -85,6 +85,11 @@ impl SentinelServers {
         ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.servers[n].0.connection()).unwrap()
     }
 
+    /// Waits until the replica has everything that the first primary has.
+    pub fn replicated(&self) {
+        eventually("the replica is in step", || self.servers[0].0.is_replicated().then_some(()));
+    }
+
     /// Who is the master by the word of a sentinel: its place among the two.
     pub fn master(&self) -> usize {
         let mut connection = sentinel_connection(self.sentinels[2].1);
