@@ -29,14 +29,12 @@ async fn main() -> Result<(), BoxError> {
     let client = running.client();
 
     let task = resize::enqueue(&client, Resize { path: "cat.png".to_owned(), width: 80 }).await?;
-    let bytes = loop {
-        let found = client.broker().task(&task.queue, &task.id).await?;
-        if let Some(TaskInfo { state: TaskState::Completed, result: Some(result), .. }) = found {
-            break result;
+    let size = loop {
+        match client.result::<resize>(&task.id).await {
+            Err(error) if error.is_not_yet() => tokio::time::sleep(Duration::from_millis(20)).await,
+            size => break size?,
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    let size: u64 = serde_json::from_slice(&bytes)?;
     println!("the result is {size}");
 
     running.shutdown().await?;

@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 7] = [
     &["broker"],
     &["connect"],
     &["job"],
-    &["client", "inspector"],
+    &["client", "inspector", "rate"],
     &["server"],
     &["app", "testing"],
 ];

@@ -51,7 +51,7 @@
 //! | | |
 //! |---|---|
 //! | [`docs::jobs`] | writing jobs: arguments, state, options, errors, tests |
-//! | [`docs::lifecycle`] | the states of a task and what you can rely on |
+//! | [`docs::lifecycle`] | the states of a task, the four ways it can end, and what you can rely on |
 //! | [`docs::operations`] | settings, commands, signals, brokers |
 //! | [`docs::transactions`] | a row of yours and the job it caused in one SQLite transaction |
 //! | [`docs::wire`] | every key in Redis and who owns it |
@@ -62,7 +62,8 @@
 //! - [`job`](mod@job): the typed side. A *job* is a function and its arguments.
 //! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
-//! - [`Client`] enqueues, [`server`] works, [`app`] is what [`main!`] runs.
+//! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
+//! - [`server`] works, [`app`] is what [`main!`] runs.
 //!
 //! # Features
 //!
@@ -80,7 +81,9 @@ pub mod broker;
 mod client;
 pub mod clock;
 mod connect;
+pub mod inspector;
 pub mod job;
+pub mod rate;
 pub mod server;
 pub mod task;
 pub mod testing;
@@ -132,8 +135,9 @@ pub use rusqlite;
 pub use self::client::EnqueueRow;
 pub use self::{
     app::App,
-    client::{Client, Enqueue},
+    client::{Client, Enqueue, ResultError},
     connect::{DEFAULT_URL, URL_VARIABLE},
+    inspector::Inspector,
     job::{
         BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,
         PreparedTask, RawTask, Registry, State,

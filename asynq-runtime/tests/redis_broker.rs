@@ -10,6 +10,8 @@ mod fence;
 mod groups;
 #[path = "redis/lost.rs"]
 mod lost;
+#[path = "redis/repair.rs"]
+mod repair;
 #[path = "redis/server.rs"]
 mod server;
 #[path = "redis/store.rs"]

@@ -114,6 +114,63 @@ fn a_result_is_kept_with_its_task() {
 }
 
 #[test]
+fn a_given_up_task_is_found_mended_and_run() {
+    on_both_brokers(
+        "inspect",
+        &[
+            "queue printer: 1 tasks, 1 given up",
+            "invoice:print was given up: there is no invoice 0",
+            "printed invoice 17 of Ann",
+            "paused: true",
+            "moved: invoice:print waits upstairs",
+            "was not found in queue `printer`",
+        ],
+    );
+}
+
+#[test]
+fn hundreds_of_tasks_are_repaired_at_once() {
+    on_both_brokers(
+        "repair",
+        &[
+            "350 archived, 0 left, 0 too many to keep",
+            "200 run again so far",
+            "and 150 more",
+            "refused: queue `letters` has 350 tasks",
+            "350 tasks would be deleted",
+            "350 tasks are gone, 0 queues are left",
+        ],
+    );
+}
+
+#[test]
+fn a_semaphore_limits_all_workers_together() {
+    let folder = tempdir().unwrap();
+    let redis = RedisServer::start(Persistence::None);
+    for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
+        let output = run("semaphore", folder.path(), &[], environment);
+        let placed: Vec<_> = output.lines().filter(|line| line.contains("is placed")).collect();
+        assert_eq!(placed.len(), 6, "{output}");
+        let fits = |line: &&str| line.contains("at most 1 at") || line.contains("at most 2 at");
+        assert!(placed.iter().all(fits), "{output}");
+        assert_lines(&output, &["refused: a semaphore must have at least 1 token"]);
+    }
+}
+
+#[test]
+fn what_goes_on_is_one_value() {
+    on_both_brokers(
+        "statistics",
+        &[
+            "report:build runs in reports since Some(",
+            "1 waiting, 0 processed",
+            "as JSON: 1 queue, 1 server",
+            "\"failed_today\": 0",
+        ],
+    );
+}
+
+#[test]
 fn a_job_can_be_written_by_hand() {
     on_both_brokers("handwritten_job", &["invoice:print waits in queue printer", "done"]);
     let folder = tempdir().unwrap();

@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{Page, QueueStats},
     task::TaskState,
 };
-use asynq_tests::{Build as _, Store as _, default_queue, done, queue, requeue, retry, task, task_id};
+use asynq_tests::{Build as _, Store as _, default_queue, done, group, queue, requeue, retry, task, task_id};
 use chrono::SubsecRound as _;
 
 use super::Fixture;
@@ -50,7 +50,7 @@ async fn a_queue_counts_each_state() {
     let seen =
         [stats.pending, stats.active, stats.scheduled, stats.retry, stats.archived, stats.completed, stats.aggregating];
     assert_eq!(seen, [3, 1, 1, 1, 1, 1, 0]);
-    assert_eq!((stats.size, stats.queue.as_str(), stats.paused), (8, "default", false));
+    assert_eq!((stats.size, stats.name.as_str(), stats.paused), (8, "default", false));
     assert!(!stats.is_idle());
 }
 
@@ -276,4 +276,102 @@ async fn looking_changes_nothing() {
     t.broker().task(&default_queue(), &task_id("active")).await.unwrap();
     t.broker().queue_stats(&queue("none")).await.unwrap();
     assert_eq!(t.store.dump(), before);
+}
+
+async fn group_page(t: &Fixture, name: &str, number: usize, size: usize) -> Vec<String> {
+    let tasks = t.broker().group_tasks(&default_queue(), &group(name), Page { number, size }).await.unwrap();
+    assert!(tasks.iter().all(|task| task.state == TaskState::Aggregating && task.group.as_deref() == Some(name)));
+    tasks.into_iter().map(|task| task.id.to_string()).collect()
+}
+
+#[tokio::test]
+async fn the_tasks_of_a_group_come_in_pages_in_the_order_in_which_they_joined() {
+    let t = Fixture::start().await;
+    let names: Vec<String> = (0..25).map(|i| format!("t{:02}", 99 - i)).collect();
+    t.seed_group("g", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    t.seed_group("h", &["other"]).await;
+    assert_eq!(group_page(&t, "g", 1, 10).await, names[..10]);
+    assert_eq!(group_page(&t, "g", 3, 10).await, names[20..]);
+    assert!(group_page(&t, "g", 4, 10).await.is_empty());
+    assert_eq!(group_page(&t, "h", 1, 10).await, ["other"]);
+    assert_eq!(ids(&t, TaskState::Aggregating, 1, 26).await.len(), 26, "over all groups");
+}
+
+#[tokio::test]
+async fn an_unknown_group_has_no_tasks() {
+    let t = Fixture::start().await;
+    t.seed_group("g", &["a"]).await;
+    assert!(group_page(&t, "nobody", 1, 10).await.is_empty());
+    assert!(group_page(&t, "g", 1, 0).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_taken_out_of_a_group_is_not_in_it() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["a", "b"]).await;
+    assert!(group_page(&t, "g", 1, 10).await.is_empty());
+    t.broker().release_set(&set).await.unwrap();
+    assert_eq!(group_page(&t, "g", 1, 10).await, ["a", "b"]);
+}
+
+async fn history(t: &Fixture, days: usize) -> Vec<(String, u64, u64)> {
+    let days = t.broker().history(&default_queue(), days).await.unwrap();
+    days.into_iter().map(|day| (day.date.to_string(), day.processed, day.failed)).collect()
+}
+
+#[tokio::test]
+async fn history_begins_with_today() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    t.settle(&run, done()).await;
+    t.advance(24 * 3600 * SECOND);
+    t.seed_archived("t2").await;
+    t.seed_retry("t3", SECOND).await;
+    let day = |date: &str, processed, failed| (date.to_owned(), processed, failed);
+    let expected = [day("2030-01-03", 2, 2), day("2030-01-02", 1, 0), day("2030-01-01", 0, 0)];
+    assert_eq!(history(&t, 3).await, expected);
+    assert_eq!(history(&t, 1).await, expected[..1]);
+}
+
+#[tokio::test]
+async fn history_is_as_long_as_it_is_kept() {
+    let t = Fixture::start().await;
+    assert!(history(&t, 0).await.is_empty());
+    let days = history(&t, usize::MAX).await;
+    assert_eq!((days.len(), days[0].0.as_str(), days[89].0.as_str()), (90, "2030-01-02", "2029-10-05"));
+    assert!(days.iter().all(|(_, processed, failed)| processed + failed == 0));
+}
+
+async fn memory(t: &Fixture) -> u64 {
+    t.broker().memory_usage(&default_queue()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_queue_without_tasks_takes_no_memory() {
+    let t = Fixture::start().await;
+    assert_eq!(t.broker().memory_usage(&queue("none")).await.unwrap(), 0);
+    let run = t.seed_active("t1").await;
+    t.settle(&run, done()).await;
+    assert_eq!(memory(&t).await, 0);
+}
+
+#[tokio::test]
+async fn memory_is_estimated_from_some_tasks_of_each_state() {
+    const SIZE: usize = 10_000;
+    let t = Fixture::start().await;
+    let heavy = |id: String| task(&id).with_payload(vec![7; SIZE]);
+    let mut expected = 0;
+    for answer in t.broker().enqueue((0..50).map(|n| heavy(format!("p{n}"))).collect()).await {
+        answer.unwrap();
+    }
+    expected += 50 * SIZE as u64;
+    let pending = memory(&t).await;
+    assert!((expected..expected * 2).contains(&pending), "{pending}");
+    t.enqueue(heavy("s".into()).after(SECOND)).await;
+    for n in 0..30 {
+        t.enqueue(heavy(format!("g{n}")).grouped("g")).await;
+    }
+    expected += 31 * SIZE as u64;
+    let all = memory(&t).await;
+    assert!((expected..expected * 2).contains(&all), "{all}");
 }

@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;
@@ -42,6 +43,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;
@@ -73,6 +75,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;
@@ -104,6 +107,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;
@@ -135,6 +139,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod failures;
     mod fence;
     mod fence_writes;
     mod go_groups;

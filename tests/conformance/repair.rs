@@ -121,6 +121,10 @@ async fn table(op: Op, state: TaskState) {
         Op::Edit => kept.payload = before.payload.clone(),
         _ => kept.queue = default_queue(),
     }
+    if state == TaskState::Completed {
+        // When it succeeded is told of a completed task; only some brokers remember it beyond.
+        kept.completed_at = before.completed_at;
+    }
     assert_eq!(kept, before);
     assert_ne!(after, before);
 }
@@ -294,7 +298,7 @@ async fn a_task_that_is_unique_until_success_keeps_its_lock_in_the_archive() {
 async fn a_deleted_task_frees_its_own_lock_only() {
     let t = Fixture::start().await;
     let key = lock_key("a");
-    t.enqueue(task("old").locked(&key, 1).after(0 * SECOND)).await;
+    t.enqueue(task("old").locked(&key, 1)).await;
     t.advance(2 * SECOND);
     t.enqueue(task("new").locked(&key, 600)).await;
     assert_eq!(Op::Delete.does(&t, &task_id("old")).await, Changed::Done);

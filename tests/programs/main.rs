@@ -8,6 +8,7 @@ mod by_hand;
 mod commands;
 mod embedded;
 mod enqueueing;
+mod inspecting;
 mod neighbours;
 mod policies;
 mod result;

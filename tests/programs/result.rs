@@ -1,9 +1,6 @@
 //! Program 3: one struct argument, JSON for Go, a result.
 
-use asynq_runtime::{
-    prelude::*,
-    task::{QueueName, TaskState},
-};
+use asynq_runtime::prelude::*;
 
 use crate::stage::{Stage, on_both_brokers, tasks, until};
 
@@ -32,8 +29,9 @@ on_both_brokers! {
         until(&client, "default", |queue| queue.completed == 2).await;
         running.shutdown().await.unwrap();
 
-        let of = async |id| client.broker().task(&QueueName::new("default").unwrap(), id).await.unwrap().unwrap();
-        assert_eq!(of(&waiting[0].id).await.result.as_deref(), Some(&b"80"[..]));
-        assert_eq!(of(&from_go.id).await.result.as_deref(), Some(&b"90"[..]));
+        assert_eq!(client.result::<as_written::resize>(&waiting[0].id).await.unwrap(), 80);
+        assert_eq!(client.result::<as_written::resize>(from_go.id.as_str()).await.unwrap(), 90);
+        let kept = client.inspector().task("default", &from_go.id).await.unwrap();
+        assert_eq!(kept.result.as_deref(), Some(&b"90"[..]), "as Go writes it");
     }
 }

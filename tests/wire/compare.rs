@@ -7,7 +7,7 @@ use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 
 /// Fields of a task that only our programs write (DECISIONS §5).
-const OWN_FIELDS: [&str; 4] = ["last", "crashes", "x", "progress"];
+const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
 
 /// Keys with all that they hold.
 type Dump = BTreeMap<String, Dumped>;
@@ -104,7 +104,8 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
 /// Rule (1): our own fields, and the run token that takes the place of an active task's enqueue time.
 fn is_ours(field: &str, fields: &BTreeMap<Vec<u8>, Vec<u8>>) -> bool {
     let active = fields.get(&b"state"[..]).is_some_and(|state| state == b"active");
-    OWN_FIELDS.contains(&field) || (field == "pending_since" && active)
+    let failure = field.len() == 2 && field.starts_with('e') && field.ends_with(|c: char| c.is_ascii_digit());
+    failure || OWN_FIELDS.contains(&field) || (field == "pending_since" && active)
 }
 
 fn without_date(key: &str) -> String {

@@ -110,6 +110,129 @@ pub(crate) const TABLE: &[Deviation] = &[
     // A task handed back waits again, and shows since when.
     row("b14_requeue", "asynq:{default}:t:t1 pending_since: only we have 1893553445678912345", "H8", WAITS_AGAIN),
     row("s11_shutdown_requeue", "asynq:{default}:t:q1 pending_since: only we have <ns>", "H8", WAITS_AGAIN),
+    // The inspector.
+    row(
+        "b13_archive_trim_inspector_leak",
+        "asynq:{default}:t:old msg: only Go has type=\"x\" id=\"old\" queue=\"default\" retry=25 timeout=1800",
+        "F21",
+        LEAK_MENDED,
+    ),
+    row("b13_archive_trim_inspector_leak", "asynq:{default}:t:old state: only Go has archived", "F21", LEAK_MENDED),
+    row(
+        "b28_inspector_single_ops",
+        "before_moves: asynq:{default}:scheduled sched: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "before_moves: asynq:{default}:t:pend msg: Go has type=\"x\" id=\"pend\" queue=\"default\" retry=25 timeout=1800, we have type=\"x\" payload=\"new-payload\" id=\"pend\" queue=\"default\" retry=25 timeout=1800",
+        "W16",
+        EDITS_MORE,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "before_moves: asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a ttl: Go has ends in 3600, we have ends in 3601",
+        "F38",
+        LOCK_OUTLIVES,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "after_moves: asynq:{default}:scheduled sched: Go has 1893557045, we have 1893557046",
+        "D8",
+        ROUNDED_UP,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "after_moves: asynq:{default}:t:pend msg: Go has type=\"x\" id=\"pend\" queue=\"default\" retry=25 timeout=1800, we have type=\"x\" payload=\"new-payload\" id=\"pend\" queue=\"default\" retry=25 timeout=1800",
+        "W16",
+        EDITS_MORE,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "after_moves: asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a ttl: Go has ends in 3600, we have ends in 3601",
+        "F38",
+        LOCK_OUTLIVES,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "after_moves: asynq:{default}:t:grp pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "asynq:{default}:t:grp pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b28_inspector_single_ops",
+        "UpdateTaskPayload pend: Go says no (FAILED_PRECONDITION: cannot update task that is not in scheduled state.), we say yes",
+        "W16",
+        EDITS_MORE,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "after_run_all_scheduled: asynq:{default}:t:s1 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "after_run_all_scheduled: asynq:{default}:t:s2 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "after_archive_all_pending: asynq:{default}:t:s1 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "after_archive_all_pending: asynq:{default}:t:s2 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "asynq:{default}:unique:x:fbade9e36a3f36d3d676c1b808451dd7: only Go has u1",
+        "W17",
+        DELETED_LOCK,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "asynq:{default}:unique:x:fbade9e36a3f36d3d676c1b808451dd7 ttl: only Go has ends in 60",
+        "W17",
+        DELETED_LOCK,
+    ),
+    row(
+        "b29_inspector_bulk_ops",
+        "DeleteAllArchivedTasks(missing queue) null: Go says no (NOT_FOUND: INTERNAL_ERROR: queue \"missing\" does not exist), we say yes",
+        "H8",
+        NOTHING_CHOSEN,
+    ),
+    row("b34_remove_queue_completed_only", "asynq:queues: only we have default", "F44", NOT_EMPTY),
+    row(
+        "b34_remove_queue_completed_only",
+        "RemoveQueue force=false null: Go says yes, we say no (NotEmpty)",
+        "F44",
+        NOT_EMPTY,
+    ),
+    row(
+        "b37_archive_all_variants",
+        "asynq:{default}:t:g4 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
+    row(
+        "b38_completed_mutations",
+        "after_mutations: asynq:{default}:t:c1 pending_since: only we have 1893553445678912345",
+        "H8",
+        WAITS_AGAIN,
+    ),
     // An id without a task is set aside.
     row("b35_ghost_id", "asynq:{default}:active: only Go has t1", "F13", NO_STUB),
     row("b35_ghost_id", "asynq:{default}:lease t1: only Go has 1893553475", "F13", NO_STUB),
@@ -177,7 +300,13 @@ pub(crate) const TABLE: &[Deviation] = &[
 const ROUNDED_UP: &str = "the score is rounded up; x:due has the exact time";
 const GROUP_KEPT: &str = "asynq forgets the group of a delayed task and runs it alone";
 const LOCK_FREED: &str = "the archive frees the lock where its owner holds it";
-const WAITS_AGAIN: &str = "a task handed back shows since when it waits";
+const WAITS_AGAIN: &str = "a task handed back or run by hand shows since when it waits";
+const EDITS_MORE: &str = "every task that waits can be edited, unless somebody else did meanwhile";
+const LOCK_OUTLIVES: &str = "a lock of a scheduled task ends after its due time, never at it";
+const DELETED_LOCK: &str = "the lock of a deleted task is freed, one by one or many at once";
+const NOTHING_CHOSEN: &str = "a queue that does not exist has nothing to change";
+const NOT_EMPTY: &str = "a queue with completed tasks is not empty";
+const LEAK_MENDED: &str = "what is trimmed from the archive is deleted, id and hash";
 const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";
 const SECONDS_UP: &str = "no time is cut short silently";
 const NO_LOCK_LEFT: &str = "the id is looked at before the lock is taken";

@@ -11,6 +11,7 @@ mod deviations;
 mod golden;
 mod not_yet;
 mod options;
+mod probes;
 mod pure_encodings;
 mod replay;
 mod scenarios;

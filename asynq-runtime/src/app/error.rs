@@ -4,6 +4,7 @@ use std::error::Error;
 
 use crate::{
     broker::BrokerError,
+    inspector::InspectError,
     job::{BoxError, EnqueueError, RegistryError},
     server::ServerError,
     task::InvalidName,
@@ -33,6 +34,9 @@ pub enum AppError {
     /// The broker.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// What should be shown cannot be.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
     /// No job has this name.
     #[error("this program has no job `{name}`{hint}")]
     UnknownJob {

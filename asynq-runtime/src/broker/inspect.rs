@@ -151,7 +151,7 @@ impl DayStats {
 #[non_exhaustive]
 pub struct QueueStats {
     /// Its name.
-    pub queue: QueueName,
+    pub name: QueueName,
     /// Tasks in it, in all states.
     pub size: u64,
     /// Ready tasks.
@@ -186,9 +186,9 @@ pub struct QueueStats {
 
 impl QueueStats {
     /// A queue of this name with nothing in it.
-    pub fn empty(queue: QueueName, timestamp: DateTime<Utc>) -> Self {
+    pub fn empty(name: QueueName, timestamp: DateTime<Utc>) -> Self {
         Self {
-            queue,
+            name,
             size: 0,
             pending: 0,
             active: 0,

@@ -1,14 +1,19 @@
 //! Enqueues tasks.
 
 mod prepare;
+mod result;
 #[cfg(feature = "sqlite")]
 mod transaction;
 
 use std::{future::Future, sync::Arc};
 
+pub(crate) use self::prepare::lock_key;
+pub use self::result::ResultError;
+
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
+    inspector::Inspector,
     job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
@@ -99,6 +104,11 @@ impl Client {
         let tasks: Vec<PreparedTask> = tasks.into_iter().map(Into::into).collect();
         self.broker.ping().await?;
         Ok(self.enqueue_all(tasks).await)
+    }
+
+    /// Looks at queues and tasks, and repairs them.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(Arc::clone(&self.broker)).payload_limit(self.payload_limit)
     }
 
     /// The broker, for what this client does not offer.

@@ -61,12 +61,18 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     })
 }
 
-/// PROTOCOL §2.2: nothing follows the last colon for a payload that was never given.
+/// The key of the lock of a task that is enqueued.
 fn unique_key(queue: &QueueName, task: &Prepared) -> String {
+    lock_key(queue, &task.name, task.unique_bytes.as_ref().or(task.payload.as_ref()).map(AsRef::as_ref))
+}
+
+/// The key of the lock of tasks that these bytes make equal (PROTOCOL §2.2): nothing follows the last colon for a
+/// payload that was never given.
+pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
     use std::fmt::Write as _;
 
-    let mut key = format!("asynq:{{{queue}}}:unique:{}:", task.name);
-    if let Some(bytes) = task.unique_bytes.as_ref().or(task.payload.as_ref()) {
+    let mut key = format!("asynq:{{{queue}}}:unique:{name}:");
+    if let Some(bytes) = bytes {
         for byte in Md5::digest(bytes) {
             let _ = write!(key, "{byte:02x}");
         }

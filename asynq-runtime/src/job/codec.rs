@@ -5,7 +5,7 @@
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Job, fingerprint::Fingerprint};
 
@@ -132,6 +132,25 @@ fn not_postcard(payload: &[u8]) -> String {
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &'static str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value)
+}
+
+/// Reads what a job returned. `None` is what a job without a result leaves behind.
+pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[u8]>) -> Result<T, String> {
+    match codec {
+        Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| e.to_string()),
+        Codec::Postcard => {
+            let value = match result {
+                None => &[],
+                Some([POSTCARD, value @ ..]) => value,
+                Some(other) => return Err(not_postcard(other)),
+            };
+            match postcard::take_from_bytes(value) {
+                Ok((value, [])) => Ok(value),
+                Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
+                Err(e) => Err(e.to_string()),
+            }
+        }
+    }
 }
 
 /// Encodes the arguments that make a task unique (`unique_by`), for the expansion of `#[job]`.

@@ -58,7 +58,7 @@ pub use self::{
 };
 pub(crate) use self::{
     builder::{Deadline, Prepared},
-    codec::{decode_arguments, encode_arguments},
+    codec::{decode_arguments, decode_result, encode_arguments},
 };
 
 /// A typed job: its arguments, its options, and what it does.

@@ -47,6 +47,8 @@ pub struct TaskInfo {
     pub result: Option<Bytes>,
     /// How far a running job says it is.
     pub progress: Option<Progress>,
+    /// Key of its unique lock, which another task may hold by now.
+    pub unique_key: Option<String>,
     /// Group that it waits in.
     pub group: Option<String>,
     /// User metadata.
@@ -71,6 +73,12 @@ impl Progress {
 }
 
 impl TaskInfo {
+    /// Whether it counts as running although its lease had ended by `now`: its worker died or was cut off, and a server
+    /// that lives will put it back.
+    pub fn is_orphan(&self, now: DateTime<Utc>) -> bool {
+        self.state == TaskState::Active && self.lease_until.is_none_or(|until| until <= now)
+    }
+
     /// What `message` says about a task in `state`; what only a broker knows is left empty.
     pub fn from_message(message: &TaskMessage, state: TaskState) -> Self {
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -95,6 +103,7 @@ impl TaskInfo {
             completed_at: instant(message.completed_at),
             result: None,
             progress: None,
+            unique_key: text(&message.unique_key),
             group: text(&message.group_key),
             headers: message
                 .headers

@@ -150,23 +150,33 @@ async fn a_set_that_was_ended_is_known_by_what_was_made_of_it() {
 
 #[tokio::test]
 async fn only_the_task_whose_group_is_of_a_foreign_type_is_refused() {
-    let server = Server::start(&[]).await;
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
-    let () = redis.set(GROUP, "of a foreign program").await.unwrap();
-    let mut locked = grouped("locked", "g");
-    locked.unique = Some(UniqueLock { key: "asynq:{default}:unique:k".into(), ttl: Duration::from_secs(60) });
-    let outcomes = broker.enqueue(vec![grouped("a", "g"), task("b"), grouped("c", "h"), locked]).await;
-    for refused in [&outcomes[0], &outcomes[3]] {
-        let Err(Refused::Broker(error)) = refused else { panic!("{refused:?}") };
-        assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    for (foreign, fits) in [(GROUP, true), (GROUPS, false)] {
+        let server = Server::start(&[]).await;
+        let mut redis = server.foreign().await;
+        let broker = server.broker().await;
+        let () = redis.set(foreign, "of a foreign program").await.unwrap();
+        let mut locked = grouped("locked", "g");
+        locked.unique = Some(UniqueLock { key: "asynq:{default}:unique:k".into(), ttl: Duration::from_secs(60) });
+        let outcomes = broker.enqueue(vec![grouped("a", "g"), task("b"), grouped("c", "h"), locked]).await;
+        for refused in [&outcomes[0], &outcomes[3]] {
+            let Err(Refused::Broker(error)) = refused else { panic!("{refused:?}") };
+            assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+        }
+        assert_eq!((outcomes[1].is_ok(), outcomes[2].is_ok()), (true, fits), "{outcomes:?}");
+        for key in ["t:a", "t:locked", "unique:k"] {
+            assert!(
+                !redis.exists::<_, bool>(format!("asynq:{{default}}:{key}")).await.unwrap(),
+                "{key} was left behind"
+            );
+        }
+        assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["b"]);
+        let () = redis.del(foreign).await.unwrap();
+        let listed = broker.groups(&queue(), None, 10).await.unwrap();
+        assert_eq!(
+            listed.iter().map(|stats| stats.group.as_str()).collect::<Vec<_>>(),
+            if fits { vec!["h"] } else { vec![] }
+        );
     }
-    assert!(outcomes[1].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
-    for key in ["t:a", "t:locked", "unique:k"] {
-        assert!(!redis.exists::<_, bool>(format!("asynq:{{default}}:{key}")).await.unwrap(), "{key} was left behind");
-    }
-    let listed = broker.groups(&queue(), None, 10).await.unwrap();
-    assert_eq!(listed.iter().map(|stats| stats.group.as_str()).collect::<Vec<_>>(), ["h"]);
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// Sends what is waiting; lives on the broker's own thread.
+#[derive(Debug)]
 pub(super) struct Commit {
     link: Link,
     clock: Arc<BrokerClock>,
@@ -49,8 +50,13 @@ impl Commit {
         Self { link, clock, durability, client: uuid::Uuid::new_v4().simple().to_string(), known: Mutex::default() }
     }
 
-    pub(super) async fn run(self, mut queue: mpsc::Receiver<Waiting>) {
-        let commit = Arc::new(self);
+    /// Makes the queue known again with the next task, because somebody deletes it.
+    pub(super) fn forget(&self, queue: &QueueName) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+    }
+
+    pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
+        let commit = self;
         // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
         let in_flight = if commit.durability == Durability::Async { IN_FLIGHT } else { 1 };
         let turns = Arc::new(Semaphore::new(in_flight));

@@ -37,6 +37,7 @@ impl Produce for RedisBroker {
 #[derive(Debug)]
 pub(super) struct Producer {
     waiting: mpsc::Sender<Waiting>,
+    commit: Arc<Commit>,
     patience: Duration,
 }
 
@@ -70,8 +71,14 @@ impl Producer {
         durability: Durability,
     ) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        io.spawn(Commit::new(link, clock, durability).run(queue));
-        Self { waiting, patience: patience(call_timeout.saturating_add(durability.patience())) }
+        let commit = Arc::new(Commit::new(link, clock, durability));
+        io.spawn(Arc::clone(&commit).run(queue));
+        Self { waiting, commit, patience: patience(call_timeout.saturating_add(durability.patience())) }
+    }
+
+    /// Makes the queue known again with the next task, because somebody deletes it.
+    pub(super) fn forget(&self, queue: &QueueName) {
+        self.commit.forget(queue);
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {

@@ -62,6 +62,9 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("extend a lock", (&sql::LOCK_EXTEND, row)),
             ("page", (&sql::INSPECT_PAGE, at.clone())),
             ("oldest pending", (&sql::INSPECT_OLDEST_PENDING, at)),
+            ("repair in state", (&sql::REPAIR_IN_STATE, format!("INDEX {p}task_at (q=? AND state=?"))),
+            ("repair in group", (&sql::REPAIR_IN_GROUP, format!("INDEX {p}task_group (q=? AND grp=?"))),
+            ("has tasks", (&sql::REPAIR_HAS_TASKS, format!("INDEX {p}task_"))),
             ("runs something", (&sql::PRESENCE_RUNS_SOMETHING, format!("INDEX {p}task_lease"))),
         ]
         .into();

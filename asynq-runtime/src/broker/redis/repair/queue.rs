@@ -30,6 +30,7 @@ impl RedisBroker {
             return Ok(QueueDeleted::NotEmpty);
         }
         self.link.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
+        self.producer.forget(queue);
         // Who enqueued in between believes that the name is known.
         if !self.delete_if_empty(&keys, &[], true).await? {
             self.link.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;

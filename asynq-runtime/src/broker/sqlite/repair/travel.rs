@@ -29,10 +29,10 @@ pub(super) fn move_task(
     }
     let key = task.lock.as_deref().map(|key| key_in(key, from, to));
     let held = task.held_lock(&tx.view)?;
-    if let Some(q) = tx.view.queue(to)? {
-        if tx.view.find(&sql::REPAIR_FIND, params![q, task.id], |_| Ok(()))?.is_some() {
-            return Ok(Err(MoveError::IdConflict));
-        }
+    if let Some(q) = tx.view.queue(to)?
+        && tx.view.find(&sql::REPAIR_FIND, params![q, task.id], |_| Ok(()))?.is_some()
+    {
+        return Ok(Err(MoveError::IdConflict));
     }
     // A queue that becomes known here has no locks, so nothing below refuses the move any more.
     let q = tx.queue_or_new(to)?;

@@ -1,0 +1,244 @@
+//! Reads what a finished task returned, with the type of its job.
+
+use std::any::TypeId;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use super::Client;
+use crate::{
+    broker::BrokerError,
+    job::{IntoJobResult, Job, decode_result},
+    task::{QueueName, TaskId, TaskInfo, TaskState},
+};
+
+/// What the job `J` returns when it succeeds.
+type Value<J> = <<J as Job>::Output as IntoJobResult>::Value;
+
+/// Why there is no result to read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResultError {
+    /// No such task in this queue: a wrong id or queue, or it succeeded and is not kept (any longer).
+    #[error(
+        "task `{id}` is not in queue `{queue}`: it never was, or its retention is over; \
+         give the job a `retention` to keep its results"
+    )]
+    NotFound {
+        /// The queue.
+        queue: QueueName,
+        /// The id.
+        id: TaskId,
+    },
+    /// It waits or runs; ask again later.
+    #[error("task `{id}` has not finished: it is {state}")]
+    NotFinished {
+        /// The id.
+        id: TaskId,
+        /// Where it is.
+        state: TaskState,
+    },
+    /// It was given up and will not run again by itself.
+    #[error("task `{id}` was archived without a result{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
+    Archived {
+        /// The id.
+        id: TaskId,
+        /// Its last error.
+        error: Option<String>,
+    },
+    /// It succeeded, but nothing was written: a worker of another program, or of a job that returned nothing.
+    #[error("task `{id}` succeeded, but whoever ran it kept no result")]
+    NoResult {
+        /// The id.
+        id: TaskId,
+    },
+    /// What it left is no result of this job.
+    #[error("the result of task `{id}` cannot be read as one of `{job}`: {reason}")]
+    Undecodable {
+        /// The id.
+        id: TaskId,
+        /// The job.
+        job: &'static str,
+        /// What the decoder says.
+        reason: String,
+        /// The bytes, for whoever knows them.
+        raw: Bytes,
+    },
+    /// The task is one of another job.
+    #[error("task `{id}` is a `{found}`, not a `{expected}`")]
+    OtherJob {
+        /// The id.
+        id: TaskId,
+        /// The job that was asked for.
+        expected: &'static str,
+        /// The task's type.
+        found: String,
+    },
+    /// The broker failed.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl ResultError {
+    /// Whether the same call may succeed later without anybody's help: the task waits or runs, or the broker did not answer.
+    pub fn is_not_yet(&self) -> bool {
+        match self {
+            Self::NotFinished { .. } => true,
+            Self::Broker(error) => error.is_unavailable(),
+            _ => false,
+        }
+    }
+}
+
+impl Client {
+    /// The kept result of a task in the queue that the job declares. See [`result_in`](Self::result_in).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError`].
+    pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        self.result_in::<J>(J::OPTIONS.queue, id).await
+    }
+
+    /// The kept result of a task that was enqueued into `queue`, read by the job's codec. A job that returns `()` has
+    /// the result `()` as soon as its task is completed. Results are kept as long as the job's `retention` says.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError`] tells what is missing.
+    pub async fn result_in<J: Job>(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        // Names of other programs may break our rules, and yet there may be such a queue.
+        let (queue, id) = (QueueName::from_wire(queue.as_ref()), TaskId::from_wire(id.as_ref()));
+        match self.broker.task(&queue, &id).await? {
+            Some(task) => read::<J>(task),
+            None => Err(ResultError::NotFound { queue, id }),
+        }
+    }
+}
+
+/// The result in what is known of a task.
+fn read<J: Job>(task: TaskInfo) -> Result<Value<J>, ResultError>
+where
+    Value<J>: DeserializeOwned,
+{
+    let TaskInfo { id, r#type, state, result, last_error, .. } = task;
+    if r#type != J::NAME {
+        return Err(ResultError::OtherJob { id, expected: J::NAME, found: r#type });
+    }
+    match state {
+        TaskState::Completed => {}
+        TaskState::Archived => return Err(ResultError::Archived { id, error: last_error }),
+        state => return Err(ResultError::NotFinished { id, state }),
+    }
+    if result.is_none() && TypeId::of::<Value<J>>() != TypeId::of::<()>() {
+        return Err(ResultError::NoResult { id });
+    }
+    decode_result(J::CODEC, result.as_deref()).map_err(|reason| ResultError::Undecodable {
+        id,
+        job: J::NAME,
+        reason,
+        raw: result.unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::{
+        job::{Codec, JobContext, JobResult},
+        task::TaskMessage,
+    };
+
+    macro_rules! job {
+        ($type:ident $codec:ident $value:ty) => {
+            #[derive(Debug, Serialize, Deserialize)]
+            struct $type {}
+
+            impl Job for $type {
+                const NAME: &'static str = "size";
+                const CODEC: Codec = Codec::$codec;
+                type Output = JobResult<$value>;
+                async fn run(self, _: &JobContext) -> JobResult<$value> {
+                    unreachable!("only its types matter here")
+                }
+            }
+        };
+    }
+    job!(Plain Postcard u64);
+    job!(Shared Json u64);
+    job!(Silent Postcard ());
+    job!(SilentShared Json ());
+    job!(Perhaps Json Option<u64>);
+
+    fn task(state: TaskState, result: Option<&'static [u8]>) -> TaskInfo {
+        let message = TaskMessage { r#type: "size".into(), id: "t1".into(), ..TaskMessage::default() };
+        TaskInfo {
+            result: result.map(Bytes::from_static),
+            last_error: Some("boom".into()),
+            ..TaskInfo::from_message(&message, state)
+        }
+    }
+
+    fn completed(result: Option<&'static [u8]>) -> TaskInfo {
+        task(TaskState::Completed, result)
+    }
+
+    #[test]
+    fn a_result_is_read_by_the_codec_of_its_job() {
+        assert_eq!(read::<Plain>(completed(Some(&[1, 240, 1]))).unwrap(), 240);
+        assert_eq!(read::<Shared>(completed(Some(b"240"))).unwrap(), 240);
+        assert_eq!(read::<Perhaps>(completed(Some(b"null"))).unwrap(), None);
+    }
+
+    #[test]
+    fn a_job_that_returns_nothing_has_returned_nothing() {
+        read::<Silent>(completed(None)).unwrap();
+        read::<SilentShared>(completed(None)).unwrap();
+    }
+
+    #[test]
+    fn what_is_missing_is_told_apart() {
+        for state in TaskState::ALL {
+            let error = read::<Plain>(task(state, Some(&[1, 7]))).err().map(|error| error.to_string());
+            let expected = match state {
+                TaskState::Completed => None,
+                TaskState::Archived => Some("task `t1` was archived without a result: boom".to_owned()),
+                state => Some(format!("task `t1` has not finished: it is {state}")),
+            };
+            assert_eq!(error, expected);
+        }
+        let error = read::<Plain>(completed(None)).unwrap_err();
+        assert_eq!(error.to_string(), "task `t1` succeeded, but whoever ran it kept no result");
+        assert!(!error.is_not_yet() && read::<Plain>(task(TaskState::Retry, None)).unwrap_err().is_not_yet());
+    }
+
+    #[test]
+    fn bytes_that_are_no_result_are_kept_in_the_error() {
+        for (bytes, expected) in [
+            (&b"240"[..], "not a postcard payload of asynq-runtime"),
+            (&[], "it is empty"),
+            (&[1, 240, 1, 9], "1 bytes too many"),
+            (&[1], "Hit the end of buffer"),
+        ] {
+            let error = read::<Plain>(completed(Some(bytes))).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(matches!(error, ResultError::Undecodable { raw, job: "size", .. } if raw == bytes));
+        }
+        assert!(matches!(read::<Shared>(completed(Some(b"{"))), Err(ResultError::Undecodable { .. })));
+    }
+
+    #[test]
+    fn a_task_of_another_job_is_not_read_by_accident() {
+        let other = TaskInfo { r#type: "resize".into(), ..completed(Some(&[1, 240, 1])) };
+        let error = read::<Plain>(other).unwrap_err();
+        assert_eq!(error.to_string(), "task `t1` is a `resize`, not a `size`");
+    }
+}

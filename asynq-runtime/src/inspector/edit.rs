@@ -1,0 +1,153 @@
+//! A new payload for a task, with the unique lock that belongs to it.
+
+use bytes::Bytes;
+
+use super::{InspectError, Inspector, Wish, queue_name, task_id};
+use crate::{
+    broker::{EditError, PayloadEdit},
+    client::lock_key,
+    job::{Job, decode_arguments, encode_arguments},
+    task::{QueueName, TaskId, TaskInfo},
+};
+
+/// How often an edit begins anew because somebody else was faster.
+const TRIES: usize = 8;
+
+/// What a task's payload becomes.
+struct Change {
+    payload: Bytes,
+    /// Bytes of the old and the new arguments that make a task unique, where not the whole payload does.
+    unique_by: Option<(Bytes, Bytes)>,
+}
+
+impl Inspector {
+    /// Changes the arguments of a pending, scheduled, retry, archived or aggregating task of job `J`. If the task holds a
+    /// unique lock, the one of its new arguments takes its place. `change` is called again if somebody else changed the
+    /// task meanwhile.
+    ///
+    /// ```no_run
+    /// # use asynq_runtime::prelude::*;
+    /// # #[job] async fn send_email(to: String) -> JobResult { let _ = to; Ok(()) }
+    /// # async fn repair(client: &Client) -> Result<(), BoxError> {
+    /// client.inspector().edit::<send_email>("default", "some-id", |job| job.to = "ann@example.com".into()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue or task, it is another job's or in another state, its arguments cannot be read, an equal
+    /// task holds the new lock, others kept changing it, or the broker failed.
+    pub async fn edit<J: Job>(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        mut change: impl FnMut(&mut J) + Send,
+    ) -> Result<(), InspectError> {
+        self.replace(&queue_name(queue)?, task_id(id)?, |task| {
+            if task.r#type != J::NAME {
+                let found = task.r#type.clone();
+                return Err(InspectError::OtherJob { id: task.id.clone(), expected: J::NAME, found });
+            }
+            let mut job: J = decode_arguments(&task.payload)?;
+            let before = job.unique_by().transpose()?;
+            change(&mut job);
+            let unique_by = before.zip(job.unique_by().transpose()?);
+            Ok(Change { payload: encode_arguments(&job)?, unique_by })
+        })
+        .await
+    }
+
+    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task by these bytes. A unique lock
+    /// that was made of the whole payload, as asynq makes it, is replaced too; one that was made of something else stays,
+    /// because nobody here knows how: use [`edit`](Self::edit) for a job with `unique_by`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue or task, it is in another state, an equal task holds the new lock, others kept changing
+    /// it, or the broker failed.
+    pub async fn edit_raw(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        payload: impl Into<Bytes>,
+    ) -> Result<(), InspectError> {
+        let payload = payload.into();
+        self.replace(&queue_name(queue)?, task_id(id)?, |_| Ok(Change { payload: payload.clone(), unique_by: None }))
+            .await
+    }
+
+    /// Reads, changes and writes until nobody was faster.
+    async fn replace(
+        &self,
+        queue: &QueueName,
+        id: TaskId,
+        mut change: impl FnMut(&TaskInfo) -> Result<Change, InspectError> + Send,
+    ) -> Result<(), InspectError> {
+        let mut tries = 1;
+        loop {
+            let task = self.task(queue, &id).await?;
+            let change = change(&task)?;
+            if change.payload.len() > self.payload_limit {
+                return Err(InspectError::TooLarge { size: change.payload.len(), limit: self.payload_limit });
+            }
+            let edit = PayloadEdit {
+                unique_key: new_key(queue, &task, &change),
+                expected: Some(task.payload),
+                payload: change.payload,
+            };
+            match self.broker.edit_payload(queue, &id, &edit).await {
+                Ok(changed) => return self.done(changed, Wish::Edit, queue, id).await,
+                Err(EditError::Changed) if tries < TRIES => tries += 1,
+                Err(error) => return Err(InspectError::not_edited(error, &id, tries)),
+            }
+        }
+    }
+}
+
+/// The key of the lock after the change, where it is known how the old one was made: of what the job names, of the whole
+/// payload, or, by a Go program, of no payload at all. `None` keeps the old key.
+fn new_key(queue: &QueueName, task: &TaskInfo, change: &Change) -> Option<String> {
+    let old = task.unique_key.as_deref()?;
+    let key = |bytes: Option<&Bytes>| lock_key(queue, &task.r#type, bytes.map(AsRef::as_ref));
+    if let Some((before, after)) = &change.unique_by
+        && key(Some(before)) == old
+    {
+        return Some(key(Some(after)));
+    }
+    let nil = task.payload.is_empty() && key(None) == old;
+    (nil || key(Some(&task.payload)) == old).then(|| key(Some(&change.payload)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{TaskMessage, TaskState};
+
+    #[test]
+    fn the_lock_follows_the_bytes_that_it_was_made_of() {
+        let queue = QueueName::from_wire("q");
+        let key = |bytes: Option<&'static str>| lock_key(&queue, "mail", bytes.map(str::as_bytes));
+        let by = |before, after| Some((Bytes::from_static(before), Bytes::from_static(after)));
+        for (what, old, payload, unique_by, expected) in [
+            ("of the payload", key(Some("old")), "old", None, Some(key(Some("new")))),
+            ("of an argument", key(Some("to1")), "old", by(b"to1", b"to2"), Some(key(Some("to2")))),
+            ("by Go, of the payload", key(Some("old")), "old", by(b"to1", b"to2"), Some(key(Some("new")))),
+            ("by Go, of nothing", key(None), "", None, Some(key(Some("new")))),
+            ("of an empty payload", key(Some("")), "", None, Some(key(Some("new")))),
+            ("of something unknown", "asynq:{q}:unique:mail:mine".to_owned(), "old", None, None),
+            ("not at all", String::new(), "old", by(b"to1", b"to2"), None),
+        ] {
+            let message = TaskMessage {
+                r#type: "mail".into(),
+                queue: "q".into(),
+                payload: payload.into(),
+                unique_key: old,
+                ..TaskMessage::default()
+            };
+            let task = TaskInfo::from_message(&message, TaskState::Pending);
+            let change = Change { payload: "new".into(), unique_by };
+            assert_eq!(new_key(&queue, &task, &change), expected, "{what}");
+        }
+    }
+}

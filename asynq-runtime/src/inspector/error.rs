@@ -1,0 +1,268 @@
+//! Why something could not be looked at or repaired, and what to do instead.
+
+use std::fmt;
+
+use super::BulkReport;
+use crate::{
+    broker::{BrokerError, EditError, MoveError},
+    job::{CodecError, PayloadError},
+    task::{GroupName, InvalidName, QueueName, TaskId, TaskState},
+};
+
+/// A request to an [`Inspector`](super::Inspector) that was not fulfilled. Nothing was changed, except where a variant says
+/// so.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// There is no such queue.
+    #[error("queue `{queue}` was not found")]
+    QueueNotFound {
+        /// The queue.
+        queue: QueueName,
+    },
+    /// There is no such task in this queue.
+    #[error("task `{id}` was not found in queue `{queue}`")]
+    TaskNotFound {
+        /// The queue.
+        queue: QueueName,
+        /// The id.
+        id: TaskId,
+    },
+    /// The task is in a state in which this cannot be done.
+    #[error("cannot {wish} task `{id}`: {}", wish.instead(*state))]
+    Unfit {
+        /// What was wanted.
+        wish: Wish,
+        /// The id.
+        id: TaskId,
+        /// Where it is.
+        state: TaskState,
+    },
+    /// Tasks in this state cannot be treated so all at once.
+    #[error("cannot {wish} all {state} tasks: {}", wish.instead(*state))]
+    UnfitState {
+        /// What was wanted.
+        wish: Wish,
+        /// The state.
+        state: TaskState,
+    },
+    /// Something was asked for that cannot be.
+    #[error("invalid `{what}`: {reason}")]
+    Request {
+        /// Which.
+        what: &'static str,
+        /// Why, and what to write.
+        reason: String,
+    },
+    /// A queue that cannot be made.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The id is taken in the queue that the task should move to.
+    #[error("task id `{id}` is taken in queue `{queue}`")]
+    IdConflict {
+        /// The queue.
+        queue: QueueName,
+        /// The id.
+        id: TaskId,
+    },
+    /// Another task holds the unique lock that this one would need.
+    #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
+    Duplicate {
+        /// The task that holds it, where the broker could tell.
+        holder: Option<TaskId>,
+    },
+    /// The task is one of another job.
+    #[error("task `{id}` is a `{found}`, not a `{expected}`")]
+    OtherJob {
+        /// The id.
+        id: TaskId,
+        /// The job that was asked for.
+        expected: &'static str,
+        /// The task's type.
+        found: String,
+    },
+    /// The task's arguments are none of the job's.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The new arguments cannot be encoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The new payload is larger than the client allows.
+    #[error("the payload would have {size} bytes, more than the limit of {limit}; raise the client's `payload_limit`")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Others changed the payload again and again while it was edited.
+    #[error("task `{id}` was changed by others at every one of {tries} tries; try again later")]
+    Contended {
+        /// The id.
+        id: TaskId,
+        /// How often it was tried.
+        tries: usize,
+    },
+    /// The queue has tasks.
+    #[error("queue `{queue}` has {tasks} tasks; delete it with `Force::Yes` to delete them too")]
+    QueueNotEmpty {
+        /// The queue.
+        queue: QueueName,
+        /// Its tasks.
+        tasks: u64,
+    },
+    /// The queue has tasks that run.
+    #[error("queue `{queue}` has {active} running tasks; pause it, and wait for them or cancel them")]
+    QueueActive {
+        /// The queue.
+        queue: QueueName,
+        /// Its running tasks.
+        active: u64,
+    },
+    /// The queue was given new tasks as fast as they were deleted; its old ones are gone.
+    #[error("queue `{queue}` is not empty after {deleted} tasks were deleted: stop who enqueues into it")]
+    QueueRefilled {
+        /// The queue.
+        queue: QueueName,
+        /// How many tasks were deleted.
+        deleted: u64,
+    },
+    /// The broker failed in the middle of many tasks. What the report says was done stays done; ask again to go on.
+    #[error("stopped after {} tasks: {source}; ask again to go on", done.changed)]
+    Interrupted {
+        /// What was done before.
+        done: BulkReport,
+        /// What went wrong.
+        source: BrokerError,
+    },
+    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors a change may have been made all the
+    /// same.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl InspectError {
+    /// Whether the queue or the task is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::QueueNotFound { .. } | Self::TaskNotFound { .. })
+    }
+
+    /// Whether the broker did not answer, so that trying again later may work.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Broker(error) | Self::Interrupted { source: error, .. } if error.is_unavailable())
+    }
+
+    pub(super) fn blank(what: &'static str) -> Self {
+        Self::Request { what, reason: "it must not be blank".into() }
+    }
+
+    pub(super) fn not_moved(error: MoveError, to: &QueueName, id: &TaskId) -> Self {
+        match error {
+            MoveError::IdConflict => Self::IdConflict { queue: to.clone(), id: id.clone() },
+            MoveError::Duplicate { holder } => Self::Duplicate { holder },
+            MoveError::Broker(error) => Self::Broker(error),
+        }
+    }
+
+    pub(super) fn not_edited(error: EditError, id: &TaskId, tries: usize) -> Self {
+        match error {
+            EditError::Changed => Self::Contended { id: id.clone(), tries },
+            EditError::Duplicate { holder } => Self::Duplicate { holder },
+            EditError::Broker(error) => Self::Broker(error),
+        }
+    }
+
+    pub(super) fn no_such_group(queue: &QueueName, group: &GroupName) -> Self {
+        Self::Request { what: "group", reason: format!("queue `{queue}` has no tasks in a group `{group}`") }
+    }
+}
+
+/// What somebody wanted to do to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// Make it pending.
+    Run,
+    /// Archive it.
+    Archive,
+    /// Delete it.
+    Delete,
+    /// Move it to another queue.
+    Move,
+    /// Replace its payload.
+    Edit,
+}
+
+impl Wish {
+    /// Why it cannot be done to a task in `state`, and what can.
+    fn instead(self, state: TaskState) -> &'static str {
+        match (self, state) {
+            (Self::Run, TaskState::Active) => "it is running already",
+            (Self::Run, TaskState::Pending) => "it is pending already",
+            (Self::Archive, TaskState::Archived) => "it is archived already",
+            (Self::Run | Self::Archive, TaskState::Completed) => "it has succeeded; do so one by one if you mean it",
+            (_, TaskState::Active) => "it is running; cancel it instead, or wait for its end",
+            (Self::Move | Self::Edit, TaskState::Completed) => {
+                "it has succeeded; run it again first, or enqueue a new one"
+            }
+            _ => "its state does not allow it",
+        }
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Run => "run",
+            Self::Archive => "archive",
+            Self::Delete => "delete",
+            Self::Move => "move",
+            Self::Edit => "edit",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerErrorKind;
+
+    #[test]
+    fn an_unfit_state_is_told_with_what_to_do_instead() {
+        for (wish, state, expected) in [
+            (Wish::Run, TaskState::Active, "cannot run task `t1`: it is running already"),
+            (Wish::Run, TaskState::Pending, "cannot run task `t1`: it is pending already"),
+            (Wish::Archive, TaskState::Archived, "cannot archive task `t1`: it is archived already"),
+            (
+                Wish::Archive,
+                TaskState::Active,
+                "cannot archive task `t1`: it is running; cancel it instead, or wait for its end",
+            ),
+            (
+                Wish::Delete,
+                TaskState::Active,
+                "cannot delete task `t1`: it is running; cancel it instead, or wait for its end",
+            ),
+            (
+                Wish::Edit,
+                TaskState::Completed,
+                "cannot edit task `t1`: it has succeeded; run it again first, or enqueue a new one",
+            ),
+        ] {
+            let error = InspectError::Unfit { wish, id: TaskId::from_wire("t1"), state };
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_broker_that_does_not_answer_is_worth_another_try() {
+        let down = BrokerError::new(BrokerErrorKind::Timeout, "no answer in 500 ms");
+        let interrupted = InspectError::Interrupted {
+            done: BulkReport { changed: 300, ..BulkReport::default() },
+            source: down.clone(),
+        };
+        assert_eq!(interrupted.to_string(), "stopped after 300 tasks: no answer in 500 ms; ask again to go on");
+        assert!(interrupted.is_unavailable() && InspectError::from(down).is_unavailable());
+        assert!(!InspectError::blank("queue").is_unavailable());
+        assert!(!InspectError::from(BrokerError::new(BrokerErrorKind::Full, "full")).is_unavailable());
+    }
+}

@@ -1,0 +1,176 @@
+//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws mended (PROTOCOL §6).
+//!
+//! ```no_run
+//! use asynq_runtime::{inspector::Force, prelude::*};
+//!
+//! # async fn look(client: &Client) -> Result<(), BoxError> {
+//! let inspector = client.inspector();
+//! for queue in inspector.queues().await? {
+//!     println!("{}: {} tasks, the oldest waits for {:?}", queue.name, queue.size, queue.latency);
+//! }
+//! // One task, one page, or all of them, in slices that no broker feels.
+//! inspector.run("default", "some-id").await?;
+//! let page = inspector.tasks("default", TaskState::Archived).page(2).await?;
+//! println!("{} tasks on the second page", page.len());
+//! let report = inspector.run_all("default", TaskState::Archived).await?;
+//! println!("{} run again", report.changed);
+//! inspector.delete_queue("old", Force::Yes).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Queues and ids are given as text or as [`QueueName`] and [`TaskId`]. Names that our own rules refuse, with braces for
+//! example, are taken too: other programs may have made them.
+
+mod bulk;
+mod edit;
+mod error;
+mod list;
+mod removal;
+mod statistics;
+mod tasks;
+
+use std::sync::Arc;
+
+pub use self::{
+    bulk::{Bulk, BulkProgress, BulkReport, RunningBulk},
+    error::{InspectError, Wish},
+    list::{ListGroups, ListTasks},
+    removal::{Force, QueueRemoval, RemovedQueue},
+    statistics::{QueueTotals, RunningTask, Statistics},
+};
+use crate::{
+    broker::{Broker, DayStats, QueueStats, ServerState},
+    client::Client,
+    task::{QueueName, TaskId},
+};
+
+/// Reads and repairs what is on a broker. Cheap to clone; made by [`Client::inspector`].
+#[derive(Debug, Clone)]
+pub struct Inspector {
+    broker: Arc<dyn Broker>,
+    payload_limit: usize,
+}
+
+impl Inspector {
+    /// An inspector of a broker that is connected already.
+    pub fn new(broker: Arc<dyn Broker>) -> Self {
+        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT }
+    }
+
+    /// Sets the largest payload that an edit may leave, in bytes; a client gives its own limit.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = bytes.min(Client::MAX_PAYLOAD_LIMIT);
+        self
+    }
+
+    /// Every queue with its numbers, by name.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn queues(&self) -> Result<Vec<QueueStats>, InspectError> {
+        let mut queues = Vec::new();
+        for name in self.broker.queues().await? {
+            queues.push(self.broker.queue_stats(&name).await?);
+        }
+        Ok(queues)
+    }
+
+    /// The numbers of one queue.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError::QueueNotFound`]; or the broker failed.
+    pub async fn queue(&self, queue: impl AsRef<str>) -> Result<QueueStats, InspectError> {
+        let queue = queue_name(queue)?;
+        self.known(&queue).await?;
+        Ok(self.broker.queue_stats(&queue).await?)
+    }
+
+    /// The counters of the last `days` days (UTC), today first; they are kept for 90.
+    ///
+    /// # Errors
+    ///
+    /// No days were asked for, there is no such queue, or the broker failed.
+    pub async fn history(&self, queue: impl AsRef<str>, days: usize) -> Result<Vec<DayStats>, InspectError> {
+        let queue = queue_name(queue)?;
+        if days == 0 {
+            return Err(InspectError::Request { what: "days", reason: "it must be at least 1".into() });
+        }
+        self.known(&queue).await?;
+        Ok(self.broker.history(&queue, days).await?)
+    }
+
+    /// About how many bytes the queue takes, estimated from up to 20 tasks of each state.
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue, or the broker failed.
+    pub async fn memory_usage(&self, queue: impl AsRef<str>) -> Result<u64, InspectError> {
+        let queue = queue_name(queue)?;
+        self.known(&queue).await?;
+        Ok(self.broker.memory_usage(&queue).await?)
+    }
+
+    /// Stops workers from taking tasks of the queue; returns whether it was running before. Tasks that run go on. As in
+    /// asynq the queue need not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// The name is blank, or the broker failed.
+    pub async fn pause(&self, queue: impl AsRef<str>) -> Result<bool, InspectError> {
+        Ok(self.broker.pause(&queue_name(queue)?).await?)
+    }
+
+    /// Lets workers take tasks of the queue again; returns whether it was paused before.
+    ///
+    /// # Errors
+    ///
+    /// The name is blank, or the broker failed.
+    pub async fn resume(&self, queue: impl AsRef<str>) -> Result<bool, InspectError> {
+        Ok(self.broker.resume(&queue_name(queue)?).await?)
+    }
+
+    /// The servers that live, ours and Go's, with what they run.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn servers(&self) -> Result<Vec<ServerState>, InspectError> {
+        Ok(self.broker.servers().await?)
+    }
+
+    /// Whether there is such a queue.
+    async fn known(&self, queue: &QueueName) -> Result<(), InspectError> {
+        if self.broker.queues().await?.contains(queue) {
+            return Ok(());
+        }
+        Err(InspectError::QueueNotFound { queue: queue.clone() })
+    }
+
+    /// Why a task was not found.
+    async fn missing(&self, queue: &QueueName, id: &TaskId) -> InspectError {
+        match self.known(queue).await {
+            Ok(()) => InspectError::TaskNotFound { queue: queue.clone(), id: id.clone() },
+            Err(error) => error,
+        }
+    }
+}
+
+/// Any queue that somebody may have made; blank is none.
+fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
+    match name.as_ref() {
+        blank if blank.trim().is_empty() => Err(InspectError::blank("queue")),
+        name => Ok(QueueName::from_wire(name)),
+    }
+}
+
+/// Any task that somebody may have made; blank is none.
+fn task_id(id: impl AsRef<str>) -> Result<TaskId, InspectError> {
+    match id.as_ref() {
+        blank if blank.trim().is_empty() => Err(InspectError::blank("id")),
+        id => Ok(TaskId::from_wire(id)),
+    }
+}

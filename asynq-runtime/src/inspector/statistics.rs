@@ -1,0 +1,324 @@
+//! Everything that goes on, in one value: for a status page, a monitor, or whoever knew go-workers' statistics.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::{InspectError, Inspector};
+use crate::{
+    broker::{QueueStats, ServerState},
+    task::{ServerInfo, Timestamp},
+};
+
+impl Inspector {
+    /// The numbers of every queue, what runs now, and who works, as one value; `.to_json()` makes JSON of it.
+    ///
+    /// It is no single moment: queue after queue is asked. At most [`Statistics::MOST_QUEUES`] queues and
+    /// [`Statistics::MOST_RUNNING`] running tasks are told; how many more there are is told too.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn statistics(&self) -> Result<Statistics, InspectError> {
+        let names = self.broker.queues().await?;
+        let queues_left_out = names.len().saturating_sub(Statistics::MOST_QUEUES);
+        let mut queues = Vec::with_capacity(names.len() - queues_left_out);
+        for name in names.iter().take(Statistics::MOST_QUEUES) {
+            queues.push(self.broker.queue_stats(name).await?);
+        }
+        let servers = self.broker.servers().await?;
+        let statistics = Statistics::of(self.broker.location(), self.broker.now(), queues, servers);
+        Ok(Statistics { queues_left_out, ..statistics })
+    }
+}
+
+/// What goes on at a broker.
+///
+/// # JSON form
+///
+/// By [`to_json`](Self::to_json) or serde. None of these fields will be renamed or removed; times
+/// are RFC 3339 in UTC with milliseconds, or null where nobody said:
+///
+/// ```json
+/// {
+///   "broker": "redis://127.0.0.1:6379/0",
+///   "at": "2030-01-02T03:04:05.678Z",
+///   "totals": {
+///     "waiting": 2, "processed_today": 8, "failed_today": 1, "processed_total": 90, "failed_total": 9
+///   },
+///   "queues": [{
+///     "queue": "default", "size": 3, "pending": 1, "active": 1, "scheduled": 0, "retry": 1, "archived": 0,
+///     "completed": 0, "aggregating": 0, "processed_today": 8, "failed_today": 1, "processed_total": 90,
+///     "failed_total": 9, "latency_seconds": 0.25, "paused": false, "at": "2030-01-02T03:04:05.678Z"
+///   }],
+///   "running": [{
+///     "id": "t1", "type": "email:send", "queue": "default", "since": "2030-01-02T03:04:00.000Z",
+///     "deadline": "2030-01-02T03:34:00.000Z", "server": "4d3c", "host": "web-1", "pid": 42
+///   }],
+///   "servers": [{
+///     "id": "4d3c", "host": "web-1", "pid": 42, "status": "active", "concurrency": 10, "active": 1,
+///     "strict_priority": false, "queues": { "default": 3 }, "started_at": "2030-01-02T03:00:00.000Z",
+///     "rust_version": "0.1.0", "tasks": [{ "id": "t1", "type": "email:send", "queue": "default" }]
+///   }],
+///   "queues_left_out": 0,
+///   "running_left_out": 0
+/// }
+/// ```
+///
+/// `rust_version` is null for a server that is a Go program.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Where the tasks are: the URL without its password.
+    pub broker: String,
+    /// The broker's time.
+    pub at: DateTime<Utc>,
+    /// All queues together.
+    pub totals: QueueTotals,
+    /// The queues, by name.
+    pub queues: Vec<QueueStats>,
+    /// What runs now, the longest first. Servers tell it every 5 seconds.
+    pub running: Vec<RunningTask>,
+    /// Who works.
+    pub servers: Vec<ServerInfo>,
+    /// How many queues there are beyond those told.
+    pub queues_left_out: usize,
+    /// How many tasks run beyond those told.
+    pub running_left_out: usize,
+}
+
+/// The numbers of all queues together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueTotals {
+    /// Tasks that wait for a worker, for their time or in a group; those that run are not among them.
+    pub waiting: u64,
+    /// Runs that ended today (UTC), failed ones included.
+    pub processed_today: u64,
+    /// Runs that failed today (UTC).
+    pub failed_today: u64,
+    /// Runs that ended since the beginning.
+    pub processed_total: u64,
+    /// Runs that failed since the beginning.
+    pub failed_total: u64,
+}
+
+/// A task that runs now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningTask {
+    /// Its id.
+    pub id: String,
+    /// Name of its job.
+    pub r#type: String,
+    /// Its queue.
+    pub queue: String,
+    /// Since when it runs, by the clock of its server.
+    pub since: Option<DateTime<Utc>>,
+    /// When the attempt must end.
+    pub deadline: Option<DateTime<Utc>>,
+    /// Id of the server that runs it; one of [`Statistics::servers`] has it.
+    pub server: String,
+    /// Where that server is.
+    pub host: String,
+    /// Its process id.
+    pub pid: i32,
+}
+
+impl Statistics {
+    /// Most queues that are told.
+    pub const MOST_QUEUES: usize = 1000;
+    /// Most running tasks that are told.
+    pub const MOST_RUNNING: usize = 10_000;
+
+    /// Puts together what was read.
+    pub(crate) fn of(broker: String, at: DateTime<Utc>, queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
+        let mut totals = QueueTotals::default();
+        for queue in &queues {
+            totals.waiting += queue.pending + queue.scheduled + queue.retry + queue.aggregating;
+            totals.processed_today += queue.processed;
+            totals.failed_today += queue.failed;
+            totals.processed_total += queue.processed_total;
+            totals.failed_total += queue.failed_total;
+        }
+        let (mut running, mut servers) = (Vec::new(), Vec::with_capacity(states.len()));
+        for ServerState { info, workers } in states {
+            running.extend(workers.into_iter().map(|worker| RunningTask {
+                id: worker.task_id,
+                r#type: worker.task_type,
+                queue: worker.queue,
+                since: worker.start_time.and_then(Timestamp::to_datetime),
+                deadline: worker.deadline.and_then(Timestamp::to_datetime),
+                server: info.server_id.clone(),
+                host: info.host.clone(),
+                pid: info.pid,
+            }));
+            servers.push(info);
+        }
+        running.sort_by(|a, b| (a.since, &a.queue, &a.id).cmp(&(b.since, &b.queue, &b.id)));
+        let running_left_out = running.len().saturating_sub(Self::MOST_RUNNING);
+        running.truncate(Self::MOST_RUNNING);
+        Self { broker, at, totals, queues, running, servers, queues_left_out: 0, running_left_out }
+    }
+
+    /// The JSON form that the type's documentation shows.
+    pub fn to_json(&self) -> Value {
+        let totals = &self.totals;
+        json!({
+            "broker": self.broker,
+            "at": time(self.at),
+            "totals": {
+                "waiting": totals.waiting,
+                "processed_today": totals.processed_today,
+                "failed_today": totals.failed_today,
+                "processed_total": totals.processed_total,
+                "failed_total": totals.failed_total,
+            },
+            "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
+            "running": self.running.iter().map(running).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(|info| server(info, &self.running)).collect::<Vec<_>>(),
+            "queues_left_out": self.queues_left_out,
+            "running_left_out": self.running_left_out,
+        })
+    }
+}
+
+impl Serialize for Statistics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
+}
+
+fn queue(q: &QueueStats) -> Value {
+    json!({
+        "queue": q.name.as_str(),
+        "size": q.size,
+        "pending": q.pending,
+        "active": q.active,
+        "scheduled": q.scheduled,
+        "retry": q.retry,
+        "archived": q.archived,
+        "completed": q.completed,
+        "aggregating": q.aggregating,
+        "processed_today": q.processed,
+        "failed_today": q.failed,
+        "processed_total": q.processed_total,
+        "failed_total": q.failed_total,
+        "latency_seconds": q.latency.as_secs_f64(),
+        "paused": q.paused,
+        "at": time(q.timestamp),
+    })
+}
+
+fn running(task: &RunningTask) -> Value {
+    json!({
+        "id": task.id,
+        "type": task.r#type,
+        "queue": task.queue,
+        "since": task.since.map(time),
+        "deadline": task.deadline.map(time),
+        "server": task.server,
+        "host": task.host,
+        "pid": task.pid,
+    })
+}
+
+fn server(info: &ServerInfo, running: &[RunningTask]) -> Value {
+    let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
+    let tasks = running.iter().filter(|task| task.server == info.server_id);
+    let tasks = tasks.map(|task| json!({ "id": task.id, "type": task.r#type, "queue": task.queue }));
+    json!({
+        "id": info.server_id,
+        "host": info.host,
+        "pid": info.pid,
+        "status": info.status,
+        "concurrency": info.concurrency,
+        "active": info.active_worker_count,
+        "strict_priority": info.strict_priority,
+        "queues": queues.collect::<Map<_, _>>(),
+        "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
+        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
+        "tasks": tasks.collect::<Vec<_>>(),
+    })
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::task::{QueueName, QueueWeight, WorkerInfo};
+
+    fn at(second: i64, ms: u32) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_893_553_440 + second, ms * 1_000_000).unwrap()
+    }
+
+    fn statistics() -> Statistics {
+        let mut queue = QueueStats::empty(QueueName::from_wire("default"), at(5, 678));
+        (queue.size, queue.pending, queue.active, queue.retry) = (3, 1, 1, 1);
+        (queue.processed, queue.failed, queue.processed_total, queue.failed_total) = (8, 1, 90, 9);
+        queue.latency = Duration::from_millis(250);
+        let info = ServerInfo {
+            host: "web-1".into(),
+            pid: 42,
+            server_id: "4d3c".into(),
+            concurrency: 10,
+            queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(3) }],
+            status: "active".into(),
+            start_time: Some(at(-240, 0).into()),
+            active_worker_count: 1,
+            rust_version: "0.1.0".into(),
+            ..ServerInfo::default()
+        };
+        let worker = WorkerInfo {
+            task_id: "t1".into(),
+            task_type: "email:send".into(),
+            queue: "default".into(),
+            start_time: Some(at(0, 0).into()),
+            deadline: Some(at(1800, 0).into()),
+            ..WorkerInfo::default()
+        };
+        let states = vec![ServerState { info, workers: vec![worker] }];
+        Statistics::of("redis://127.0.0.1:6379/0".into(), at(5, 678), vec![queue], states)
+    }
+
+    /// The block in the documentation of the type.
+    fn documented() -> Value {
+        let source = include_str!("statistics.rs");
+        let block = source.split("/// ```json\n").nth(1).unwrap().split("/// ```\n").next().unwrap();
+        let json: String = block.lines().map(|line| line.trim_start_matches("///")).collect();
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn json_is_as_documented() {
+        assert_eq!(statistics().to_json(), documented());
+        assert_eq!(serde_json::to_value(statistics()).unwrap(), documented());
+    }
+
+    #[test]
+    fn what_nobody_said_is_null() {
+        let states = vec![ServerState { info: ServerInfo::default(), workers: vec![WorkerInfo::default()] }];
+        let json = Statistics::of(String::new(), at(0, 0), Vec::new(), states).to_json();
+        assert_eq!(
+            (&json["running"][0]["since"], &json["running"][0]["deadline"], &json["servers"][0]["started_at"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+        assert_eq!(json["servers"][0]["rust_version"], Value::Null);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_and_the_longest_runs_stay() {
+        let worker =
+            |n: i64| WorkerInfo { task_id: n.to_string(), start_time: Some(at(-n, 0).into()), ..WorkerInfo::default() };
+        let workers = (1..=10_002).map(worker).collect();
+        let states = vec![ServerState { info: ServerInfo::default(), workers }];
+        let statistics = Statistics::of(String::new(), at(0, 0), Vec::new(), states);
+        assert_eq!((statistics.running.len(), statistics.running_left_out), (10_000, 2));
+        assert_eq!((&*statistics.running[0].id, &*statistics.running[9_999].id), ("10002", "3"));
+    }
+}

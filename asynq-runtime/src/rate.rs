@@ -1,0 +1,191 @@
+//! Limits how many tasks do something at a time, over all programs: asynq's `x/rate` (PROTOCOL §13).
+//!
+//! Concurrency settings limit one server. A [`Semaphore`] limits all of them together: of the tasks that ask for a token
+//! of one scope, at most so many hold one at a time, wherever they run. On Redis, Go programs and ours share the tokens of
+//! a scope.
+//!
+//! ```no_run
+//! use asynq_runtime::{prelude::*, rate::Semaphore};
+//!
+//! #[job(timeout = "5m")]
+//! async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
+//!     let Some(token) = partner.acquire(ctx).await? else {
+//!         return Err(JobError::snooze("30s")); // no failure, no retry spent
+//!     };
+//!     println!("order {order}");
+//!     token.release().await?;
+//!     Ok(())
+//! }
+//!
+//! async fn setup(app: App) -> Result<App, BoxError> {
+//!     let client = Client::from_env().await?;
+//!     Ok(app.state(Semaphore::new(&client, "partner", 5)?))
+//! }
+//! # fn main() {}
+//! ```
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use chrono::{DateTime, Utc};
+use tokio::{runtime::Handle, task::JoinSet};
+
+use crate::{
+    broker::{Broker, BrokerError},
+    client::Client,
+    job::JobContext,
+    task::TaskId,
+};
+
+/// Tokens of one scope, of which at most `max` are out at a time. Cheap to clone; keep one in the server's states.
+#[derive(Clone)]
+pub struct Semaphore(Arc<Inner>);
+
+struct Inner {
+    broker: Arc<dyn Broker>,
+    scope: String,
+    max: usize,
+    /// Tokens on their way back that were dropped, not released; they end with the last clone.
+    returning: Mutex<JoinSet<()>>,
+}
+
+/// Why there is no token to have or to give back.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SemaphoreError {
+    /// The scope has no name.
+    #[error("the scope of a semaphore must not be blank")]
+    BlankScope,
+    /// Nobody could ever have a token.
+    #[error("a semaphore must have at least 1 token")]
+    NoTokens,
+    /// The attempt may take for ever, and the token with it.
+    #[error(
+        "task `{id}` has neither a timeout nor a deadline, so its token would never come back: give it a `timeout`"
+    )]
+    NoDeadline {
+        /// The task.
+        id: TaskId,
+    },
+    /// The token was gone when it was released: its time was over, or somebody else released it.
+    #[error("task `{id}` had no token of scope `{scope}` any more; others may have been at work beside it")]
+    Gone {
+        /// The scope.
+        scope: String,
+        /// The task.
+        id: TaskId,
+    },
+    /// The broker failed. A token may be out until the attempt's deadline.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl Semaphore {
+    /// The tokens of `scope` at the client's broker, of which at most `max` are out. Every program should give the same
+    /// `max`: each looks only at its own.
+    ///
+    /// # Errors
+    ///
+    /// A blank scope, or no tokens.
+    pub fn new(client: &Client, scope: impl Into<String>, max: usize) -> Result<Self, SemaphoreError> {
+        let scope = scope.into();
+        if scope.trim().is_empty() {
+            return Err(SemaphoreError::BlankScope);
+        }
+        if max == 0 {
+            return Err(SemaphoreError::NoTokens);
+        }
+        let broker = Arc::clone(client.broker());
+        Ok(Self(Arc::new(Inner { broker, scope, max, returning: Mutex::default() })))
+    }
+
+    /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. It is out until it is released,
+    /// at the latest until the attempt's deadline, so that a worker that dies blocks nobody for ever.
+    ///
+    /// `None`: as many as there may be are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or
+    /// an error to spend a retry. A task has at most one token of a scope.
+    ///
+    /// # Errors
+    ///
+    /// The attempt has no deadline, or the broker failed.
+    pub async fn acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
+        let id = ctx.id().clone();
+        let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
+        let Inner { broker, scope, max, .. } = &*self.0;
+        let got = broker.acquire_token(scope, *max, &id, until).await?;
+        Ok(got.then(|| Token { semaphore: Some(self.clone()), id, until }))
+    }
+
+    /// The name of what is limited.
+    pub fn scope(&self) -> &str {
+        &self.0.scope
+    }
+
+    /// How many tokens are out at most.
+    pub fn max(&self) -> usize {
+        self.0.max
+    }
+}
+
+/// A token of a [`Semaphore`], for one attempt.
+///
+/// [`release`](Self::release) it. One that is dropped instead, because the attempt failed by `?`, panicked, was cancelled or
+/// timed out, is given back behind its back: that is tried once, as long as a clone of the semaphore lives (in the server's
+/// states, one does). Where it fails, or the process dies, the token is out until the attempt's deadline.
+#[must_use = "a token that is dropped goes back at once"]
+pub struct Token {
+    /// `None` once it was released.
+    semaphore: Option<Semaphore>,
+    id: TaskId,
+    until: DateTime<Utc>,
+}
+
+impl Token {
+    /// When it comes back by itself: the attempt's deadline.
+    pub fn until(&self) -> DateTime<Utc> {
+        self.until
+    }
+
+    /// Gives it back.
+    ///
+    /// # Errors
+    ///
+    /// [`SemaphoreError::Gone`], or the broker failed: then it is tried once more, as for one that is dropped.
+    pub async fn release(mut self) -> Result<(), SemaphoreError> {
+        let Some(semaphore) = self.semaphore.clone() else { return Ok(()) };
+        let Inner { broker, scope, .. } = &*semaphore.0;
+        let had_one = broker.release_token(scope, &self.id).await?;
+        self.semaphore = None;
+        if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.clone(), id: self.id.clone() }) }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        let (Some(semaphore), Ok(runtime)) = (self.semaphore.take(), Handle::try_current()) else { return };
+        let (broker, scope) = (Arc::clone(&semaphore.0.broker), semaphore.0.scope.clone());
+        let id = self.id.clone();
+        let mut returning = semaphore.0.returning.lock().unwrap_or_else(PoisonError::into_inner);
+        while returning.try_join_next().is_some() {}
+        let give_back = async move {
+            if let Err(error) = broker.release_token(&scope, &id).await {
+                tracing::warn!(%id, scope, %error, "a token is out until the deadline of its attempt");
+            }
+        };
+        returning.spawn_on(give_back, &runtime);
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").field("scope", &self.0.scope).field("max", &self.0.max).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("id", &self.id).field("until", &self.until).finish_non_exhaustive()
+    }
+}

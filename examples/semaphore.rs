@@ -1,0 +1,52 @@
+//! A semaphore: at most two calls to a partner at a time, however many workers there are, on however many machines.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use asynq_runtime::{prelude::*, rate::Semaphore};
+
+/// How many calls are under way, and how many there ever were at a time.
+#[derive(Default)]
+struct Line {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Needs a token; without one it is put off, which is no failure and spends no retry.
+#[job(timeout = "1m")]
+async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, line: State<Line>, order: u32) -> JobResult {
+    let Some(token) = partner.acquire(ctx).await? else {
+        return Err(JobError::snooze("50ms"));
+    };
+    line.most.fetch_max(line.now.fetch_add(1, SeqCst) + 1, SeqCst);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    line.now.fetch_sub(1, SeqCst);
+    println!("order {order} is placed; at most {} at a time so far", line.most.load(SeqCst));
+    // A token that is dropped, by `?` for example, goes back too; a worker that dies holds it until the attempt's deadline.
+    token.release().await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let client = Client::connect(&url).await?;
+    let server = Server::builder(&url)
+        .concurrency(10)
+        .state(Semaphore::new(&client, "partner", 2)?)
+        .state(Line::default())
+        .build()
+        .await?;
+    let running = server.start().await?;
+    for order in 1..=6 {
+        call_partner::enqueue(&client, order).await?;
+    }
+    while !client.inspector().queue("default").await?.is_idle() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running.shutdown().await?;
+    if let Err(error) = Semaphore::new(&client, "partner", 0) {
+        println!("refused: {error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Many tasks at once: all of them, told slice by slice, and nothing dropped in silence.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Inspector, TaskState,
+    broker::NewTask,
+    inspector::{BulkReport, InspectError},
+    task::GroupName,
+};
+use asynq_tests::{Build as _, Need, Store as _, default_queue, task, task_id};
+
+use super::Fixture;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn grouped(id: &str, group: &str) -> NewTask {
+    let mut new = task(id);
+    new.group = Some(GroupName::from_wire(group));
+    new.message.group_key = group.into();
+    new
+}
+
+/// So many tasks that wait for their time.
+async fn scheduled(t: &Fixture, n: usize) {
+    let tasks = (0..n).map(|n| task(&format!("t{n:04}")).after(HOUR)).collect();
+    for answer in t.broker().enqueue(tasks).await {
+        answer.unwrap();
+    }
+}
+
+/// What of a report can be compared.
+fn numbers(report: BulkReport) -> [u64; 4] {
+    [report.changed, report.ghosts, report.left, report.beyond_archive_limit]
+}
+
+#[tokio::test]
+async fn all_are_changed_in_slices_that_are_told() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 250).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ear = told.clone();
+    let bulk = inspector.run_all("default", TaskState::Scheduled);
+    let report = bulk.on_progress(move |p| ear.lock().unwrap().push((p.done, p.total))).await.unwrap();
+    assert_eq!(numbers(report), [250, 0, 0, 0]);
+    assert_eq!(*told.lock().unwrap(), [(0, 250), (100, 250), (200, 250), (250, 250)]);
+    let queue = inspector.queue("default").await.unwrap();
+    assert_eq!((queue.pending, queue.scheduled), (250, 0));
+
+    assert_eq!(numbers(inspector.archive_all("default", TaskState::Pending).await.unwrap()), [250, 0, 0, 0]);
+    assert_eq!(numbers(inspector.delete_all("default", TaskState::Archived).await.unwrap()), [250, 0, 0, 0]);
+    assert_eq!(inspector.queue("default").await.unwrap().size, 0);
+    assert_eq!(numbers(inspector.run_all("default", TaskState::Archived).await.unwrap()), [0; 4], "none, and no error");
+}
+
+#[tokio::test]
+async fn tasks_that_come_meanwhile_are_left_and_counted() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 150).await;
+    let mut bulk = inspector.delete_all("default", TaskState::Scheduled).start().await.unwrap();
+    assert_eq!(bulk.slice().await.unwrap().map(|p| p.done), Some(100));
+    for n in 0..30 {
+        t.enqueue(task(&format!("late{n}")).after(2 * HOUR)).await;
+    }
+    assert_eq!(bulk.slice().await.unwrap().map(|p| (p.done, p.total)), Some((150, 150)));
+    assert_eq!(bulk.slice().await.unwrap(), None);
+    assert_eq!(numbers(bulk.report().await.unwrap()), [150, 0, 30, 0]);
+}
+
+#[tokio::test]
+async fn what_was_begun_goes_on_after_a_broker_failed() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 150).await;
+    let failing = t.another_broker().await;
+    let mut bulk = Inspector::new(failing.clone()).run_all("default", TaskState::Scheduled).start().await.unwrap();
+    bulk.slice().await.unwrap();
+    failing.close().await;
+    let error = bulk.slice().await.unwrap_err();
+    let InspectError::Interrupted { done, .. } = &error else { panic!("{error}") };
+    assert_eq!(numbers(*done), [100, 0, 50, 0]);
+    assert!(error.to_string().starts_with("stopped after 100 tasks: "), "{error}");
+    assert!(matches!(bulk.report().await, Err(InspectError::Interrupted { .. })));
+
+    assert_eq!(numbers(inspector.run_all("default", TaskState::Scheduled).await.unwrap()), [50, 0, 0, 0]);
+    assert_eq!(inspector.queue("default").await.unwrap().pending, 150);
+}
+
+#[tokio::test]
+async fn an_archive_that_grows_too_large_says_by_how_much() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 120).await;
+    t.seed_archived("old").await;
+    let bulk = inspector.archive_all("default", TaskState::Scheduled).archive_limit(100);
+    assert_eq!(numbers(bulk.await.unwrap()), [120, 0, 0, 21]);
+    assert_eq!(inspector.queue("default").await.unwrap().archived, 121, "nothing is dropped by the call");
+}
+
+#[tokio::test]
+async fn a_group_is_treated_alone() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    for (id, group) in [("t1", "a"), ("t2", "b"), ("t3", "b")] {
+        t.enqueue(grouped(id, group)).await;
+    }
+    let group = |name| GroupName::new(name).unwrap();
+    assert_eq!(numbers(inspector.run_all("default", group("b")).await.unwrap()), [2, 0, 0, 0]);
+    let queue = inspector.queue("default").await.unwrap();
+    assert_eq!((queue.pending, queue.aggregating), (2, 1));
+    let error = inspector.archive_all("default", group("b")).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid `group`: queue `default` has no tasks in a group `b`");
+    assert_eq!(numbers(inspector.delete_all("default", TaskState::Aggregating).await.unwrap()), [1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_group_is_found_behind_five_hundred_others() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    let tasks = (0..510).map(|n| grouped(&format!("t{n}"), &format!("g{n:03}"))).collect();
+    for answer in t.broker().enqueue(tasks).await {
+        answer.unwrap();
+    }
+    let group = GroupName::new("g505").unwrap();
+    assert_eq!(numbers(inspector.run_all("default", group).await.unwrap()), [1, 0, 0, 0]);
+    assert_eq!(inspector.task("default", "t505").await.unwrap().state, TaskState::Pending);
+}
+
+#[tokio::test]
+async fn states_that_cannot_be_treated_so_are_refused() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_every_state().await;
+    use TaskState::{Active, Archived, Completed, Pending};
+    for (bulk, expected) in [
+        (inspector.run_all("default", Active), "cannot run all active tasks: it is running already"),
+        (inspector.run_all("default", Pending), "cannot run all pending tasks: it is pending already"),
+        (
+            inspector.run_all("default", Completed),
+            "cannot run all completed tasks: it has succeeded; do so one by one if you mean it",
+        ),
+        (inspector.archive_all("default", Archived), "cannot archive all archived tasks: it is archived already"),
+        (
+            inspector.delete_all("default", Active),
+            "cannot delete all active tasks: it is running; cancel it instead, or wait for its end",
+        ),
+    ] {
+        assert_eq!(bulk.await.unwrap_err().to_string(), expected);
+    }
+    assert_eq!(inspector.queue("default").await.unwrap().size, 6);
+}
+
+#[tokio::test]
+async fn ids_without_a_task_are_taken_off_and_counted() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 3).await;
+    t.store.make_ghost(&default_queue(), &task_id("t0001"));
+    assert_eq!(numbers(inspector.run_all("default", TaskState::Scheduled).await.unwrap()), [2, 1, 0, 0]);
+}

@@ -1,0 +1,157 @@
+//! Payloads edited, typed and raw, with the unique locks that belong to them.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    Bytes, Inspector, TaskId,
+    inspector::{InspectError, Wish},
+    prelude::*,
+};
+use asynq_tests::task;
+use tokio::runtime::Handle;
+
+use super::Fixture;
+
+/// Unique by one of its arguments.
+#[job(name = "edit:mail", codec = "json", unique = "1h", unique_by = "to")]
+async fn mail(to: String, subject: String) -> JobResult {
+    let _ = (to, subject);
+    Ok(())
+}
+
+/// Unique by all of them, in our own codec.
+#[job(name = "edit:double", unique = "1h")]
+async fn double(n: u64) -> JobResult {
+    let _ = n;
+    Ok(())
+}
+
+async fn world() -> (Fixture, Client, Inspector) {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    let inspector = client.inspector();
+    (t, client, inspector)
+}
+
+/// The task that keeps an equal one out.
+async fn holder(client: &Client, to: &str) -> Option<String> {
+    let later = mail::job(to, "probe").process_in("9h").task_id(format!("probe-{to}"));
+    match later.enqueue(client).await {
+        Ok(_) => None,
+        Err(error) => Some(error.existing_id().unwrap().to_string()),
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_changed_with_their_type() {
+    let (_t, client, inspector) = world().await;
+    let task = double::enqueue(&client, 21).await.unwrap();
+    inspector.edit::<double>("default", &task.id, |job| job.n = 42).await.unwrap();
+    let same = double::enqueue(&client, 42).await.unwrap_err();
+    assert_eq!(same.existing_id(), Some(&task.id), "the lock of the new arguments is held");
+    double::enqueue(&client, 21).await.unwrap();
+
+    let seen = inspector.task("default", &task.id).await.unwrap();
+    inspector.edit::<double>("default", &task.id, |job| assert_eq!(job.n, 42)).await.unwrap();
+    assert_eq!(inspector.task("default", &task.id).await.unwrap(), seen, "an edit without a change leaves no trace");
+}
+
+#[tokio::test]
+async fn the_lock_goes_with_the_argument_that_it_was_made_of() {
+    let (_t, client, inspector) = world().await;
+    let task = mail::job("ann", "Hi").task_id("t1").enqueue(&client).await.unwrap();
+    inspector.edit::<mail>("default", &task.id, |job| job.subject = "Hello".into()).await.unwrap();
+    assert_eq!(holder(&client, "ann").await.as_deref(), Some("t1"), "the other argument does not matter");
+    inspector.edit::<mail>("default", &task.id, |job| job.to = "bob".into()).await.unwrap();
+    assert_eq!(holder(&client, "bob").await.as_deref(), Some("t1"));
+    assert_eq!(holder(&client, "ann").await, None, "the old one is free");
+    let seen = inspector.task("default", &task.id).await.unwrap();
+    assert_eq!(seen.payload, r#"{"to":"bob","subject":"Hello"}"#);
+}
+
+#[tokio::test]
+async fn an_equal_task_is_not_made_by_editing() {
+    let (_t, client, inspector) = world().await;
+    mail::job("ann", "Hi").task_id("t1").enqueue(&client).await.unwrap();
+    mail::job("bob", "Hi").task_id("t2").enqueue(&client).await.unwrap();
+    let error = inspector.edit::<mail>("default", "t2", |job| job.to = "ann".into()).await.unwrap_err();
+    assert!(matches!(&error, InspectError::Duplicate { holder: Some(id) } if id == "t1"), "{error}");
+    assert_eq!(inspector.task("default", "t2").await.unwrap().payload, r#"{"to":"bob","subject":"Hi"}"#);
+    assert_eq!(holder(&client, "bob").await.as_deref(), Some("t2"));
+}
+
+#[tokio::test]
+async fn raw_bytes_move_a_lock_of_the_whole_payload_and_keep_any_other() {
+    let (_t, client, inspector) = world().await;
+    let raw = |payload: &'static str| RawTask::new("go:job", payload).unique("1h");
+    client.enqueue_raw(raw("one").task_id("t1")).await.unwrap();
+    inspector.edit_raw("default", "t1", "two").await.unwrap();
+    assert_eq!(inspector.task("default", "t1").await.unwrap().payload, "two");
+    let same = client.enqueue_raw(raw("two")).await.unwrap_err();
+    assert!(matches!(same, EnqueueError::Duplicate { holder: Some(id) } if id == "t1"));
+    client.enqueue_raw(raw("one")).await.unwrap();
+
+    mail::job("ann", "Hi").task_id("t2").enqueue(&client).await.unwrap();
+    inspector.edit_raw("default", "t2", r#"{"to":"bob","subject":"Hi"}"#).await.unwrap();
+    assert_eq!(holder(&client, "ann").await.as_deref(), Some("t2"), "nobody here knows how it was made");
+}
+
+#[tokio::test]
+async fn every_state_but_active_and_completed_can_be_edited() {
+    let (t, _client, inspector) = world().await;
+    t.seed_every_state().await;
+    for state in ["pending", "scheduled", "retry", "archived"] {
+        inspector.edit_raw("default", state, "new").await.unwrap();
+        let task = inspector.task("default", state).await.unwrap();
+        assert_eq!((task.payload, task.state.as_str()), (Bytes::from("new"), state));
+    }
+    for fixed in [TaskState::Active, TaskState::Completed] {
+        let error = inspector.edit_raw("default", fixed.as_str(), "new").await.unwrap_err();
+        assert!(matches!(error, InspectError::Unfit { wish: Wish::Edit, state, .. } if state == fixed), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_edited_is_told_apart() {
+    let (t, client, inspector) = world().await;
+    t.enqueue(task("other")).await;
+    let error = inspector.edit::<mail>("default", "other", |_| ()).await.unwrap_err();
+    assert_eq!(error.to_string(), "task `other` is a `email:send`, not a `edit:mail`");
+    client.enqueue_raw(RawTask::new("edit:mail", "{").task_id("broken")).await.unwrap();
+    let error = inspector.edit::<mail>("default", "broken", |_| ()).await.unwrap_err();
+    assert!(matches!(error, InspectError::Payload(_)), "{error}");
+    let error = inspector.edit::<mail>("default", "none", |_| ()).await.unwrap_err();
+    assert!(matches!(error, InspectError::TaskNotFound { .. }), "{error}");
+    let small = client.clone().payload_limit(10).inspector();
+    let error = small.edit_raw("default", "other", "eleven byte").await.unwrap_err();
+    assert!(matches!(error, InspectError::TooLarge { size: 11, limit: 10 }), "{error}");
+    small.edit_raw("default", "other", "ten bytes!").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_begins_anew_when_somebody_was_faster() {
+    let (_t, client, inspector) = world().await;
+    double::job(1).task_id("t1").process_in(Duration::from_secs(60)).enqueue(&client).await.unwrap();
+    let other = async |n: u64| inspector.edit::<double>("default", "t1", |job| job.n = n).await.unwrap();
+    let mut seen = Vec::new();
+    let edit = inspector.edit::<double>("default", "t1", |job| {
+        seen.push(job.n);
+        if seen.len() == 1 {
+            tokio::task::block_in_place(|| Handle::current().block_on(other(10)));
+        }
+        job.n += 1;
+    });
+    edit.await.unwrap();
+    assert_eq!(seen, [1, 10]);
+    let error = double::enqueue(&client, 11).await.unwrap_err();
+    assert_eq!(error.existing_id().map(TaskId::as_str), Some("t1"), "both edits are in it");
+
+    let mut n = 100;
+    let never = inspector.edit::<double>("default", "t1", |job| {
+        n += 1;
+        tokio::task::block_in_place(|| Handle::current().block_on(other(n)));
+        job.n = 7;
+    });
+    let error = never.await.unwrap_err();
+    assert_eq!(error.to_string(), "task `t1` was changed by others at every one of 8 tries; try again later");
+}

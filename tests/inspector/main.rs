@@ -1,0 +1,34 @@
+//! What people do through the typed side: the inspector, results, statistics and semaphores, on every broker.
+//!
+//! Files are named after what is asked for, cases are sentences; each is compiled once per broker, as in `conformance`.
+#![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
+
+#[path = "."]
+mod redis {
+    use asynq_tests::RedisFixture as Fixture;
+
+    mod bulk;
+    mod edit;
+    mod listing;
+    mod queues;
+    mod removal;
+    mod result;
+    mod semaphore;
+    mod statistics;
+    mod tasks;
+}
+
+#[path = "."]
+mod sqlite {
+    use asynq_tests::SqliteFixture as Fixture;
+
+    mod bulk;
+    mod edit;
+    mod listing;
+    mod queues;
+    mod removal;
+    mod result;
+    mod semaphore;
+    mod statistics;
+    mod tasks;
+}

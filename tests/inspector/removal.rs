@@ -1,0 +1,110 @@
+//! A whole queue deleted, or told why it is not.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Inspector,
+    inspector::{Force, InspectError},
+};
+use asynq_tests::{Build as _, Store as _, done, lock_key, task};
+use tokio::runtime::Handle;
+
+use super::Fixture;
+
+#[tokio::test]
+async fn a_queue_with_tasks_needs_force() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_completed("t1", 3600).await;
+    let error = inspector.delete_queue("default", Force::No).await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueNotEmpty { tasks: 1, .. }), "kept successes are tasks too: {error}");
+    let text = "queue `default` has 1 tasks; delete it with `Force::Yes` to delete them too";
+    assert_eq!(error.to_string(), text);
+    inspector.delete("default", "t1").await.unwrap();
+    assert_eq!(inspector.delete_queue("default", Force::No).await.unwrap().tasks, 0);
+    assert!(inspector.queues().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_and_changes_nothing() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_archived("a").await;
+    t.seed_pending(&["p1", "p2"]).await;
+    let before = t.store.dump();
+    assert_eq!(inspector.delete_queue("default", Force::Yes).dry_run().await.unwrap().tasks, 3);
+    let error = inspector.delete_queue("default", Force::No).dry_run().await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueNotEmpty { tasks: 3, .. }), "{error}");
+    assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn force_deletes_everything_of_the_queue_and_tells_how_far_it_is() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_completed("c", 3600).await;
+    t.seed_archived("a").await;
+    let tasks = (0..150).map(|n| task(&format!("t{n}")).after(Duration::from_secs(60))).collect();
+    t.broker().enqueue(tasks).await;
+    t.enqueue(task("locked").locked(&lock_key("a"), 600)).await;
+    let mut grouped = task("g");
+    grouped.group = Some(asynq_runtime::task::GroupName::from_wire("group"));
+    grouped.message.group_key = "group".into();
+    t.enqueue(grouped).await;
+    t.enqueue(task("neighbour").in_queue("other")).await;
+
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ear = told.clone();
+    let removal = inspector.delete_queue("default", Force::Yes);
+    let removed = removal.on_progress(move |p| ear.lock().unwrap().push((p.done, p.total))).await.unwrap();
+    assert_eq!((removed.tasks, removed.ghosts), (154, 0));
+    let told = told.lock().unwrap().clone();
+    assert!(told.is_sorted() && told.last() == Some(&(154, 154)) && told.len() > 4, "{told:?}");
+
+    let left: Vec<_> = inspector.queues().await.unwrap().into_iter().map(|q| (q.name.to_string(), q.size)).collect();
+    assert_eq!(left, [("other".to_owned(), 1)]);
+    // Another program's: on Redis one that knew the queue makes it known again within a minute.
+    let other = t.another_broker().await;
+    other.enqueue(vec![task("anew").locked(&lock_key("a"), 60)]).await.remove(0).expect("its locks are free");
+    let anew = inspector.queue("default").await.unwrap();
+    assert_eq!((anew.processed_total, anew.paused), (0, false), "its counters and its pause are gone");
+}
+
+#[tokio::test]
+async fn running_tasks_keep_their_queue() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    let run = t.seed_active("t1").await;
+    t.seed_pending(&["t2"]).await;
+    for force in [Force::No, Force::Yes] {
+        for removal in [inspector.delete_queue("default", force), inspector.delete_queue("default", force).dry_run()] {
+            let error = removal.await.unwrap_err();
+            assert!(matches!(error, InspectError::QueueActive { active: 1, .. }), "{error}");
+        }
+    }
+    let queue = inspector.queue("default").await.unwrap();
+    assert_eq!((queue.size, queue.paused), (2, false));
+    t.settle(&run, done()).await;
+    assert_eq!(inspector.delete_queue("default", Force::Yes).await.unwrap().tasks, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_others_fill_is_not_deleted_and_runs_again() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.enqueue(task("t0").after(Duration::from_secs(60))).await;
+    // Whenever tasks were deleted there is a new one: nobody stopped the producer.
+    let (broker, mut n) = (t.shared(), 0);
+    let refill = move |_| {
+        n += 1;
+        let new = task(&format!("t{n}")).after(Duration::from_secs(60));
+        tokio::task::block_in_place(|| Handle::current().block_on(broker.enqueue(vec![new]))).remove(0).unwrap();
+    };
+    let error = inspector.delete_queue("default", Force::Yes).on_progress(refill).await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueRefilled { deleted: 3, .. }), "{error}");
+    let queue = inspector.queue("default").await.unwrap();
+    assert_eq!((queue.scheduled, queue.paused), (1, false));
+}

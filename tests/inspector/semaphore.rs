@@ -1,0 +1,127 @@
+//! Tokens that at most so many tasks hold at a time.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    Client,
+    broker::{Broker, RunKey, RunToken},
+    job::{BlockingPool, ContextParts, JobContext, StateMap},
+    rate::{Semaphore, SemaphoreError},
+    task::{TaskId, TaskMessage},
+};
+use asynq_tests::default_queue;
+use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
+
+use super::Fixture;
+
+/// The context of an attempt at task `id`.
+fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
+    JobContext::new(ContextParts {
+        run: RunKey { queue: default_queue(), id: TaskId::from_wire(id), token: RunToken(1), server: 0, row: 0 },
+        message: Arc::new(TaskMessage::default()),
+        crashes: 0,
+        deadline,
+        cancel: CancellationToken::new(),
+        states: Arc::new(StateMap::default()),
+        blocking: BlockingPool::default(),
+        broker: None,
+    })
+}
+
+/// One that may take a minute.
+fn minute(t: &Fixture, id: &str) -> JobContext {
+    attempt(id, Some(t.now() + Duration::from_secs(60)))
+}
+
+fn semaphore(broker: Arc<dyn Broker>, max: usize) -> Semaphore {
+    Semaphore::new(&Client::new(broker), "partner", max).unwrap()
+}
+
+#[tokio::test]
+async fn as_many_tokens_are_out_as_there_are() {
+    let t = Fixture::start().await;
+    let partner = semaphore(t.shared(), 2);
+    let elsewhere = semaphore(t.another_broker().await, 2);
+    let one = partner.acquire(&minute(&t, "t1")).await.unwrap().expect("the first");
+    let two = elsewhere.acquire(&minute(&t, "t2")).await.unwrap().expect("the second, of another program");
+    assert!(partner.acquire(&minute(&t, "t3")).await.unwrap().is_none());
+    assert!(elsewhere.acquire(&minute(&t, "t3")).await.unwrap().is_none());
+    one.release().await.unwrap();
+    let three = elsewhere.acquire(&minute(&t, "t3")).await.unwrap().expect("one came back");
+    assert!(three.until() == t.now() + Duration::from_secs(60));
+    let other = Semaphore::new(&Client::new(t.shared()), "another scope", 1).unwrap();
+    other.acquire(&minute(&t, "t4")).await.unwrap().expect("scopes are apart").release().await.unwrap();
+    two.release().await.unwrap();
+    three.release().await.unwrap();
+    assert_eq!((partner.scope(), partner.max()), ("partner", 2));
+}
+
+#[tokio::test]
+async fn a_token_comes_back_when_the_deadline_has_passed() {
+    let t = Fixture::start().await;
+    let partner = semaphore(t.shared(), 1);
+    let lost = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    std::mem::forget(lost);
+    t.advance(Duration::from_secs(58));
+    assert!(partner.acquire(&minute(&t, "t2")).await.unwrap().is_none());
+    t.advance(Duration::from_secs(5));
+    partner.acquire(&minute(&t, "t2")).await.unwrap().expect("nobody is blocked for ever").release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_is_dropped_goes_back() {
+    let t = Fixture::start().await;
+    let partner = semaphore(t.shared(), 1);
+    drop(partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap());
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    while partner.acquire(&minute(&t, "t2")).await.unwrap().is_none() {
+        assert!(tokio::time::Instant::now() < patience, "it never came back");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_gone_says_so_when_it_is_released() {
+    let t = Fixture::start().await;
+    let partner = semaphore(t.shared(), 1);
+    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1")).await.unwrap(), "by somebody else");
+    let error = token.release().await.unwrap_err();
+    assert!(matches!(&error, SemaphoreError::Gone { scope, id } if scope == "partner" && id == "t1"), "{error}");
+}
+
+#[tokio::test]
+async fn what_could_never_work_is_an_error() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    for scope in ["", " "] {
+        assert!(matches!(Semaphore::new(&client, scope, 1), Err(SemaphoreError::BlankScope)));
+    }
+    assert!(matches!(Semaphore::new(&client, "partner", 0), Err(SemaphoreError::NoTokens)));
+    let endless = semaphore(t.shared(), 1).acquire(&attempt("t1", None)).await.unwrap_err();
+    assert!(matches!(&endless, SemaphoreError::NoDeadline { id } if id == "t1"), "{endless}");
+    let broker = t.another_broker().await;
+    let partner = semaphore(broker.clone(), 1);
+    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    broker.close().await;
+    assert!(matches!(partner.acquire(&minute(&t, "t2")).await, Err(SemaphoreError::Broker(_))));
+    assert!(matches!(token.release().await, Err(SemaphoreError::Broker(_))));
+}
+
+#[tokio::test]
+async fn go_and_rust_share_the_tokens_of_a_scope() {
+    use asynq_tests::Store as _;
+    let t = Fixture::start().await;
+    if t.store.go().is_none() {
+        return assert!(t.lacks(asynq_tests::Need::GoPeer));
+    }
+    let partner = semaphore(t.shared(), 1);
+    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    // asynq: ZADD asynq:sema:SCOPE, the attempt's deadline in seconds, the task's id.
+    let dump = t.store.dump();
+    assert!(dump.contains("asynq:sema:partner"), "{dump}");
+    let seconds = token.until().timestamp().to_string();
+    assert!(dump.lines().any(|line| line.contains("t1") && line.contains(&seconds)), "{dump}");
+    token.release().await.unwrap();
+}

@@ -1,0 +1,191 @@
+//! One task: found, run, archived, deleted, moved and cancelled, or told why not.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    Inspector, TaskState,
+    inspector::{InspectError, Wish},
+};
+use asynq_tests::{Build as _, lock_key, queue, retry, task};
+
+use super::Fixture;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Where a task is.
+async fn state(inspector: &Inspector, id: &str) -> Option<TaskState> {
+    match inspector.task("default", id).await {
+        Ok(task) => Some(task.state),
+        Err(InspectError::TaskNotFound { .. }) => None,
+        Err(other) => panic!("{id}: {other}"),
+    }
+}
+
+/// One task in each state, named after it.
+async fn every_state() -> (Fixture, Inspector) {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    let mut grouped = task("aggregating");
+    grouped.group = Some(asynq_runtime::task::GroupName::from_wire("g"));
+    grouped.message.group_key = "g".into();
+    t.enqueue(grouped).await;
+    let inspector = Inspector::new(t.shared());
+    (t, inspector)
+}
+
+#[tokio::test]
+async fn a_task_is_found_in_every_state() {
+    let (_t, inspector) = every_state().await;
+    for expected in TaskState::ALL {
+        let task = inspector.task("default", expected.as_str()).await.unwrap();
+        assert_eq!((task.state, task.r#type.as_str()), (expected, "email:send"));
+    }
+    let error = inspector.task("default", "none").await.unwrap_err();
+    assert_eq!(error.to_string(), "task `none` was not found in queue `default`");
+    assert!(error.is_not_found());
+}
+
+#[tokio::test]
+async fn what_can_be_run_becomes_pending_and_the_rest_says_why_not() {
+    let (_t, inspector) = every_state().await;
+    for from in TaskState::ALL {
+        let answer = inspector.run("default", from.as_str()).await;
+        match from {
+            TaskState::Active | TaskState::Pending => {
+                let error = answer.unwrap_err();
+                let unfit = matches!(error, InspectError::Unfit { wish: Wish::Run, state, .. } if state == from);
+                assert!(unfit && error.to_string().ends_with("already"), "{error}");
+                assert_eq!(state(&inspector, from.as_str()).await, Some(from));
+            }
+            _ => {
+                answer.unwrap();
+                assert_eq!(state(&inspector, from.as_str()).await, Some(TaskState::Pending), "{from}");
+            }
+        }
+    }
+    assert!(matches!(inspector.run("default", "none").await, Err(InspectError::TaskNotFound { .. })));
+}
+
+#[tokio::test]
+async fn what_can_be_archived_is_and_the_rest_says_why_not() {
+    let (_t, inspector) = every_state().await;
+    for from in TaskState::ALL {
+        let answer = inspector.archive("default", from.as_str()).await;
+        match from {
+            TaskState::Active | TaskState::Archived => {
+                assert!(matches!(answer, Err(InspectError::Unfit { wish: Wish::Archive, state, .. }) if state == from));
+                assert_eq!(state(&inspector, from.as_str()).await, Some(from));
+            }
+            _ => {
+                answer.unwrap();
+                assert_eq!(state(&inspector, from.as_str()).await, Some(TaskState::Archived), "{from}");
+            }
+        }
+    }
+    assert!(matches!(inspector.archive("default", "none").await, Err(InspectError::TaskNotFound { .. })));
+}
+
+#[tokio::test]
+async fn everything_but_a_running_task_can_be_deleted() {
+    let (_t, inspector) = every_state().await;
+    for from in TaskState::ALL {
+        let answer = inspector.delete("default", from.as_str()).await;
+        if from == TaskState::Active {
+            let text = answer.unwrap_err().to_string();
+            assert_eq!(text, "cannot delete task `active`: it is running; cancel it instead, or wait for its end");
+            assert_eq!(state(&inspector, from.as_str()).await, Some(from));
+        } else {
+            answer.unwrap();
+            assert_eq!(state(&inspector, from.as_str()).await, None, "{from}");
+        }
+    }
+    assert!(matches!(inspector.delete("default", "none").await, Err(InspectError::TaskNotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_task_moves_to_another_queue_in_its_state() {
+    let (_t, inspector) = every_state().await;
+    for from in TaskState::ALL {
+        let answer = inspector.move_to("default", from.as_str(), "other").await;
+        if matches!(from, TaskState::Active | TaskState::Completed) {
+            assert!(matches!(answer, Err(InspectError::Unfit { wish: Wish::Move, state, .. }) if state == from));
+            assert_eq!(state(&inspector, from.as_str()).await, Some(from));
+        } else {
+            answer.unwrap();
+            assert_eq!(state(&inspector, from.as_str()).await, None, "{from}");
+            assert_eq!(inspector.task("other", from.as_str()).await.unwrap().state, from);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_move_that_cannot_be_changes_nothing() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.enqueue(task("t1")).await;
+    t.enqueue(task("t1").in_queue("other")).await;
+    let error = inspector.move_to("default", "t1", "other").await.unwrap_err();
+    assert_eq!(error.to_string(), "task id `t1` is taken in queue `other`");
+    let error = inspector.move_to("default", "t1", "a{b}").await.unwrap_err();
+    assert!(matches!(error, InspectError::Name(_)), "{error}");
+    let error = inspector.move_to("default", "t1", "default").await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid `to`: the task is to leave queue `default`");
+    assert!(matches!(inspector.move_to("default", "none", "other").await, Err(InspectError::TaskNotFound { .. })));
+    assert_eq!(state(&inspector, "t1").await, Some(TaskState::Pending));
+
+    t.enqueue(task("locked").locked(&lock_key("a"), 60)).await;
+    let other = "asynq:{other}:unique:email:send:a";
+    t.enqueue(task("holder").in_queue("other").locked(other, 60)).await;
+    let error = inspector.move_to("default", "locked", "other").await.unwrap_err();
+    assert!(matches!(&error, InspectError::Duplicate { holder: Some(id) } if id == "holder"), "{error}");
+    assert_eq!(error.to_string(), "an equal task is already waiting or running (id holder)");
+    assert_eq!(state(&inspector, "locked").await, Some(TaskState::Pending));
+}
+
+#[tokio::test]
+async fn failures_are_told_newest_first() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_retry("t1", Duration::from_secs(1)).await;
+    t.advance(Duration::from_secs(2));
+    t.forward().await;
+    let run = t.take_one().await;
+    t.settle(&run, retry(HOUR, "bang")).await;
+    let failures = inspector.failures("default", "t1").await.unwrap();
+    let told: Vec<_> = failures.iter().map(|failure| (failure.number, failure.error.as_str())).collect();
+    assert_eq!(told, [(2, "bang"), (1, "boom")]);
+
+    t.seed_pending(&["t2"]).await;
+    assert_eq!(inspector.failures("default", "t2").await.unwrap(), [], "it never failed");
+    assert!(matches!(inspector.failures("default", "none").await, Err(InspectError::TaskNotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_cancel_request_reaches_who_listens_and_ends_no_healthy_run() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    let mut heard = t.broker().cancellations().await.unwrap();
+    t.seed_active("t1").await;
+    assert!(inspector.cancel("t1").await.unwrap().is_empty(), "its worker lives");
+    assert_eq!(heard.next().await.unwrap(), "t1");
+    assert_eq!(state(&inspector, "t1").await, Some(TaskState::Active));
+    assert!(inspector.cancel("some-id").await.unwrap().is_empty(), "nobody knows it, as in asynq");
+}
+
+#[tokio::test]
+async fn a_cancel_request_ends_what_nobody_runs_any_more() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    let run = t.seed_active("t1").await;
+    t.start_run(task("t1").in_queue("other")).await;
+    t.let_leases_pass();
+    assert!(inspector.task("default", "t1").await.unwrap().is_orphan(t.now()));
+    assert_eq!(inspector.cancel("t1").await.unwrap(), ["default", "other"].map(queue));
+    for name in ["default", "other"] {
+        let task = inspector.task(name, "t1").await.unwrap();
+        assert_eq!((task.state, task.retried), (TaskState::Retry, 1), "{name}");
+        assert!(task.last_error.as_deref().unwrap().starts_with("cancelled while nobody ran it"), "{task:?}");
+    }
+    let late = t.settle(&run, asynq_tests::done()).await;
+    assert_ne!(late, asynq_runtime::broker::Settled::Ok, "the worker that was only stopped changes nothing");
+}
