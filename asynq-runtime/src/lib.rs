@@ -67,7 +67,14 @@
 //!
 //! # Features
 //!
-//! `redis` and `sqlite`, both on by default: each brings its broker. A feature adds, and never changes behaviour.
+//! | | |
+//! |---|---|
+//! | `redis`, `sqlite` | each brings its broker; both on by default |
+//! | `cluster` | `redis-cluster://` URLs |
+//! | `sentinel` | `redis-sentinel://` URLs |
+//! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
+//!
+//! A feature adds, and never changes behaviour.
 
 pub mod app;
 pub mod broker;

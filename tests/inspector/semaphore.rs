@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::{
     Client,
     broker::{Broker, RunKey, RunToken},
-    job::{BlockingPool, Codec, ContextParts, JobContext, StateMap},
+    job::{BlockingPool, ContextParts, JobContext, StateMap},
     rate::{Semaphore, SemaphoreError},
     task::{TaskId, TaskMessage},
 };
@@ -27,7 +27,6 @@ fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker: None,
-        codec: Codec::default(),
     })
 }
 

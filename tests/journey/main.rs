@@ -4,6 +4,7 @@
 mod aggregation;
 mod broker_outage;
 mod crash_recovery;
+mod places;
 mod poison;
 mod shutdown;
 mod sqlite_processes;

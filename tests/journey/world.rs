@@ -49,6 +49,11 @@ impl World {
         Self::new(url, None, folder).await
     }
 
+    /// On servers that the story keeps itself.
+    pub async fn at(url: String) -> Self {
+        Self::new(url, None, TempDir::new().unwrap()).await
+    }
+
     async fn new(url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
         let client = Client::connect(&url).await.unwrap();
         Self { redis, url, client, folder }

@@ -85,7 +85,7 @@ impl EnqueueError {
 
     /// Whether the task may be stored although the call failed: the broker did not answer in time.
     pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Broker(error) if error.is_unavailable())
+        matches!(self, Self::Broker(error) if error.is_ambiguous())
     }
 
     pub(crate) fn refused(refused: Refused, queue: QueueName, id: TaskId) -> Self {
