@@ -2,8 +2,6 @@
 
 /// Name of the file, and the issue that brings it.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    // Groups.
-    ("s13_aggregated", "Parity: groups"),
     // Schedules.
     ("s14_scheduler", "Periodic: scheduler"),
     ("s15_two_schedulers_duplicate", "Periodic: scheduler"),
