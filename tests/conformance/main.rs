@@ -29,6 +29,7 @@ mod redis {
     mod repair_many;
     mod repair_move;
     mod schedule;
+    mod schedule_entry;
     mod schedule_overlap;
     mod schedulers;
     mod semaphore;
@@ -63,6 +64,10 @@ mod redis_cluster {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -95,6 +100,10 @@ mod redis_sentinel {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -127,6 +136,10 @@ mod redis_tls {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -160,6 +173,7 @@ mod sqlite {
     mod repair_many;
     mod repair_move;
     mod schedule;
+    mod schedule_entry;
     mod schedule_overlap;
     mod schedulers;
     mod semaphore;
