@@ -239,7 +239,7 @@ async fn what_cannot_be_read_of_other_schedulers_hides_nothing_else() {
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let entry = SchedulerEntry { id: "ours".into(), ..SchedulerEntry::default() };
-    broker.show_entries("s", &[entry.clone()], MINUTE).await.unwrap();
+    broker.show_entries("s", std::slice::from_ref(&entry), MINUTE).await.unwrap();
     let ours = "asynq:schedulers:{s}";
     let () = redis.lpush(ours, b"\xff\xff").await.unwrap();
     let () = redis.set("asynq:schedulers:{foreign}", "text").await.unwrap();
