@@ -81,8 +81,7 @@ end
 for _, task in ipairs(tasks) do
   local id, key, lock = task[1], task[2], task[3]
   if op == 'run' then
-    call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-    call('HDEL', key, 'crashes', 'move')
+    run_alone(key, lock, now_ns)
   elseif op == 'archive' then
     call('HSET', key, 'state', 'archived')
     unlock_archived(lock, id, task[4])

@@ -7,8 +7,8 @@
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
--- Returns  one letter per item: o done as asked, now or before · f fenced · g gone · e the hash is no hash
---          · w a container of the queue is of a foreign type, nothing was changed
+-- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
+--          hash · w a container of the queue is of a foreign type, nothing was changed
 local call, pcall = redis.call, redis.pcall
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local day_ends = ARGV[2]
@@ -111,7 +111,7 @@ while p <= #ARGV do
     if not found[1] and call('EXISTS', key) == 0 then
       answer = 'g'
     elseif found[2] == token then
-      answer = 'o'
+      answer = 'b'
     else
       answer = 'f'
     end
