@@ -69,11 +69,6 @@ for _, id in ipairs(ids) do
   end
 end
 
-local types = {}
-local function fits(key, wanted)
-  types[key] = types[key] or call('TYPE', key).ok
-  return types[key] == wanted or types[key] == 'none'
-end
 -- The containers that are needed, each with its type.
 local wanted = {}
 if #running > 0 then wanted[KEYS[4]] = 'list' end
