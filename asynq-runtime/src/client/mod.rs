@@ -1,5 +1,6 @@
 //! Enqueues tasks.
 
+mod bind;
 mod prepare;
 mod result;
 #[cfg(feature = "sqlite")]
