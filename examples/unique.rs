@@ -9,6 +9,14 @@ async fn reindex(shop: String, reason: String) -> JobResult {
     Ok(())
 }
 
+/// Until it starts: what is asked for while it runs is done once more. `"success"` is asynq's way, where an archived task
+/// keeps its lock; the default is any end. With `unique_extend = true` the lock outlasts a long run.
+#[job(queue = "search", unique = "10m", unique_until = "start")]
+async fn refresh(shop: String) -> JobResult {
+    println!("refreshed {shop}");
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let client = Client::from_env().await?;
@@ -21,6 +29,9 @@ async fn main() -> Result<(), BoxError> {
     let order = |shop: &str| reindex::job(shop, "order 4711").task_id("order-4711").retention("1d");
     tell("order 4711", order("florist").enqueue(&client).await)?;
     tell("order 4711 again", order("florist's brother").enqueue(&client).await)?;
+
+    tell("refresh", refresh::enqueue(&client, "bakery").await)?;
+    tell("refresh again", refresh::enqueue(&client, "bakery").await)?;
     Ok(())
 }
 

@@ -31,9 +31,13 @@ fn every_option() {
     retry = 5,
     timeout = "3m",
     deadline = "1h30m",
+    expires = "1h500ms",
     unique = "1h",
     unique_by = "to, campaign",
-    unique_until = "end",
+    unique_until = "success",
+    unique_extend = true,
+    group = "mails",
+    backoff = "exponential(500ms, 10m)",
     retention = "7d",
     name = "email:send",
     codec = "postcard",
@@ -153,6 +157,36 @@ fn on_error_in_a_blocking_job() {
 #[job(on_error = PayError::policy)]
 fn pay(cents: u64) -> Result<Receipt, PayError> {
     charge(cents)
+}
+"#,
+    );
+}
+
+#[test]
+fn pauses() {
+    golden(
+        "backoff_by_a_function",
+        r#"
+#[job(backoff = pauses::gentle, unique = "1h", unique_until = "start")]
+async fn sync() -> JobResult {
+    Ok(())
+}
+"#,
+    );
+    let constant = expand("#[job(backoff = \"30s\")] fn a() {}");
+    assert!(constant.contains("__rt::Backoff::constant(__rt::Duration::from_secs(30))"), "{constant}");
+    let linear = expand("#[job(backoff = \"linear(2m)\")] fn a() {}");
+    assert!(linear.contains("__rt::Backoff::linear(__rt::Duration::from_secs(120))"), "{linear}");
+}
+
+#[test]
+fn aggregates() {
+    golden(
+        "aggregates",
+        r#"
+#[job(aggregates = mails::note)]
+async fn digest(ctx: &JobContext, notes: Vec<mails::note>, mailer: State<Mailer>) -> JobResult {
+    mailer.send(ctx.group(), &notes).await
 }
 "#,
     );

@@ -28,10 +28,15 @@ use proc_macro::TokenStream;
 /// | `retry` | how often it is tried again after a failure | 25 |
 /// | `timeout` | how long one attempt may take, in whole seconds | asynq's |
 /// | `deadline` | how long after the enqueue it may still run | none |
+/// | `expires` | how long after the enqueue it may still be started | never |
+/// | `group` | the group that it waits in to be aggregated | runs by itself |
+/// | `aggregates` | the job whose tasks become one of this; the argument is `Vec` of it | none |
 /// | `unique` | how long an equal task is refused | not unique |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
-/// | `unique_until` | when the lock is freed: `"end"` | `"end"` |
+/// | `unique_until` | what frees the lock: any `"end"`, `"success"` as in asynq, or its `"start"` | `"end"` |
+/// | `unique_extend` | `true`: the lock lasts at least as long as the task runs | `false` |
 /// | `retention` | how long the finished task and its result are kept | not kept |
+/// | `backoff` | the pause before a retry: `"30s"`, `"linear(10s)"`, `"exponential(1s, 10m)"`, or a function `fn(u32, &JobError) -> Duration` | the server's |
 /// | `name` | its name on the wire | the function's name |
 /// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
 /// | `fingerprint` | the shape of a postcard payload, named by hand | traced |

@@ -36,16 +36,14 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(crate::broker::sqlite::SqliteBroker::open(url, Default::default()).await?)),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "redis-sentinel" => {
-            Ok(Arc::new(crate::broker::redis::RedisBroker::connect(url, Default::default()).await?))
-        }
+        "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
+        | "rediss-sentinel" => Ok(Arc::new(crate::broker::redis::RedisBroker::connect(url, Default::default()).await?)),
         // The URL itself is not shown: whatever it is, there may be a password in it.
-        "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "redis-sentinel" => {
-            Err(BrokerError::new(
-                BrokerErrorKind::Config,
-                format!("this program was built without the broker for {scheme}:// (a feature of asynq-runtime)"),
-            ))
-        }
+        "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster"
+        | "redis-sentinel" | "rediss-sentinel" => Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            format!("this program was built without the broker for {scheme}:// (a feature of asynq-runtime)"),
+        )),
         _ => Err(BrokerError::new(
             BrokerErrorKind::Config,
             "the broker's URL starts with none of sqlite://, redis://, redis+unix://: \

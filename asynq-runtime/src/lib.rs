@@ -67,7 +67,14 @@
 //!
 //! # Features
 //!
-//! `redis` and `sqlite`, both on by default: each brings its broker. A feature adds, and never changes behaviour.
+//! | | |
+//! |---|---|
+//! | `redis`, `sqlite` | each brings its broker; both on by default |
+//! | `cluster` | `redis-cluster://` URLs |
+//! | `sentinel` | `redis-sentinel://` URLs |
+//! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
+//!
+//! A feature adds, and never changes behaviour.
 
 pub mod app;
 pub mod broker;
@@ -128,22 +135,22 @@ pub use rusqlite;
 pub use self::client::EnqueueRow;
 pub use self::{
     app::App,
-    client::{Client, Enqueue, ResultError},
+    client::{Client, Enqueue, EnqueueService, ResultError},
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult, Policy,
-        PreparedTask, RawTask, Registry, State,
+        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
+        Policy, PreparedTask, RawTask, Registry, State,
     },
     server::Server,
-    task::{TaskId, TaskInfo, TaskState},
+    task::{TaskId, TaskInfo, TaskState, UniqueUntil},
 };
 
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult, Policy,
-        RawTask, Registry, Server, State, TaskInfo, TaskState, job,
+        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult,
+        Policy, RawTask, Registry, Server, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 
@@ -163,10 +170,11 @@ pub mod __private {
     pub use serde::{self, Deserialize, Serialize};
 
     pub use crate::{
-        Client, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult, Policy, TaskInfo,
+        Backoff, Client, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult, Policy,
+        TaskInfo, UniqueUntil,
         job::{
-            Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key, run_blocking, state,
-            with_policy,
+            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
+            run_blocking, state, with_policy,
         },
     };
 }

@@ -104,8 +104,44 @@ fn an_equal_task_is_refused() {
         "butcher: accepted, pending",
         "order 4711: accepted, pending",
         "order 4711 again: refused, the id is taken",
+        "refresh: accepted, pending",
+        "refresh again: refused, an equal task waits",
     ];
     on_both_brokers("unique", &first);
+}
+
+#[test]
+fn the_tasks_of_a_group_become_one() {
+    let mail = [
+        "Eve's comment is aggregating",
+        "one mail for group comments with 3 comments:",
+        "  Ann: Nice.",
+        "  Eve: First!",
+    ];
+    on_both_brokers("group", &mail);
+    let folder = tempdir().unwrap();
+    assert_lines(&run("group", folder.path(), &[], &[]), &["group comments:other with 1 comments", "Zoe"]);
+}
+
+#[test]
+fn a_function_makes_one_task_of_a_group() {
+    on_both_brokers("aggregate", &["wrote 3 lines: [log:web] | started | ready"]);
+    let folder = tempdir().unwrap();
+    assert_lines(&run("aggregate", folder.path(), &[], &[]), &["wrote 1 lines: log:audit: 1 tasks"]);
+}
+
+#[test]
+fn a_failed_task_waits_as_its_job_or_the_server_says() {
+    on_both_brokers("backoff", &["poll front: attempt 1", "poll front: attempt 3", "all given up in time: true"]);
+    let folder = tempdir().unwrap();
+    let output = run("backoff", folder.path(), &[], &[]);
+    assert!(output.contains("call 555-0100: attempt 2") && output.contains("plain: attempt 2"), "{output}");
+}
+
+#[test]
+fn a_task_that_is_too_late_is_archived() {
+    let told = ["refused: invalid option `expires`", "code 4711 to ann", "bob's code is archived: expired"];
+    on_both_brokers("expires", &told);
 }
 
 #[test]
@@ -184,6 +220,76 @@ fn producer_and_worker_share_one_process_and_one_file() {
     assert_lines(&output, &["nothing left"]);
     assert!(output.contains("Haiku: 4 words") && output.contains("Limerick: 8 words"), "{output}");
     assert!(folder.path().join("words.db").exists());
+}
+
+#[test]
+fn layers_wrap_attempts_and_enqueues() {
+    on_both_brokers("layers", &["hello Ann, greeted by the example", "greet ended well within 1s"]);
+}
+
+#[test]
+fn hooks_are_told_of_the_start_of_failures_and_of_the_end() {
+    let lines = ["about to start", "archived after 0 failures", "retry after 0 failures", "draining"];
+    on_both_brokers("hooks", &lines);
+    let folder = tempdir().unwrap();
+    let output = run("hooks", folder.path(), &[], &[]);
+    assert_lines(&output, &["attempt 1 of charge failed: the card is stolen", "given up: the card is stolen"]);
+    assert!(!output.contains("failed: the bank is closed"), "{output}");
+}
+
+#[test]
+fn a_raw_handler_runs_what_no_job_names() {
+    let lines =
+        ["typed: 80 pixels", "any image: image:blur with {\"by\":3}", "crop, trace abc", "the result is cropped"];
+    on_both_brokers("raw_handler", &lines);
+}
+
+#[test]
+fn tenants_are_served_as_they_appear_one_task_at_a_time_each() {
+    on_both_brokers("queue_patterns", &["imports", "ann has nothing left", "bob has nothing left"]);
+    let folder = tempdir().unwrap();
+    let output = run("queue_patterns", folder.path(), &[], &[]);
+    assert!(output.matches(" imports ").count() == 6 && !output.contains("twice at a time"), "{output}");
+}
+
+#[test]
+fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
+    let lines = ["fast has nothing left", "partner has nothing left", "never more than 2 calls at a time"];
+    on_both_brokers("queue_concurrency", &lines);
+}
+
+#[test]
+fn a_worker_runs_the_jobs_that_were_chosen() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    for (name, arguments) in [("render", "7"), ("mail:bye", "\"Ann\""), ("mail:welcome", "\"Bob\"")] {
+        run("choose_jobs", at, &["enqueue", name, arguments], &[]);
+    }
+    // The queues are those of the chosen jobs, and the table at the start shows no others.
+    let worker = Program::start("choose_jobs", at, &["--only", "mail:*"], &[]);
+    worker.line("bye, Ann");
+    worker.line("welcome, Bob");
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success() && output.contains("queues mail=1 ") && !output.contains("render"), "{output}");
+
+    let worker = Program::start("choose_jobs", at, &[], &[("ASYNQ_EXCEPT", "mail:*")]);
+    worker.line("rendered page 7");
+    worker.signal("TERM");
+    worker.end();
+
+    let (status, output) = Program::start("choose_jobs", at, &["--only", "rendr"], &[]).end();
+    assert!(!status.success() && output.contains("no job `rendr`; did you mean `render`?"), "{output}");
+}
+
+#[test]
+fn a_program_is_told_of_its_brokers_health() {
+    on_both_brokers("health_check", &["the broker answers"]);
+}
+
+#[test]
+fn a_task_is_cancelled_from_elsewhere() {
+    on_both_brokers("cancel", &["endless: context canceled", "polite: gone"]);
 }
 
 #[test]

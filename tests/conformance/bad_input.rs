@@ -7,7 +7,7 @@ use asynq_runtime::{
     task::{TaskMessage, TaskState, UndecodableMessage},
 };
 use asynq_tests::{
-    Build as _, Seeded as _, Store as _, archive, default_queue, done, lock_key, queue, retry, task, task_id,
+    Build as _, Need, Seeded as _, Store as _, archive, default_queue, done, lock_key, queue, retry, task, task_id,
 };
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -150,9 +150,12 @@ async fn a_large_payload_of_any_bytes_arrives_whole() {
 #[tokio::test]
 async fn names_that_look_like_keys_do_not_collide() {
     let t = Fixture::start().await;
-    let names =
-        ["a", "a:t", "pending", "t:", "x:due", "x:orphans", "{", "}", "a}b", "g:a", "unique:x", "ünïcode \u{1f4e8}"];
-    for name in names {
+    let mut names =
+        vec!["a", "a:t", "pending", "t:", "x:due", "x:orphans", "{", "a}b", "g:a", "unique:x", "ünïcode \u{1f4e8}"];
+    if !t.lacks(Need::NameWithoutTag) {
+        names.push("}");
+    }
+    for name in &names {
         for id in ["1", "pending", "t:1", "x"] {
             t.enqueue(task(id).in_queue(name)).await;
         }

@@ -38,6 +38,102 @@ mod redis {
 }
 
 #[path = "."]
+mod redis_cluster {
+    use asynq_tests::ClusterFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod failures;
+    mod fence;
+    mod fence_writes;
+    mod go_groups;
+    mod go_peers;
+    mod groups;
+    mod inspect;
+    mod maintain;
+    mod model;
+    mod pause;
+    mod presence;
+    mod produce;
+    mod races;
+    mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
+    mod served;
+    mod sets;
+    mod settle;
+    mod settle_again;
+    mod unique;
+    mod wake;
+}
+
+#[path = "."]
+mod redis_sentinel {
+    use asynq_tests::SentinelFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod failures;
+    mod fence;
+    mod fence_writes;
+    mod go_groups;
+    mod go_peers;
+    mod groups;
+    mod inspect;
+    mod maintain;
+    mod model;
+    mod pause;
+    mod presence;
+    mod produce;
+    mod races;
+    mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
+    mod served;
+    mod sets;
+    mod settle;
+    mod settle_again;
+    mod unique;
+    mod wake;
+}
+
+#[path = "."]
+mod redis_tls {
+    use asynq_tests::TlsFixture as Fixture;
+
+    mod bad_input;
+    mod consume;
+    mod failures;
+    mod fence;
+    mod fence_writes;
+    mod go_groups;
+    mod go_peers;
+    mod groups;
+    mod inspect;
+    mod maintain;
+    mod model;
+    mod pause;
+    mod presence;
+    mod produce;
+    mod races;
+    mod recover;
+    mod repair;
+    mod repair_many;
+    mod repair_move;
+    mod semaphore;
+    mod served;
+    mod sets;
+    mod settle;
+    mod settle_again;
+    mod unique;
+    mod wake;
+}
+
+#[path = "."]
 mod sqlite {
     use asynq_tests::SqliteFixture as Fixture;
 

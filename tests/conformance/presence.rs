@@ -222,7 +222,7 @@ async fn a_cancel_request_without_a_listener_is_no_error() {
 async fn the_broker_says_what_it_is() {
     use asynq_tests::Store;
     fn kind<S: Store>(_: &asynq_tests::Fixture<S>) -> &'static str {
-        S::NAME
+        S::KIND
     }
     let t = Fixture::start().await;
     assert_eq!(t.broker().kind(), kind(&t));

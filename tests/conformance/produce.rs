@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{Placed, Refused, Wanted},
     task::{Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Entry, Seeded as _, Store as _, done, queue, task};
+use asynq_tests::{Build as _, Entry, Seeded as _, Store as _, done, lock_key, queue, task};
 use chrono::{DateTime, SubsecRound as _, TimeDelta};
 
 use super::Fixture;
@@ -126,9 +126,14 @@ async fn a_task_makes_its_queue_known() {
 async fn a_batch_has_one_answer_per_item_in_order() {
     let t = Fixture::start().await;
     t.seed_pending(&["taken"]).await;
-    t.enqueue(task("holder").locked("k", 60)).await;
-    let batch =
-        vec![task("a"), task("taken"), task("b").after(MINUTE), task("c").locked("k", 60), task("d").in_queue("other")];
+    t.enqueue(task("holder").locked(&lock_key("k"), 60)).await;
+    let batch = vec![
+        task("a"),
+        task("taken"),
+        task("b").after(MINUTE),
+        task("c").locked(&lock_key("k"), 60),
+        task("d").in_queue("other"),
+    ];
 
     let answers = t.broker().enqueue(batch).await;
 
@@ -155,7 +160,8 @@ async fn of_two_items_with_one_id_in_a_batch_the_first_is_accepted() {
 #[tokio::test]
 async fn of_two_items_with_one_lock_in_a_batch_the_first_is_accepted() {
     let t = Fixture::start().await;
-    let answers = t.broker().enqueue(vec![task("t1").locked("k", 60), task("t2").locked("k", 60)]).await;
+    let answers =
+        t.broker().enqueue(vec![task("t1").locked(&lock_key("k"), 60), task("t2").locked(&lock_key("k"), 60)]).await;
     assert!(answers[0].is_ok(), "{:?}", answers[0]);
     assert!(matches!(&answers[1], Err(Refused::Duplicate { holder: Some(id) }) if *id == "t1"), "{:?}", answers[1]);
     assert_eq!(t.drain().await, ["t1"]);

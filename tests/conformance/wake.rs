@@ -52,6 +52,21 @@ async fn work_that_is_there_ends_the_wait_at_once() {
 }
 
 #[tokio::test]
+async fn of_many_queues_those_with_work_are_named_and_paused_ones_are_not() {
+    let t = Fixture::real_time().await;
+    let queues: Vec<QueueName> = (0..300).map(|i| queue(&format!("tenant:{i}"))).collect();
+    for name in ["tenant:7", "tenant:250", "tenant:251", "elsewhere"] {
+        t.enqueue(task(name).in_queue(name)).await;
+    }
+    t.enqueue(task("later").in_queue("tenant:9").after(Duration::from_secs(60))).await;
+    t.broker().pause(&queue("tenant:251")).await.unwrap();
+    assert_eq!(t.broker().ready(&queues).await.unwrap(), [queue("tenant:7"), queue("tenant:250")]);
+    t.broker().resume(&queue("tenant:251")).await.unwrap();
+    assert_eq!(t.broker().ready(&queues[250..]).await.unwrap(), [queue("tenant:250"), queue("tenant:251")]);
+    assert!(t.broker().ready(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn without_work_the_wait_ends_at_its_limit() {
     let t = Fixture::real_time().await;
     let queues = here();

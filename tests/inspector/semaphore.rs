@@ -21,6 +21,7 @@ fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
         run: RunKey { queue: default_queue(), id: TaskId::from_wire(id), token: RunToken(1), server: 0, row: 0 },
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
+        codec: asynq_runtime::job::Codec::Json,
         deadline,
         cancel: CancellationToken::new(),
         states: Arc::new(StateMap::default()),

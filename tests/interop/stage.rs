@@ -82,7 +82,9 @@ impl Stage {
                 if let Some(id) = &order.task_id {
                     task = task.task_id(id);
                 }
-                // GROUP
+                if let Some(group) = order.group {
+                    task = task.group(group);
+                }
                 for (key, value) in &order.headers {
                     task = task.header(*key, *value);
                 }

@@ -7,7 +7,7 @@ use std::{
     io::{Read as _, Write as _},
 };
 
-use asynq_runtime::{prelude::*, server::Server};
+use asynq_runtime::{prelude::*, server::Server, task::GroupName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ struct Journal(Option<File>);
 struct Settings {
     queues: std::collections::BTreeMap<String, u32>,
     concurrency: usize,
+    aggregate: bool,
     journal: Option<String>,
 }
 
@@ -59,6 +60,14 @@ async fn interop_do(ctx: &JobContext, journal: State<Journal>, order: Order) -> 
     Ok(Value::Null)
 }
 
+/// One task of the texts of all, as `peer serve` makes it.
+fn aggregate(group: GroupName, tasks: Vec<TaskInfo>) -> Result<RawTask, BoxError> {
+    let orders = tasks.iter().filter_map(|task| serde_json::from_slice::<Order>(&task.payload).ok());
+    let texts: Vec<String> = orders.map(|order| order.text).collect();
+    let payload = json!({ "do": "succeed", "text": format!("{group}: {}", texts.join(",")) });
+    Ok(RawTask::new("interop:do", payload.to_string()).retention("1h"))
+}
+
 async fn hang() {
     std::future::pending::<()>().await;
 }
@@ -82,12 +91,14 @@ async fn main() -> Result<(), BoxError> {
     let url = arguments.next().ok_or("no URL")?;
     let settings: Settings = serde_json::from_str(&arguments.next().ok_or("no settings")?)?;
     let journal = settings.journal.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
-    let server = Server::builder(url)
+    let mut server = Server::builder(url)
         .registry(Registry::only::<(interop_do,)>()?)
         .queues(settings.queues)
         .concurrency(settings.concurrency)
         .state(Journal(journal));
-    // GROUP
+    if settings.aggregate {
+        server = server.group_grace("1s").aggregate("", aggregate);
+    }
     let running = server.build().await?.start().await?;
     say(&json!({ "event": "ready" }));
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;

@@ -1,8 +1,10 @@
 //! Whole-process stories: workers are real processes, killed and stopped as an operating system would.
 #![allow(clippy::unwrap_used)] // a story that cannot be told is a failed test
 
+mod aggregation;
 mod broker_outage;
 mod crash_recovery;
+mod places;
 mod poison;
 mod shutdown;
 mod sqlite_processes;

@@ -49,6 +49,11 @@ impl World {
         Self::new(url, None, folder).await
     }
 
+    /// On servers that the story keeps itself.
+    pub async fn at(url: String) -> Self {
+        Self::new(url, None, TempDir::new().unwrap()).await
+    }
+
     async fn new(url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
         let client = Client::connect(&url).await.unwrap();
         Self { redis, url, client, folder }
@@ -71,6 +76,7 @@ impl World {
         let mut child = Command::new(env!("CARGO_BIN_EXE_journey-worker"))
             .env("ASYNQ_URL", &self.url)
             .env("JOURNAL", self.journal())
+            .env("DIGESTS", self.digests())
             .env("CONCURRENCY", concurrency.to_string())
             .env("SHUTDOWN_TIMEOUT", shutdown_timeout)
             .stdin(Stdio::null())
@@ -86,6 +92,11 @@ impl World {
 
     pub fn journal(&self) -> PathBuf {
         self.folder.path().join("journal")
+    }
+
+    /// What the worker's [`Digest`](asynq_tests::jobs::Digest) writes.
+    pub fn digests(&self) -> PathBuf {
+        self.folder.path().join("digests")
     }
 
     pub fn history(&self) -> History {

@@ -44,6 +44,37 @@ fn options_are_what_the_attribute_says() {
     assert_eq!((greet::NAME, greet::CODEC, greet::FINGERPRINT), ("greet", Codec::Postcard, None));
 }
 
+#[job(
+    group = "digest",
+    expires = "90s",
+    unique = "1h",
+    unique_until = "success",
+    unique_extend = true,
+    backoff = "exponential(1s, 10m)"
+)]
+async fn remark(text: String) {
+    drop(text);
+}
+
+#[job(backoff = gentle, unique = "1h", unique_until = "start")]
+async fn patient() {}
+
+fn gentle(retried: u32, error: &JobError) -> Duration {
+    Duration::from_secs(u64::from(retried) + error.to_string().len() as u64)
+}
+
+#[test]
+fn groups_expiry_and_pauses_are_what_the_attribute_says() {
+    let JobOptions { group, expires, unique_until, unique_extend, .. } = remark::OPTIONS;
+    assert_eq!((group, expires), (Some("digest"), Some(Duration::from_secs(90))));
+    assert_eq!((unique_until, unique_extend), (UniqueUntil::Success, true));
+    let pause =
+        |backoff: Option<Backoff>, retried| backoff.map(|b| b.delay(retried, &JobError::fail("busy")).as_secs());
+    assert_eq!((pause(remark::BACKOFF, 0), pause(remark::BACKOFF, 20)), (Some(1), Some(600)));
+    assert_eq!((pause(patient::BACKOFF, 5), patient::OPTIONS.unique_until), (Some(9), UniqueUntil::Start));
+    assert!(greet::BACKOFF.is_none());
+}
+
 #[test]
 fn a_string_parameter_takes_whatever_becomes_a_string() {
     let owned = String::from("ann");

@@ -10,12 +10,13 @@ mod as_written {
     include!("as_written/program_6.rs");
 }
 
-/// The program with the fixture's URL in place of its literal; `.layer` and `.queue_concurrency` come with Parity.
+/// The program with the fixture's URL in place of its literal.
 #[rustfmt::skip]
 async fn serve(url: &str) -> Result<(), BoxError> {
     let server = Server::builder(url)
         .queue("critical", 6).queue("default", 3)              // weights; .strict_priority() for strict order
-        .concurrency(50)
+        .concurrency(50).queue_concurrency("default", 10)
+        .layer(tower::limit::RateLimitLayer::new(100, std::time::Duration::from_secs(1)))   // any tower layer
         .build().await?;
     let running = server.start().await?;
     let client = running.client();

@@ -1,13 +1,13 @@
 //! API.md's programs, run as they are written, on both brokers.
 //!
-//! `as_written/` holds the blocks of that page to the letter, but for the lines that come with the Parity issue
-//! (`.layer`, `.queue_concurrency`, `aggregate`). A program that is a whole file is a binary and runs as a process.
+//! `as_written/` holds the blocks of that page to the letter. A program that is a whole file is a binary and runs as a process.
 #![allow(clippy::unwrap_used)] // a program that does not run is a failed test
 
 mod by_hand;
 mod commands;
 mod embedded;
 mod enqueueing;
+mod handlers;
 mod inspecting;
 mod neighbours;
 mod policies;

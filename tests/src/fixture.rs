@@ -26,14 +26,18 @@ pub enum Need {
     Ghosts,
     /// A task can be active without a lease.
     LostLease,
+    /// A queue may have a name from which no hash tag can be made: only the API for foreign queues takes one.
+    NameWithoutTag,
     /// The death of a server is seen at once, not only when its leases pass.
     LivenessLock,
 }
 
 /// Where tasks are kept, and the ways around the contract that a test needs.
 pub trait Store: Sized + Send + Sync + 'static {
-    /// As [`Broker::kind`] says.
+    /// For people.
     const NAME: &'static str;
+    /// As [`Broker::kind`] says.
+    const KIND: &'static str = Self::NAME;
     /// What this store cannot have, and why.
     const GAPS: &'static [(Need, &'static str)];
 
@@ -193,7 +197,7 @@ fn only(mut runs: Vec<Run>) -> Run {
 }
 
 /// Joins as a server whose host and process id are made from `number`.
-pub(crate) async fn join(broker: &dyn Broker, number: u32) -> Member {
+pub async fn join(broker: &dyn Broker, number: u32) -> Member {
     let name = ServerName {
         host: format!("host-{number}"),
         pid: 4000 + number,

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use ::redis::{FromRedisValue, from_redis_value};
 use asynq_runtime::task::TaskMessage;
 use bytes::Bytes;
 
-use crate::RedisStore;
+use crate::redis::Commands;
 
 /// asynq's own way with the default queue, by its own clock.
 pub struct GoPeer<'a> {
-    store: &'a RedisStore,
+    store: &'a dyn Commands,
 }
 
 impl fmt::Debug for GoPeer<'_> {
@@ -27,12 +28,16 @@ const SETS: &str = "asynq:{default}:aggregation_sets";
 const SCHEDULED: &str = "asynq:{default}:scheduled";
 
 impl<'a> GoPeer<'a> {
-    pub(crate) fn new(store: &'a RedisStore) -> Self {
+    pub(crate) fn new(store: &'a dyn Commands) -> Self {
         Self { store }
     }
 
+    fn command<T: FromRedisValue>(&self, words: &[&[u8]]) -> T {
+        from_redis_value(self.store.run(words)).unwrap()
+    }
+
     fn int(&self, words: &[&str]) -> i64 {
-        self.store.command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
+        self.command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
     }
 
     fn task(id: &str) -> String {
@@ -43,7 +48,7 @@ impl<'a> GoPeer<'a> {
     pub fn enqueue(&self, message: &TaskMessage, now_ns: i64) {
         let key = Self::task(&message.id);
         self.int(&["SADD", "asynq:queues", "default"]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
         self.int(&["HSET", &key, "state", "pending", "pending_since", &now_ns.to_string()]);
         self.int(&["LPUSH", PENDING, &message.id]);
     }
@@ -52,13 +57,13 @@ impl<'a> GoPeer<'a> {
     pub fn schedule(&self, message: &TaskMessage, at: i64) {
         let key = Self::task(&message.id);
         self.int(&["SADD", "asynq:queues", "default"]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"scheduled"]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"scheduled"]);
         self.int(&["ZADD", SCHEDULED, &at.to_string(), &message.id]);
     }
 
     /// Takes the oldest task with a lease until `lease_until`; says its id.
     pub fn dequeue(&self, lease_until: i64) -> String {
-        let id: String = self.store.command(&[b"RPOPLPUSH", PENDING.as_bytes(), ACTIVE.as_bytes()]);
+        let id: String = self.command(&[b"RPOPLPUSH", PENDING.as_bytes(), ACTIVE.as_bytes()]);
         self.int(&["HSET", &Self::task(&id), "state", "active"]);
         self.int(&["HDEL", &Self::task(&id), "pending_since"]);
         self.int(&["ZADD", LEASE, &lease_until.to_string(), &id]);
@@ -83,7 +88,7 @@ impl<'a> GoPeer<'a> {
     /// Its recoverer: the run failed because its lease expired; it is due again at `at`.
     pub fn recover(&self, id: &str, at: i64) {
         let key = Self::task(id);
-        let raw: Vec<u8> = self.store.command(&[b"HGET", key.as_bytes(), b"msg"]);
+        let raw: Vec<u8> = self.command(&[b"HGET", key.as_bytes(), b"msg"]);
         let mut message = TaskMessage::decode(Bytes::from(raw)).expect("a readable message");
         message.retried += 1;
         message.error_msg = "asynq: task lease expired".into();
@@ -91,7 +96,7 @@ impl<'a> GoPeer<'a> {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
         self.int(&["ZADD", RETRY, &at.to_string(), id]);
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"retry"]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"retry"]);
     }
 
     /// Its forwarder moves one task of `retry` to pending.
@@ -113,9 +118,9 @@ impl<'a> GoPeer<'a> {
         self.int(&["SADD", "asynq:queues", "default"]);
         if let Some(seconds) = lock_seconds {
             let words = ["SET", &message.unique_key, &message.id, "NX", "EX", &seconds.to_string()];
-            self.store.command::<()>(&words.map(str::as_bytes));
+            self.command::<()>(&words.map(str::as_bytes));
         }
-        self.store.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode()]);
         self.int(&["HSET", &key, "state", "aggregating", "group", group]);
         self.int(&["ZADD", &Self::group(group), &at.to_string(), &message.id]);
         self.int(&["SADD", GROUPS, group]);
@@ -137,8 +142,7 @@ impl<'a> GoPeer<'a> {
 
     /// Puts every set whose deadline has passed at the second `now` back to its group, and forgets to say so.
     pub fn reclaim(&self, now: i64) {
-        let sets: Vec<String> =
-            self.store.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
+        let sets: Vec<String> = self.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
         for set in sets {
             let (group, _) = set.rsplit_once(':').expect("a set's key ends with its id");
             self.int(&["ZUNIONSTORE", group, "2", group, &set]);
@@ -149,7 +153,7 @@ impl<'a> GoPeer<'a> {
 
     /// Deletes a set with the hashes of its tasks.
     pub fn delete_set(&self, set: &str) {
-        for id in self.store.command::<Vec<String>>(&[b"ZRANGE", set.as_bytes(), b"0", b"-1"]) {
+        for id in self.command::<Vec<String>>(&[b"ZRANGE", set.as_bytes(), b"0", b"-1"]) {
             self.int(&["DEL", &Self::task(&id)]);
         }
         self.int(&["DEL", set]);
@@ -158,7 +162,7 @@ impl<'a> GoPeer<'a> {
 
     /// The only set there is.
     pub fn set(&self) -> String {
-        let mut sets: Vec<String> = self.store.command(&[b"ZRANGE", SETS.as_bytes(), b"0", b"-1"]);
+        let mut sets: Vec<String> = self.command(&[b"ZRANGE", SETS.as_bytes(), b"0", b"-1"]);
         assert_eq!(sets.len(), 1, "{sets:?}");
         sets.remove(0)
     }
@@ -171,7 +175,7 @@ impl<'a> GoPeer<'a> {
     /// Its forwarder moves one task of `scheduled` to the group that its hash names.
     pub fn forward_to_group(&self, id: &str, now: i64) {
         let key = Self::task(id);
-        let group: String = self.store.command(&[b"HGET", key.as_bytes(), b"group"]);
+        let group: String = self.command(&[b"HGET", key.as_bytes(), b"group"]);
         self.int(&["ZADD", &Self::group(&group), &now.to_string(), id]);
         assert_eq!(self.int(&["ZREM", SCHEDULED, id]), 1);
         self.int(&["HSET", &key, "state", "aggregating"]);

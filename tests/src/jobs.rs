@@ -1,8 +1,12 @@
 //! The jobs of the journey worker; tests enqueue them by type.
 
-use std::time::Duration;
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    time::Duration,
+};
 
-use asynq_runtime::prelude::*;
+use asynq_runtime::{job::Aggregates, prelude::*};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Event, Journal};
@@ -46,4 +50,57 @@ impl Job for Poison {
         tokio::time::sleep(Duration::from_millis(30)).await;
         std::process::abort();
     }
+}
+
+/// One of many, each with a number of its own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Note {
+    /// Its number.
+    pub n: u32,
+}
+
+impl Job for Note {
+    const NAME: &'static str = "note";
+    const OPTIONS: JobOptions = JobOptions::new().group("notes");
+    type Output = JobResult;
+
+    async fn run(self, _: &JobContext) -> JobResult {
+        Err(JobError::skip_retry("a note never runs alone"))
+    }
+}
+
+/// Made of many notes. The making writes `made` into the file `DIGESTS` and takes its time, so that a test can strike
+/// between the claim of a set and its end; the run writes its id and the numbers of its notes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Digest {
+    /// What it was made of.
+    pub notes: Vec<Note>,
+}
+
+impl Job for Digest {
+    const NAME: &'static str = "digest";
+    type Output = JobResult;
+
+    async fn run(self, ctx: &JobContext) -> JobResult {
+        let numbers: Vec<_> = self.notes.iter().map(|note| note.n.to_string()).collect();
+        append(&format!("{} {}\n", ctx.id(), numbers.join(" ")))?;
+        Ok(())
+    }
+}
+
+impl Aggregates for Digest {
+    type Of = Note;
+
+    fn aggregate(notes: Vec<Note>) -> Self {
+        if append("made\n").is_ok() {
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        Self { notes }
+    }
+}
+
+/// Writes one line in one piece, so that a kill leaves whole lines.
+fn append(line: &str) -> io::Result<()> {
+    let path = std::env::var_os("DIGESTS").ok_or(io::ErrorKind::NotFound)?;
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }

@@ -16,9 +16,12 @@ mod sqlite;
 mod sqlite_view;
 
 pub use self::{
-    fixture::{Fixture, Need, PINNED, Store},
+    fixture::{Fixture, Need, PINNED, Store, join},
     go::GoPeer,
-    redis::{Dumped, Persistence, RedisServer, RedisStore, Value},
+    redis::{
+        Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
+        Signed, StoreOn, TlsServer, Value,
+    },
     seed::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
         queue, requeue, retry, snooze, task, task_id,
@@ -30,6 +33,12 @@ pub use self::{
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;
+/// A case's fixture on a Redis Cluster of three masters.
+pub type ClusterFixture = Fixture<StoreOn<Lent<RedisCluster>>>;
+/// A case's fixture on the primary that three sentinels watch.
+pub type SentinelFixture = Fixture<StoreOn<Lent<SentinelServers>>>;
+/// A case's fixture on a Redis that speaks TLS only and asks for a client certificate.
+pub type TlsFixture = Fixture<StoreOn<TlsServer>>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
 /// A case's fixture on SQLite, where every task comes through the view `enqueue`.

@@ -1,16 +1,22 @@
-//! A private redis-server per fixture, and the ways around the contract into it.
+//! A private redis-server per fixture, and the ways around the contract into it; the same for every place where Redis
+//! runs.
+
+mod cluster;
+mod guard;
+mod pool;
+mod sentinel;
+mod tls;
 
 use std::{
     collections::BTreeMap,
     fmt,
     io::{BufRead as _, BufReader},
-    net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use ::redis::{Commands as _, Connection, FromRedisValue};
+use ::redis::{Commands as _, Connection, FromRedisValue, from_redis_value};
 use asynq_runtime::{
     broker::{
         Broker,
@@ -21,7 +27,43 @@ use asynq_runtime::{
 };
 use tempfile::TempDir;
 
+use self::guard::free_port;
+pub use self::{
+    cluster::RedisCluster,
+    pool::{Lent, Pooled},
+    sentinel::SentinelServers,
+    tls::{Authority, Signed, TlsServer},
+};
 use crate::{GoPeer, Need, Store};
+
+/// The servers that together are one store.
+pub trait Servers: fmt::Debug + Send + Sync + 'static {
+    /// For people.
+    const NAME: &'static str;
+    /// See [`Store::GAPS`].
+    const GAPS: &'static [(Need, &'static str)] = &[LIVENESS];
+
+    /// Empty ones, for one test alone.
+    fn take() -> Self;
+    /// What a program connects to.
+    fn url(&self) -> String;
+    /// The test's own connections: one to each master.
+    fn connections(&self) -> Vec<Connection>;
+    /// Which of them keeps `key`.
+    fn place(&self, key: &[u8]) -> usize {
+        let _ = key;
+        0
+    }
+}
+
+/// What no Redis can have.
+const LIVENESS: (Need, &str) = (Need::LivenessLock, "only leases tell that a server on another machine is dead");
+
+/// Runs commands around the contract.
+pub(crate) trait Commands {
+    /// Runs one command where its first key is.
+    fn run(&self, words: &[&[u8]]) -> ::redis::Value;
+}
 
 /// What a server keeps when it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +144,20 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+impl Servers for RedisServer {
+    const NAME: &'static str = "redis";
+
+    fn take() -> Self {
+        Self::start(Persistence::None)
+    }
+
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        vec![self.connection()]
+    }
 }
 
 /// The running server once it accepts connections, or `None` if it ended before.
@@ -175,42 +229,67 @@ impl fmt::Display for Value {
     }
 }
 
-/// Redis as a [`Store`].
-pub struct RedisStore {
-    server: RedisServer,
-    connection: Mutex<Connection>,
+/// One Redis as a [`Store`].
+pub type RedisStore = StoreOn<RedisServer>;
+
+/// Redis as a [`Store`], wherever it runs.
+pub struct StoreOn<S> {
+    server: S,
+    connections: Mutex<Vec<Connection>>,
 }
 
-impl fmt::Debug for RedisStore {
+impl<S: fmt::Debug> fmt::Debug for StoreOn<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("StoreOn").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-impl RedisStore {
+impl<S: Servers> StoreOn<S> {
     /// Its server.
-    pub fn server(&self) -> &RedisServer {
+    pub fn server(&self) -> &S {
         &self.server
     }
 
     /// Runs one command around the contract.
     pub fn command<T: FromRedisValue>(&self, words: &[&[u8]]) -> T {
-        let mut command = ::redis::cmd(std::str::from_utf8(words[0]).unwrap());
-        for word in &words[1..] {
-            command.arg(*word);
-        }
-        command.query(&mut *self.lock()).unwrap()
+        from_redis_value(self.run(words)).unwrap()
     }
 
     /// Every key.
     pub fn keys(&self) -> BTreeMap<String, Dumped> {
-        let mut connection = self.lock();
-        let names: Vec<String> = connection.keys("*").unwrap();
-        names.into_iter().filter_map(|name| dump_key(&mut connection, &name).map(|value| (name, value))).collect()
+        let mut keys = BTreeMap::new();
+        self.each(|connection, names| {
+            keys.extend(names.into_iter().filter_map(|name| dump_key(connection, &name).map(|value| (name, value))));
+        });
+        keys
     }
 
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something with every connection and the keys that are there.
+    fn each(&self, mut work: impl FnMut(&mut Connection, Vec<String>)) {
+        for connection in self.lock().iter_mut() {
+            let names: Vec<String> = connection.keys("*").unwrap();
+            work(connection, names);
+        }
+    }
+
+    fn at<T>(&self, key: &str, work: impl FnOnce(&mut Connection) -> T) -> T {
+        let place = self.server.place(key.as_bytes());
+        work(&mut self.lock()[place])
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Servers> Commands for StoreOn<S> {
+    fn run(&self, words: &[&[u8]]) -> ::redis::Value {
+        let mut command = ::redis::cmd(std::str::from_utf8(words[0]).unwrap());
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        let place = words.get(1).map_or(0, |key| self.server.place(key));
+        command.query(&mut self.lock()[place]).unwrap()
     }
 }
 
@@ -238,15 +317,15 @@ fn task_key(queue: &QueueName, id: &TaskId) -> String {
     format!("asynq:{{{queue}}}:t:{id}")
 }
 
-impl Store for RedisStore {
-    const NAME: &'static str = "redis";
-    const GAPS: &'static [(Need, &'static str)] =
-        &[(Need::LivenessLock, "only leases tell that a server on another machine is dead")];
+impl<S: Servers> Store for StoreOn<S> {
+    const KIND: &'static str = "redis";
+    const NAME: &'static str = S::NAME;
+    const GAPS: &'static [(Need, &'static str)] = S::GAPS;
 
     async fn start() -> Self {
-        let server = RedisServer::start(Persistence::None);
-        let connection = Mutex::new(server.connection());
-        Self { server, connection }
+        let server = S::take();
+        let connections = Mutex::new(server.connections());
+        Self { server, connections }
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
@@ -266,30 +345,33 @@ impl Store for RedisStore {
     }
 
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {
-        let new: i64 = self.lock().hset(task_key(queue, id), "msg", bytes).unwrap();
+        let key = task_key(queue, id);
+        let new: i64 = self.at(&key, |connection| connection.hset(&key, "msg", bytes)).unwrap();
         assert_eq!(new, 0, "the task existed");
     }
 
     fn age(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap();
-        let mut connection = self.lock();
-        let keys: Vec<String> = connection.keys("*").unwrap();
-        // Counters of a day end at an instant of the manual clock's calendar, not after a span.
-        for key in keys.iter().filter(|key| !key.contains(":processed:") && !key.contains(":failed:")) {
-            let left: i64 = ::redis::cmd("PTTL").arg(key).query(&mut *connection).unwrap();
-            if left > 0 {
-                let _: i64 = connection.pexpire(key, (left - by).max(0)).unwrap();
+        self.each(|connection, keys| {
+            // Counters of a day end at an instant of the manual clock's calendar, not after a span.
+            for key in keys.iter().filter(|key| !key.contains(":processed:") && !key.contains(":failed:")) {
+                let left: i64 = ::redis::cmd("PTTL").arg(key).query(connection).unwrap();
+                if left > 0 {
+                    let _: i64 = connection.pexpire(key, (left - by).max(0)).unwrap();
+                }
             }
-        }
+        });
     }
 
     fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
-        let gone: i64 = self.lock().del(task_key(queue, id)).unwrap();
+        let key = task_key(queue, id);
+        let gone: i64 = self.at(&key, |connection| connection.del(&key)).unwrap();
         assert_eq!(gone, 1, "the task existed");
     }
 
     fn lose_lease(&self, queue: &QueueName, id: &TaskId) {
-        let gone: i64 = self.lock().zrem(format!("asynq:{{{queue}}}:lease"), id.as_str()).unwrap();
+        let key = format!("asynq:{{{queue}}}:lease");
+        let gone: i64 = self.at(&key, |connection| connection.zrem(&key, id.as_str())).unwrap();
         assert_eq!(gone, 1, "the task had a lease");
     }
 

@@ -180,6 +180,7 @@ macro_rules! hand_on {
 hand_on! {
     Consume {
         dequeue_sparing(member: &Member, wanted: &[Wanted], suspects: &Suspects) -> Result<Vec<Run>, BrokerError>;
+        ready(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         wait_for_work(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
     }
     Settle {

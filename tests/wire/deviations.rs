@@ -82,6 +82,43 @@ pub(crate) const TABLE: &[Deviation] = &[
         "F17",
         "without its name in groups nobody would look at the group until another task joins it",
     ),
+    // The locks of aggregated tasks are free.
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b: only Go has g1",
+        "F19",
+        LOCK_OF_PART,
+    ),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b ttl: only Go has ends in 3599",
+        "F19",
+        LOCK_OF_PART,
+    ),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c81e728d9d4c2f636f067f89cc14862c: only Go has g2",
+        "F19",
+        LOCK_OF_PART,
+    ),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:c81e728d9d4c2f636f067f89cc14862c ttl: only Go has ends in 3599",
+        "F19",
+        LOCK_OF_PART,
+    ),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:eccbc87e4b5ce2fe28308fd9f2a7baf3: only Go has g3",
+        "F19",
+        LOCK_OF_PART,
+    ),
+    row(
+        "s13_aggregated",
+        "asynq:{default}:unique:item:eccbc87e4b5ce2fe28308fd9f2a7baf3 ttl: only Go has ends in 3599",
+        "F19",
+        LOCK_OF_PART,
+    ),
     // An archived task holds no lock.
     row(
         "b10_archive",
@@ -307,6 +344,7 @@ const DELETED_LOCK: &str = "the lock of a deleted task is freed, one by one or m
 const NOTHING_CHOSEN: &str = "a queue that does not exist has nothing to change";
 const NOT_EMPTY: &str = "a queue with completed tasks is not empty";
 const LEAK_MENDED: &str = "what is trimmed from the archive is deleted, id and hash";
+const LOCK_OF_PART: &str = "a task that has become a part of another cannot keep an equal one out";
 const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";
 const SECONDS_UP: &str = "no time is cut short silently";
 const NO_LOCK_LEFT: &str = "the id is looked at before the lock is taken";

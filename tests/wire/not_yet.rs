@@ -2,8 +2,6 @@
 
 /// Name of the file, and the issue that brings it.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    // Groups.
-    ("s13_aggregated", "Parity: groups"),
     // Schedules.
     ("b26_scheduler_state", "Periodic: scheduler"),
     ("b27_scheduler_history_trim", "Periodic: scheduler"),

@@ -62,6 +62,7 @@ pub(crate) fn raw_task(call: &Json) -> RawTask {
             "ProcessIn" => task.process_in(duration(argument)),
             "ProcessAt" => task.process_at(date()),
             "Unique" => task.unique(duration(argument)),
+            "Group" => task.group(quoted()),
             "Header" => {
                 let (key, value): (String, String) = serde_json::from_str(argument).unwrap();
                 task.header(key, value)

@@ -1,12 +1,13 @@
 //! One test per golden scenario: the same calls, then the same Redis.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use asynq_runtime::{
-    broker::{Action, Settled},
-    task::{Extra, ServerInfo},
+    broker::{Action, Page, Settled},
+    prelude::*,
+    task::{Extra, ServerInfo, TaskMessage},
 };
-use asynq_tests::{Persistence, RedisServer, Seeded as _, task_id};
+use asynq_tests::{Dumped, Persistence, RedisServer, Seeded as _, Value, task, task_id};
 use bytes::Bytes;
 
 use crate::{
@@ -94,6 +95,74 @@ async fn ended(name: &str) -> Vec<String> {
     differences(&replay.scenario.end, replay.dump(), Volatile::Times)
 }
 
+const PAUSED: &str = "asynq:{default}:paused";
+
+/// What differs from the end of a group that a server aggregated.
+async fn aggregated(name: &str) -> Vec<String> {
+    let mut replay = Replay::start(Scenario::load(name)).await;
+    let (pause, enqueues) = replay.scenario.calls.clone().split_last().map(|(p, e)| (p.clone(), e.to_vec())).unwrap();
+    assert_eq!((pause["op"].as_str(), enqueues.len()), (Some("Inspector.PauseQueue"), 3));
+    for call in &enqueues {
+        replay.call(call).await;
+    }
+    let queue = task("any").queue;
+    assert!(replay.broker.pause(&queue).await.unwrap());
+
+    // As the generator's program: the payloads joined, with the type `agg:` and the group.
+    let server = Server::builder("").broker(replay.broker.clone()).register::<nothing>().group_grace("1s");
+    let server = server.aggregate("grp", |group, tasks| {
+        let payloads: Vec<_> = tasks.iter().map(|task| String::from_utf8_lossy(&task.payload)).collect();
+        Ok::<_, std::io::Error>(RawTask::new(format!("agg:{group}"), payloads.join(",")))
+    });
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let pending = async {
+        while replay.broker.queue_stats(&queue).await.unwrap().pending == 0 {
+            running.signals().aggregated.wait().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), pending).await.unwrap();
+    running.shutdown().await.unwrap();
+
+    let page = Page { number: 1, size: 2 };
+    let made = replay.broker.tasks(&queue, TaskState::Pending, page).await.unwrap();
+    assert!(made.len() == 1 && made[0].id.as_str().starts_with("agg:"), "{made:?}");
+    let (mut dump, elapsed) = replay.dump();
+    rename(&mut dump, made[0].id.as_str(), "agg1");
+    // The real time of the pause.
+    dump.get_mut(PAUSED).unwrap().value = replay.scenario.end[PAUSED].value.clone();
+    let mut found = differences(&replay.scenario.end, (dump, elapsed), Volatile::Times);
+    found.append(&mut replay.answers);
+    found
+}
+
+/// Gives the aggregated task the id that the generator gave it; ours is made of the set's.
+fn rename(dump: &mut BTreeMap<String, Dumped>, from: &str, to: &str) {
+    if let Some(task) = dump.remove(&format!("asynq:{{default}}:t:{from}")) {
+        dump.insert(format!("asynq:{{default}}:t:{to}"), task);
+    }
+    for dumped in dump.values_mut() {
+        match &mut dumped.value {
+            Value::List(items) => {
+                for item in items.iter_mut().filter(|item| *item == from.as_bytes()) {
+                    *item = to.into();
+                }
+            }
+            Value::Hash(fields) => {
+                if let Some(bytes) = fields.get_mut(&b"msg"[..]) {
+                    let mut message = TaskMessage::decode(bytes.clone().into()).unwrap();
+                    assert_eq!(message.id, from);
+                    message.id = to.to_owned();
+                    *bytes = message.encode();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[job]
+async fn nothing() {}
+
 macro_rules! scenarios {
     ($how:ident: $($name:ident)*) => {
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
@@ -128,6 +197,13 @@ mod ends {
     }
 }
 
+/// Scenarios of a whole server that aggregates.
+mod groups {
+    use crate::deviations;
+
+    scenarios! { aggregated: s13_aggregated }
+}
+
 /// s17: what a Go server hears on the cancel channel is the bare id.
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_cli_cancel_channel() {
@@ -158,6 +234,7 @@ fn every_golden_file_is_used_or_has_its_issue() {
     let known: Vec<&str> = calls::NAMES
         .iter()
         .chain(ends::NAMES)
+        .chain(groups::NAMES)
         .chain(&["s17_cli_cancel_channel"])
         .chain(&crate::pure_encodings::FILES)
         .chain(&crate::probes::FILES)

@@ -1,6 +1,8 @@
 //! Reads `queue = "critical", retry = 5, …`: every value checked, every mistake recorded, nothing given up early.
 
-use asynq_grammar::names;
+use std::time::Duration;
+
+use asynq_grammar::{Backoff, names};
 use proc_macro2::TokenStream;
 use syn::{
     ExprPath, Ident, LitStr, Path,
@@ -10,20 +12,25 @@ use syn::{
 use super::entry::Entry;
 use crate::errors::{Errors, Place};
 
-/// What the attribute says. An option that is absent or wrong is `None`; durations are in whole seconds.
+/// What the attribute says. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
 #[derive(Default)]
 pub(super) struct Attr {
     pub(super) queue: Option<Setting<String>>,
     pub(super) retry: Option<Setting<u32>>,
     pub(super) timeout: Option<Setting<u64>>,
     pub(super) deadline: Option<Setting<u64>>,
+    pub(super) expires: Option<Setting<Duration>>,
+    pub(super) group: Option<Setting<String>>,
+    pub(super) aggregates: Option<Setting<Path>>,
     pub(super) unique: Option<Setting<u64>>,
     pub(super) unique_by: Option<Setting<LitStr>>,
     pub(super) unique_until: Option<Setting<UniqueUntil>>,
+    pub(super) unique_extend: Option<Setting<bool>>,
     pub(super) retention: Option<Setting<u64>>,
     pub(super) name: Option<Setting<String>>,
     pub(super) codec: Option<Setting<Codec>>,
     pub(super) fingerprint: Option<Setting<String>>,
+    pub(super) backoff: Option<Setting<Pause>>,
     pub(super) on_error: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) crate_path: Option<Setting<Path>>,
@@ -54,6 +61,16 @@ pub(super) enum Codec {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UniqueUntil {
     End,
+    Success,
+    Start,
+}
+
+/// How long a failed task waits.
+pub(super) enum Pause {
+    /// As the text says.
+    Declared(Backoff),
+    /// As this function says.
+    By(ExprPath),
 }
 
 impl Attr {
@@ -92,18 +109,27 @@ impl Attr {
             "retry" => self.retry = entry.setting(entry.number(0)),
             "timeout" => self.timeout = entry.setting(entry.seconds("leave it out for the default")),
             "deadline" => self.deadline = entry.setting(entry.seconds("leave it out for none")),
+            "expires" => self.expires = entry.setting(entry.span("leave it out for never")),
+            "group" => self.group = entry.setting(entry.name(names::check_group)),
+            "aggregates" => self.aggregates = entry.setting(entry.type_path()),
             "unique" => {
                 self.mentions_unique = true;
                 self.unique = entry.setting(entry.seconds("leave it out to allow duplicates"));
             }
             "unique_by" => self.unique_by = entry.setting(entry.text()),
-            "unique_until" => self.unique_until = entry.setting(entry.one_of(&[("end", UniqueUntil::End)])),
+            "unique_until" => {
+                let words =
+                    [("end", UniqueUntil::End), ("success", UniqueUntil::Success), ("start", UniqueUntil::Start)];
+                self.unique_until = entry.setting(entry.one_of(&words));
+            }
+            "unique_extend" => self.unique_extend = entry.setting(entry.flag()),
             "retention" => self.retention = entry.setting(entry.seconds("leave it out to keep nothing")),
             "name" => self.name = entry.setting(entry.name(names::check_job)),
             "codec" => {
                 self.codec = entry.setting(entry.one_of(&[("postcard", Codec::Postcard), ("json", Codec::Json)]));
             }
             "fingerprint" => self.fingerprint = entry.setting(entry.label()),
+            "backoff" => self.backoff = entry.setting(entry.pause()),
             "on_error" => self.on_error = entry.setting(entry.path()),
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
             "crate" => self.crate_path = entry.setting(entry.crate_path()),
@@ -130,7 +156,11 @@ mod tests {
             "",
             "queue = \"critical\",",
             "retry = 0, timeout = \"90s\", deadline = \"1h30m\", unique = \"1s\", retention = \"2000ms\"",
-            "unique = \"1h\", unique_by = \"to\", unique_until = \"end\"",
+            "unique = \"1h\", unique_by = \"to\", unique_until = \"end\", unique_extend = true",
+            "unique = \"1h\", unique_until = \"start\", unique_extend = false",
+            "expires = \"500ms\", group = \"digest\", backoff = \"30s\"",
+            "aggregates = crate::mails::note, backoff = \"exponential(1s, 10m)\", unique_until = \"success\"",
+            "backoff = self::pauses::<A>::gentle",
             "name = \"email:send\", codec = \"json\"",
             "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
         ] {

@@ -6,7 +6,7 @@ use asynq_grammar::duration;
 use syn::ext::IdentExt;
 
 use super::{
-    attr::Codec,
+    attr::{Codec, Pause, UniqueUntil},
     model::{JobModel, Options},
     parameter::Argument,
 };
@@ -18,6 +18,15 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     if let Some(arguments) = &job.unique_by {
         let names: Vec<_> = arguments.iter().map(|ident| format!("`{}`", ident.unraw())).collect();
         facts.push(format!("unique by {}", names.join(" and ")));
+    }
+    match &job.backoff {
+        Some(Pause::Declared(backoff)) => facts.push(format!("backs off {backoff}")),
+        Some(Pause::By(_)) => facts.push("backs off by a function".to_owned()),
+        None => {}
+    }
+    if let Some(path) = &job.aggregates {
+        let name = path.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default();
+        facts.push(format!("made of many `{name}`"));
     }
     if job.codec == Codec::Json {
         facts.push("JSON payload".to_owned());
@@ -39,13 +48,25 @@ fn facts_of(options: &Options) -> Vec<String> {
         options.retry.map(retry),
         options.timeout.map(|seconds| format!("times out after {}", time(seconds))),
         options.deadline.map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
+        options.expires.map(|span| format!("expires {} after the enqueue", duration::format(span))),
+        options.group.as_ref().map(|group| format!("waits in group `{group}` to be aggregated")),
         options.unique.map(|seconds| format!("unique for {}", time(seconds))),
+        options.unique_until.and_then(until),
+        options.unique_extend.then(|| "unique as long as it runs".to_owned()),
         options.retention.map(|seconds| format!("kept for {}", time(seconds))),
         options.max_crashes.map(|count| format!("archived at crash {count}")),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn until(until: UniqueUntil) -> Option<String> {
+    match until {
+        UniqueUntil::End => None,
+        UniqueUntil::Success => Some("unique until it succeeds".to_owned()),
+        UniqueUntil::Start => Some("unique until it starts".to_owned()),
+    }
 }
 
 pub(super) fn of_field(job: &JobModel, argument: &Argument) -> String {

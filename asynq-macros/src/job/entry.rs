@@ -2,13 +2,13 @@
 
 use std::{cell::Cell, fmt::Display, time::Duration};
 
-use asynq_grammar::{NameError, duration};
+use asynq_grammar::{NameError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
-use syn::{ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
+use syn::{ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
 
 use super::{
-    attr::Setting,
+    attr::{Pause, Setting},
     literal::within,
     options::{self, Known},
 };
@@ -105,34 +105,25 @@ impl<'a> Entry<'a> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == found) {
             return Some(*value);
         }
-        let all = words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
+        let quoted: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let all = match quoted.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        };
         let key = &self.key;
         match options::nearest(&found, words.iter().map(|(word, _)| *word)) {
-            Some(near) if words.len() > 1 => {
+            Some(near) => {
                 self.refuse(&literal, format_args!("unknown {key} \"{found}\"; did you mean \"{near}\"? ({all})"))
             }
-            _ if words.len() == 1 => {
-                self.refuse(&literal, format_args!("`{key}` knows only {all} for now; write that or leave it out"))
-            }
-            _ => self.refuse(&literal, format_args!("unknown {key} \"{found}\"; write {all}")),
+            None => self.refuse(&literal, format_args!("unknown {key} \"{found}\"; write {all}")),
         }
     }
 
     /// A duration of at least one second and of whole seconds; `instead_of_zero` says what zero was probably meant to be.
     pub(super) fn seconds(&self, instead_of_zero: &str) -> Option<u64> {
         let key = &self.key;
-        let literal = match self.literal()? {
-            Lit::Str(text) => text,
-            Lit::Int(number) if number.suffix().is_empty() && number.base10_parse::<u64>().is_ok() => {
-                let fix = format_args!("`{key}` takes a duration in quotes: `{key} = \"{number}s\"`");
-                return self.refuse(&number, fix);
-            }
-            other => return self.refuse(&other, self.known.takes()),
-        };
-        let value = match duration::parse(&literal.value()) {
-            Ok(value) => value,
-            Err(error) => return self.refuse_part(&literal, error.range(), &error),
-        };
+        let (literal, value) = self.duration()?;
         if value.is_zero() {
             return self.refuse(&literal, format_args!("`{key}` must be at least \"1s\"; {instead_of_zero}"));
         }
@@ -144,6 +135,68 @@ impl<'a> Entry<'a> {
         let more = duration::format(Duration::from_secs(value.as_secs() + 1));
         let choice = if value.as_secs() == 0 { format!("\"{more}\"") } else { format!("\"{less}\" or \"{more}\"") };
         self.refuse(&literal, format_args!("`{key}` is kept in whole seconds; write {choice}"))
+    }
+
+    /// A duration of at least one millisecond.
+    pub(super) fn span(&self, instead_of_zero: &str) -> Option<Duration> {
+        let (literal, value) = self.duration()?;
+        if value.is_zero() {
+            let key = &self.key;
+            return self.refuse(&literal, format_args!("`{key}` must be at least \"1ms\"; {instead_of_zero}"));
+        }
+        Some(value)
+    }
+
+    /// Any duration, with its literal.
+    fn duration(&self) -> Option<(LitStr, Duration)> {
+        let key = &self.key;
+        let literal = match self.literal()? {
+            Lit::Str(text) => text,
+            Lit::Int(number) if is_plain(&number) => {
+                let fix = format_args!("`{key}` takes a duration in quotes: `{key} = \"{number}s\"`");
+                return self.refuse(&number, fix);
+            }
+            other => return self.refuse(&other, self.known.takes()),
+        };
+        match duration::parse(&literal.value()) {
+            Ok(value) => Some((literal, value)),
+            Err(error) => self.refuse_part(&literal, error.range(), &error),
+        }
+    }
+
+    /// A back-off in quotes, or the path of a function.
+    pub(super) fn pause(&self) -> Option<Pause> {
+        if self.input.peek(Token![|])
+            && let Ok(closure) = self.input.fork().parse::<ExprClosure>()
+        {
+            // Taken in one piece: its commas begin no options.
+            let _ = self.input.parse::<ExprClosure>();
+            return self.refuse(&closure, self.known.takes());
+        }
+        if !self.input.peek(Lit) {
+            return self.path().map(Pause::By);
+        }
+        let key = &self.key;
+        let literal = match self.literal()? {
+            Lit::Str(text) => text,
+            Lit::Int(number) if is_plain(&number) => {
+                let fix = format_args!("`{key}` takes its pauses in quotes: `{key} = \"{number}s\"`");
+                return self.refuse(&number, fix);
+            }
+            other => return self.refuse(&other, self.known.takes()),
+        };
+        match backoff::parse(&literal.value()) {
+            Ok(backoff) => Some(Pause::Declared(backoff)),
+            Err(error) => self.refuse_part(&literal, error.range(), &error),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self) -> Option<bool> {
+        match self.literal()? {
+            Lit::Bool(flag) => Some(flag.value),
+            other => self.refuse(&other, self.known.takes()),
+        }
     }
 
     /// A whole number between `least` and what 32 bits on the wire can hold.
@@ -168,6 +221,14 @@ impl<'a> Entry<'a> {
     pub(super) fn path(&self) -> Option<ExprPath> {
         match self.input.fork().parse::<ExprPath>() {
             Ok(_) => self.input.parse().ok(),
+            Err(_) => self.stuck_here(),
+        }
+    }
+
+    /// The path of a type.
+    pub(super) fn type_path(&self) -> Option<Path> {
+        match self.input.fork().call(Path::parse_mod_style) {
+            Ok(_) => self.input.call(Path::parse_mod_style).ok(),
             Err(_) => self.stuck_here(),
         }
     }
@@ -209,6 +270,11 @@ impl<'a> Entry<'a> {
         self.errors.push(self.place, syn::Error::new(within(literal, bytes), message));
         None
     }
+}
+
+/// Digits alone: somebody forgot unit and quotes.
+fn is_plain(number: &LitInt) -> bool {
+    number.suffix().is_empty() && number.base10_parse::<u64>().is_ok()
 }
 
 fn next_token(input: ParseStream<'_>) -> Option<TokenTree> {

@@ -1,11 +1,13 @@
 //! Prints the model: the struct, what users call on it, the `Job` implementation and the registration.
 
+use std::time::Duration;
+
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::{
-    attr::Codec,
+    attr::{Codec, Pause, UniqueUntil},
     docs,
     model::{JobModel, Options},
     parameter::{Argument, Form, Parameter},
@@ -16,7 +18,8 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job);
     let handle = handle(job, &Handle::of(job));
     let (implementation, registration) = (implementation(job), registration(job));
-    let scoped = scoped(job, &quote!(#implementation #registration));
+    let aggregation = aggregation(job);
+    let scoped = scoped(job, &quote!(#implementation #registration #aggregation));
     quote!(#payload #handle #scoped)
 }
 
@@ -133,6 +136,7 @@ fn implementation(job: &JobModel) -> TokenStream {
         .fingerprint
         .as_ref()
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
+    let backoff = job.backoff.as_ref().map(backoff);
     let output = output_type(job);
     let unique_by = unique_by(job);
     let run = run(job);
@@ -143,6 +147,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #requires
             #codec
             #fingerprint
+            #backoff
             type Output = #output;
             #unique_by
             #run
@@ -159,6 +164,57 @@ fn registration(job: &JobModel) -> TokenStream {
     }
 }
 
+/// How tasks of another job become one of this.
+fn aggregation(job: &JobModel) -> Option<TokenStream> {
+    let (path, ident) = (job.aggregates.as_ref()?, job.ident());
+    let argument = job.arguments().next()?;
+    let (field, name) = (&argument.ident, local("tasks"));
+    // At the parameter's type: there the compiler says that it is another one.
+    let made = Ident::new("tasks", at(argument.ty.span()));
+    Some(quote! {
+        impl __rt::Aggregates for #ident {
+            type Of = #path;
+
+            fn aggregate(#name: __rt::Vec<#path>) -> Self {
+                Self { #field: #made }
+            }
+        }
+
+        __rt::inventory::submit! {
+            __rt::Aggregation::of::<#ident>(::core::file!(), ::core::line!())
+        }
+    })
+}
+
+fn backoff(pause: &Pause) -> TokenStream {
+    let made = match pause {
+        Pause::Declared(asynq_grammar::Backoff::Constant(delay)) => {
+            let delay = time(*delay);
+            quote!(__rt::Backoff::constant(#delay))
+        }
+        Pause::Declared(asynq_grammar::Backoff::Linear(step)) => {
+            let step = time(*step);
+            quote!(__rt::Backoff::linear(#step))
+        }
+        Pause::Declared(asynq_grammar::Backoff::Exponential { first, most }) => {
+            let (first, most) = (time(*first), time(*most));
+            quote!(__rt::Backoff::exponential(#first, #most))
+        }
+        Pause::By(path) => quote_spanned!(at(path.span())=> __rt::Backoff::by(#path)),
+    };
+    quote!(const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(#made);)
+}
+
+/// A duration of whole milliseconds.
+fn time(span: Duration) -> TokenStream {
+    if span.subsec_millis() == 0 {
+        let seconds = Literal::u64_unsuffixed(span.as_secs());
+        return quote!(__rt::Duration::from_secs(#seconds));
+    }
+    let ms = Literal::u64_unsuffixed(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    quote!(__rt::Duration::from_millis(#ms))
+}
+
 fn options(options: &Options) -> Option<TokenStream> {
     let seconds = |method: &str, value: Option<u64>| {
         let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(value?));
@@ -173,7 +229,19 @@ fn options(options: &Options) -> Option<TokenStream> {
         number("retry", options.retry),
         seconds("timeout", options.timeout),
         seconds("deadline", options.deadline),
+        options.expires.map(|expires| {
+            let expires = time(expires);
+            quote!(.expires(#expires))
+        }),
+        options.group.as_ref().map(|group| quote!(.group(#group))),
         seconds("unique", options.unique),
+        options.unique_until.and_then(|until| match until {
+            // The default.
+            UniqueUntil::End => None,
+            UniqueUntil::Success => Some(quote!(.unique_until(__rt::UniqueUntil::Success))),
+            UniqueUntil::Start => Some(quote!(.unique_until(__rt::UniqueUntil::Start))),
+        }),
+        options.unique_extend.then(|| quote!(.unique_extend())),
         seconds("retention", options.retention),
         number("max_crashes", options.max_crashes),
     ]

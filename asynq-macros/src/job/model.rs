@@ -1,15 +1,17 @@
 //! The facts about one job; from here on nothing can fail.
 
+use std::time::Duration;
+
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{Attribute, ExprPath, Ident, Type, Visibility, ext::IdentExt};
+use syn::{Attribute, ExprPath, Ident, Path, Type, Visibility, ext::IdentExt};
 
 use super::{
-    attr::{Attr, Codec, Setting},
+    attr::{Attr, Codec, Pause, Setting, UniqueUntil},
     expand, fallback,
     literal::within,
     options::nearest,
-    parameter::{Argument, Parameter, moves_to_field},
+    parameter::{Argument, Form, Parameter, moves_to_field},
     signature::{Health, JobSignature, is_job},
 };
 use crate::{errors::Errors, item::Item, paths::Paths};
@@ -28,18 +30,25 @@ pub(super) struct JobModel {
     pub(super) unique_by: Option<Vec<Ident>>,
     pub(super) codec: Codec,
     pub(super) fingerprint: Option<String>,
+    pub(super) backoff: Option<Pause>,
     pub(super) on_error: Option<ExprPath>,
+    /// The job whose tasks become one of this.
+    pub(super) aggregates: Option<Path>,
     pub(super) paths: Paths,
     health: Health,
 }
 
-/// What becomes `JobOptions`; durations in seconds.
+/// What becomes `JobOptions`; durations that are numbers in seconds.
 pub(super) struct Options {
     pub(super) queue: Option<String>,
     pub(super) retry: Option<u32>,
     pub(super) timeout: Option<u64>,
     pub(super) deadline: Option<u64>,
+    pub(super) expires: Option<Duration>,
+    pub(super) group: Option<String>,
     pub(super) unique: Option<u64>,
+    pub(super) unique_until: Option<UniqueUntil>,
+    pub(super) unique_extend: bool,
     pub(super) retention: Option<u64>,
     pub(super) max_crashes: Option<u32>,
 }
@@ -50,6 +59,7 @@ impl JobModel {
         check_unique(&attr, errors);
         check_fingerprint(&attr, errors);
         check_on_error(&mut attr, &signature, errors);
+        check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
         function.strip_parameters(moves_to_field);
@@ -64,6 +74,10 @@ impl JobModel {
                 retry: attr.retry.map(Setting::into_value),
                 timeout: attr.timeout.map(Setting::into_value),
                 deadline: attr.deadline.map(Setting::into_value),
+                expires: attr.expires.map(Setting::into_value),
+                group: attr.group.map(Setting::into_value),
+                unique_until: attr.unique_until.map(Setting::into_value),
+                unique_extend: attr.unique_extend.is_some_and(Setting::into_value),
                 unique: attr.unique.map(Setting::into_value),
                 retention: attr.retention.map(Setting::into_value),
                 max_crashes: attr.max_crashes.map(Setting::into_value),
@@ -71,7 +85,9 @@ impl JobModel {
             unique_by,
             codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
             fingerprint: attr.fingerprint.map(Setting::into_value),
+            backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
+            aggregates: attr.aggregates.map(Setting::into_value),
             paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
             health: signature.health,
             function,
@@ -121,12 +137,18 @@ impl ToTokens for JobModel {
 }
 
 fn check_unique(attr: &Attr, errors: &Errors) {
+    let until_start = attr.unique_until.as_ref().is_some_and(|setting| setting.value == UniqueUntil::Start);
+    if let Some(extend) = attr.unique_extend.as_ref().filter(|setting| setting.value && until_start) {
+        let message = "`unique_until = \"start\"` frees the lock before there is a run to extend it; leave one out";
+        errors.at(extend.place, &extend.key, message);
+    }
     if attr.mentions_unique {
         return;
     }
     let keys = [
         attr.unique_by.as_ref().map(|setting| (&setting.key, setting.place)),
         attr.unique_until.as_ref().map(|setting| (&setting.key, setting.place)),
+        attr.unique_extend.as_ref().map(|setting| (&setting.key, setting.place)),
     ];
     for (key, place) in keys.into_iter().flatten() {
         errors.at(place, key, format_args!("`{key}` needs `unique`: say for how long, as in `unique = \"1h\"`"));
@@ -146,6 +168,30 @@ fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     if let Some(on_error) = attr.on_error.take_if(|_| returns_nothing) {
         let message = "`on_error` looks at the error of the job, but it returns none; return `Result<T, E>`";
         errors.at(on_error.place, on_error.key, message);
+    }
+}
+
+/// One argument takes the arguments of all tasks, and the new task has a group no more.
+fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    let Some(aggregates) = &attr.aggregates else { return };
+    if let Some(group) = &attr.group {
+        let message = "an aggregated task runs by itself; write `group` on the job that is aggregated";
+        errors.at(group.place, &group.key, message);
+    }
+    let is_whole = !signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
+    let mut arguments = signature.parameters.iter().filter_map(|parameter| match parameter {
+        Parameter::Argument(argument) => Some(&**argument),
+        _ => None,
+    });
+    let takes_all = match (arguments.next(), arguments.next()) {
+        (Some(argument), None) => matches!(argument.form, Form::Owned),
+        _ => false,
+    };
+    if is_whole && !takes_all {
+        let job = aggregates.value.to_token_stream().to_string().replace(' ', "");
+        let message = format!("`aggregates` needs one argument that takes all tasks of `{job}`: `tasks: Vec<{job}>`");
+        errors.at(aggregates.place, &aggregates.key, message);
+        attr.aggregates = None;
     }
 }
 

@@ -11,15 +11,20 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 14] = [
+const OPTIONS: [Known; 19] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
     Known { name: "deadline", takes: DURATION, example: "\"1h\"" },
+    Known { name: "expires", takes: DURATION, example: "\"10m\"" },
     Known { name: "unique", takes: DURATION, example: "\"1h\"" },
     Known { name: "unique_by", takes: "the names of arguments in quotes", example: "\"to, campaign\"" },
-    Known { name: "unique_until", takes: TEXT, example: "\"end\"" },
+    Known { name: "unique_until", takes: TEXT, example: "\"success\"" },
+    Known { name: "unique_extend", takes: "`true` or `false`", example: "true" },
     Known { name: "retention", takes: DURATION, example: "\"2h\"" },
+    Known { name: "group", takes: TEXT, example: "\"digest\"" },
+    Known { name: "aggregates", takes: "the path of a job", example: "note" },
+    Known { name: "backoff", takes: "pauses in quotes or the path of a function", example: "\"exponential(1s, 10m)\"" },
     Known { name: "name", takes: TEXT, example: "\"email:send\"" },
     Known { name: "codec", takes: TEXT, example: "\"json\"" },
     Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
@@ -29,7 +34,7 @@ const OPTIONS: [Known; 14] = [
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
-const ELSEWHERE: [(&str, &str); 19] = [
+const ELSEWHERE: [(&str, &str); 31] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -40,6 +45,18 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("unique_ttl", "unique"),
     ("unique_key", "unique_by"),
     ("ttl", "unique"),
+    ("lock_ttl", "unique"),
+    ("unique_while", "unique_until"),
+    ("keep_lock", "unique_extend"),
+    ("expires_in", "expires"),
+    ("expiry", "expires"),
+    ("expire", "expires"),
+    ("batch", "group"),
+    ("group_by", "group"),
+    ("group_key", "group"),
+    ("aggregate", "aggregates"),
+    ("retry_delay", "backoff"),
+    ("delay_func", "backoff"),
     ("keep", "retention"),
     ("result_ttl", "retention"),
     ("task_type", "name"),
@@ -133,6 +150,13 @@ mod tests {
             ("unique_untill", "unique_until"),
             ("max_crash", "max_crashes"),
             ("onerror", "on_error"),
+            ("back_off", "backoff"),
+            ("groups", "group"),
+            ("expires_at", "expires"),
+            ("expires_in", "expires"),
+            ("retry_delay", "backoff"),
+            ("unique_extends", "unique_extend"),
+            ("aggregate", "aggregates"),
         ] {
             let message = unknown(written);
             assert!(message.contains(&format!("did you mean `{meant}`?")), "{written}: {message}");
@@ -141,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_nobody_means_gets_the_list_and_no_guess() {
-        for written in ["group", "expires", "backoff", "x"] {
+        for written in ["priority", "concurrency", "rate_limit", "x"] {
             let message = unknown(written);
             assert!(message.contains("use one of these: queue, retry"), "{written}: {message}");
         }

@@ -3,9 +3,13 @@
 //     retry = 5,
 //     timeout = "3m",
 //     deadline = "1h30m",
+//     expires = "1h500ms",
 //     unique = "1h",
 //     unique_by = "to, campaign",
-//     unique_until = "end",
+//     unique_until = "success",
+//     unique_extend = true,
+//     group = "mails",
+//     backoff = "exponential(500ms, 10m)",
 //     retention = "7d",
 //     name = "email:send",
 //     codec = "postcard",
@@ -24,7 +28,7 @@ async fn send_email(
 ) -> Result<(), MailError> {
     todo!()
 }
-/// Job `email:send` · queue `critical` · up to 5 retries · times out after 3m · to be done within 1h30m of the enqueue · unique for 1h · kept for 7d · archived at crash 3 · unique by `to` and `campaign`.
+/// Job `email:send` · queue `critical` · up to 5 retries · times out after 3m · to be done within 1h30m of the enqueue · expires 1h500ms after the enqueue · waits in group `mails` to be aggregated · unique for 1h · unique until it succeeds · unique as long as it runs · kept for 7d · archived at crash 3 · unique by `to` and `campaign` · backs off exponential(500ms, 10m).
 /// Runs [`send_email()`].
 #[allow(
     dead_code,
@@ -150,10 +154,20 @@ const _: () = {
             .retry(5)
             .timeout(__rt::Duration::from_secs(180))
             .deadline(__rt::Duration::from_secs(5400))
+            .expires(__rt::Duration::from_millis(3600500))
+            .group("mails")
             .unique(__rt::Duration::from_secs(3600))
+            .unique_until(__rt::UniqueUntil::Success)
+            .unique_extend()
             .retention(__rt::Duration::from_secs(604800))
             .max_crashes(3);
         const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some("v2");
+        const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(
+            __rt::Backoff::exponential(
+                __rt::Duration::from_millis(500),
+                __rt::Duration::from_secs(600),
+            ),
+        );
         type Output = __rt::JobResult<
             <Result<(), MailError> as __rt::IntoJobResult>::Value,
         >;

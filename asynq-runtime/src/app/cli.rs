@@ -93,7 +93,8 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
                 .arg(Arg::new("arguments").value_name("JSON").help("Its arguments, such as '{\"to\":\"a@b.c\"}'"))
                 .arg(value("in", "SPAN", "Run it after this time, such as 10m").conflicts_with("at"))
                 .arg(value("at", "TIME", "Run it at this moment, such as 2030-01-31T09:00:00Z"))
-                .arg(value("queue", "QUEUE", "Put it into this queue instead of the job's own")),
+                .arg(value("queue", "QUEUE", "Put it into this queue instead of the job's own"))
+                .arg(value("group", "GROUP", "Let it wait in this group, to be aggregated with others")),
         )
         .subcommand(
             Command::new("stats")
@@ -105,7 +106,13 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
 
 fn worker_flags(command: Command) -> Command {
     command
-        .arg(flag(&env::QUEUES, "QUEUES", "Queues to serve with their weights, such as critical=6,default=3"))
+        .arg(flag(
+            &env::QUEUES,
+            "QUEUES",
+            "Queues to serve with weight and most tasks at a time, such as critical=6,default=3/10,tenant:*",
+        ))
+        .arg(flag(&env::ONLY, "JOBS", "Runs only these jobs, such as send_email,report:*"))
+        .arg(flag(&env::EXCEPT, "JOBS", "Runs all jobs but these"))
         .arg(flag(&env::CONCURRENCY, "N", "Most tasks at a time; default the number of processors"))
         .arg(flag(&env::SHUTDOWN_TIMEOUT, "SPAN", "How long a stopping worker lets jobs go on; default 8s"))
 }
@@ -192,6 +199,14 @@ mod tests {
         assert_eq!(Settings::from_flags(matches.subcommand().unwrap().1).unwrap().concurrency, Some(3));
         let error = Settings::from_flags(&parsed(&["--concurrency", "x"]).unwrap()).unwrap_err().to_string();
         assert!(error.starts_with("--concurrency: \"x\""), "{error}");
+    }
+
+    #[test]
+    fn one_enqueue_may_name_another_queue_and_a_group() {
+        let matches = parsed(&["enqueue", "note", "--queue", "low", "--group", "digest"]).unwrap();
+        let (_, flags) = matches.subcommand().unwrap();
+        let text = |id| flags.get_one::<String>(id).map(String::as_str);
+        assert_eq!((text("queue"), text("group")), (Some("low"), Some("digest")));
     }
 
     #[test]

@@ -11,10 +11,22 @@ use crate::{connect::URL_VARIABLE, job::IntoSpan, task::QueueName};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) url: Option<String>,
-    pub(super) queues: Option<Vec<(String, u32)>>,
+    pub(super) queues: Option<Vec<Queue>>,
+    pub(super) only: Option<Vec<String>>,
+    pub(super) except: Option<Vec<String>>,
     pub(super) concurrency: Option<usize>,
     pub(super) shutdown_timeout: Option<Duration>,
     pub(super) log_format: Option<LogFormat>,
+}
+
+/// One entry of `--queues`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Queue {
+    /// A queue or a pattern.
+    pub(super) name: String,
+    pub(super) weight: u32,
+    /// Most tasks at a time.
+    pub(super) limit: Option<usize>,
 }
 
 /// How log lines are written.
@@ -47,6 +59,8 @@ impl Settings {
         Self {
             url: self.url.or(lower.url),
             queues: self.queues.or(lower.queues),
+            only: self.only.or(lower.only),
+            except: self.except.or(lower.except),
             concurrency: self.concurrency.or(lower.concurrency),
             shutdown_timeout: self.shutdown_timeout.or(lower.shutdown_timeout),
             log_format: self.log_format.or(lower.log_format),
@@ -69,6 +83,8 @@ impl Settings {
         Ok(Self {
             url: field(get(&URL), |text| Ok(text.to_owned()))?,
             queues: field(get(&QUEUES), parse_queues)?,
+            only: field(get(&ONLY), parse_names)?,
+            except: field(get(&EXCEPT), parse_names)?,
             concurrency: field(get(&CONCURRENCY), parse_concurrency)?,
             shutdown_timeout: field(get(&SHUTDOWN_TIMEOUT), |text| text.into_span().map_err(|e| e.to_string()))?,
             log_format: field(get(&LOG_FORMAT), parse_log_format)?,
@@ -88,30 +104,52 @@ pub(super) struct Field {
 
 pub(super) const URL: Field = Field { id: "url", flag: "--url", variable: URL_VARIABLE };
 pub(super) const QUEUES: Field = Field { id: "queues", flag: "--queues", variable: "ASYNQ_QUEUES" };
+pub(super) const ONLY: Field = Field { id: "only", flag: "--only", variable: "ASYNQ_ONLY" };
+pub(super) const EXCEPT: Field = Field { id: "except", flag: "--except", variable: "ASYNQ_EXCEPT" };
 pub(super) const CONCURRENCY: Field = Field { id: "concurrency", flag: "--concurrency", variable: "ASYNQ_CONCURRENCY" };
 pub(super) const SHUTDOWN_TIMEOUT: Field =
     Field { id: "shutdown-timeout", flag: "--shutdown-timeout", variable: "ASYNQ_SHUTDOWN_TIMEOUT" };
 pub(super) const LOG_FORMAT: Field = Field { id: "log-format", flag: "--log-format", variable: "ASYNQ_LOG_FORMAT" };
 
-/// `critical=6,default=3`; a queue without a weight has weight 1.
-fn parse_queues(text: &str) -> Result<Vec<(String, u32)>, String> {
-    let mut queues: Vec<(String, u32)> = Vec::new();
+/// `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; without a weight it is 1.
+fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
+    let mut queues: Vec<Queue> = Vec::new();
     for entry in text.split(',') {
         let (name, weight) = match entry.rsplit_once('=') {
             Some((name, weight)) => (name.trim(), weight.trim()),
             None => (entry.trim(), "1"),
         };
-        let queue = QueueName::new(name).map_err(|error| format!("{error} (in {text:?})"))?;
+        let name = QueueName::new(name).map_err(|error| format!("{error} (in {text:?})"))?.as_str().to_owned();
+        let (weight, limit) = match weight.split_once('/') {
+            Some((weight, limit)) => (weight.trim(), Some(limit.trim())),
+            None => (weight, None),
+        };
         let weight = match weight.parse::<u32>() {
             Ok(weight) if weight > 0 => weight,
-            _ => return Err(format!("the weight of queue `{queue}` is {weight:?}; write a whole number from 1 up")),
+            _ => return Err(format!("the weight of queue `{name}` is {weight:?}; write a whole number from 1 up")),
         };
-        if queues.iter().any(|(known, _)| queue == known.as_str()) {
-            return Err(format!("queue `{queue}` is named twice"));
+        let limit = match limit.map(|limit| (limit, limit.parse::<usize>())) {
+            None => None,
+            Some((_, Ok(limit))) if limit > 0 => Some(limit),
+            Some((limit, _)) => {
+                return Err(format!("the limit of queue `{name}` is {limit:?}; write a whole number from 1 up"));
+            }
+        };
+        if queues.iter().any(|known| known.name == name) {
+            return Err(format!("queue `{name}` is named twice"));
         }
-        queues.push((queue.as_str().to_owned(), weight));
+        queues.push(Queue { name, weight, limit });
     }
     Ok(queues)
+}
+
+/// `send_email,mail:*`.
+fn parse_names(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match names.iter().any(String::is_empty) {
+        true => Err(format!("{text:?} has an empty name; write names of jobs with commas between them")),
+        false => Ok(names),
+    }
 }
 
 fn parse_concurrency(text: &str) -> Result<usize, String> {
@@ -138,18 +176,26 @@ mod tests {
         Settings::from_env(get).map_err(|error| error.to_string())
     }
 
+    fn queue(name: &str, weight: u32, limit: Option<usize>) -> Queue {
+        Queue { name: name.into(), weight, limit }
+    }
+
     #[test]
     fn every_variable_is_read() {
         let settings = env(&[
             ("ASYNQ_URL", "redis://h"),
-            ("ASYNQ_QUEUES", " critical=6, default "),
+            ("ASYNQ_QUEUES", " critical=6, default , tenant:*= 2 / 10"),
+            ("ASYNQ_ONLY", "send_email, mail:*"),
+            ("ASYNQ_EXCEPT", "mail:bye"),
             ("ASYNQ_CONCURRENCY", "20"),
             ("ASYNQ_SHUTDOWN_TIMEOUT", "1m30s"),
             ("ASYNQ_LOG_FORMAT", "json"),
         ]);
         let expected = Settings {
             url: Some("redis://h".into()),
-            queues: Some(vec![("critical".into(), 6), ("default".into(), 1)]),
+            queues: Some(vec![queue("critical", 6, None), queue("default", 1, None), queue("tenant:*", 2, Some(10))]),
+            only: Some(vec!["send_email".into(), "mail:*".into()]),
+            except: Some(vec!["mail:bye".into()]),
             concurrency: Some(20),
             shutdown_timeout: Some(Duration::from_secs(90)),
             log_format: Some(LogFormat::Json),
@@ -163,6 +209,9 @@ mod tests {
         for (name, text, expected) in [
             ("ASYNQ_QUEUES", "a=0", "ASYNQ_QUEUES: the weight of queue `a` is \"0\"; write a whole number from 1 up"),
             ("ASYNQ_QUEUES", "a=x", "ASYNQ_QUEUES: the weight of queue `a` is \"x\"; write a whole number from 1 up"),
+            ("ASYNQ_QUEUES", "a=1/0", "ASYNQ_QUEUES: the limit of queue `a` is \"0\"; write a whole number from 1 up"),
+            ("ASYNQ_QUEUES", "a=/5", "ASYNQ_QUEUES: the weight of queue `a` is \"\"; write a whole number from 1 up"),
+            ("ASYNQ_ONLY", "a,,b", "ASYNQ_ONLY: \"a,,b\" has an empty name"),
             ("ASYNQ_QUEUES", "a,a=2", "ASYNQ_QUEUES: queue `a` is named twice"),
             ("ASYNQ_QUEUES", "a,,b", "ASYNQ_QUEUES: \"\" cannot be used: queue name must not be empty"),
             ("ASYNQ_QUEUES", "{a}=1", "ASYNQ_QUEUES: \"{a}\" cannot be used: queue name must not contain `{`"),

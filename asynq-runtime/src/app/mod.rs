@@ -4,13 +4,16 @@
 //! | flag | environment | in the set-up | default |
 //! |---|---|---|---|
 //! | `--url` | `ASYNQ_URL` | [`App::url`] | `sqlite://asynq.db` |
-//! | `--queues critical=6,default=3` | `ASYNQ_QUEUES` | [`App::queue`] | `default` and every queue that a job names |
+//! | `--queues critical=6,default=3/10` | `ASYNQ_QUEUES` | [`App::queue`], [`App::queue_concurrency`] | `default` and every queue that a job names |
+//! | `--only a,b:*` | `ASYNQ_ONLY` | [`App::only`] | every job |
+//! | `--except c` | `ASYNQ_EXCEPT` | [`App::except`] | none |
 //! | `--concurrency` | `ASYNQ_CONCURRENCY` | [`App::concurrency`] | the number of processors |
 //! | `--shutdown-timeout 30s` | `ASYNQ_SHUTDOWN_TIMEOUT` | [`App::shutdown_timeout`] | `8s` |
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! The leftmost that is given counts.
+//! The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
+//! `=` and the most tasks at a time after `/`.
 
 mod cli;
 mod command;
@@ -26,8 +29,9 @@ use self::env::Settings;
 pub use self::{error::AppError, main_macro::Program};
 use crate::{
     connect::DEFAULT_URL,
-    job::{IntoSpan, InvalidSpan, Job, Registry, StateMap},
-    server::{OnUnknown, Server, ServerBuilder, Service},
+    job::{Aggregates, IntoSpan, InvalidSpan, Job, JobError, Registry, StateMap},
+    server::{IntoAggregated, OnUnknown, Server, ServerBuilder, Service},
+    task::{GroupName, TaskInfo},
 };
 
 /// A worker in the making: what a set-up function is given and gives back.
@@ -37,6 +41,9 @@ use crate::{
 pub struct App {
     url: Option<String>,
     queues: Vec<(String, u32)>,
+    limits: Vec<(String, usize)>,
+    only: Vec<String>,
+    except: Vec<String>,
     concurrency: Option<usize>,
     shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
     states: StateMap,
@@ -50,6 +57,9 @@ impl App {
         Self {
             url: None,
             queues: Vec::new(),
+            limits: Vec::new(),
+            only: Vec::new(),
+            except: Vec::new(),
             concurrency: None,
             shutdown_timeout: None,
             states: StateMap::default(),
@@ -68,6 +78,37 @@ impl App {
     pub fn queue(mut self, name: impl Into<String>, weight: u32) -> Self {
         self.queues.push((name.into(), weight));
         self
+    }
+
+    /// Most tasks of one queue at a time; see [`ServerBuilder::queue_concurrency`]. With `--queues` the limits written
+    /// there count, and these for the queues that are named there without one.
+    pub fn queue_concurrency(mut self, name: impl Into<String>, limit: usize) -> Self {
+        self.limits.push((name.into(), limit));
+        self
+    }
+
+    /// Runs only jobs of these names; see [`ServerBuilder::only`].
+    pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs all jobs but these; see [`ServerBuilder::except`].
+    pub fn except<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.except.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whatever else a server may be told: layers, handlers, hooks, a health check.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// async fn setup(app: App) -> Result<App, BoxError> {
+    ///     Ok(app.server(|server| server.on_archive(|task| async move { eprintln!("given up: {}", task.error) })))
+    /// }
+    /// ```
+    pub fn server(self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
+        self.with(tell)
     }
 
     /// Takes from a queue only when all queues of greater weight are empty.
@@ -113,6 +154,41 @@ impl App {
         self.with(move |builder| builder.on_unknown(policy))
     }
 
+    /// Decides how long a failed task waits, where its job has no `backoff` of its own; see [`ServerBuilder::backoff`].
+    pub fn backoff(self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
+        self.with(move |builder| builder.backoff(decide))
+    }
+
+    /// Makes one task of all tasks that wait together in a group; see [`ServerBuilder::aggregate`].
+    pub fn aggregate<F, R, How>(self, pattern: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        let pattern = pattern.into();
+        self.with(move |builder| builder.aggregate(pattern, function))
+    }
+
+    /// Serves `J` too, and aggregates tasks into it: a job written by hand.
+    pub fn register_aggregate<J: Aggregates>(self) -> Self {
+        self.with(ServerBuilder::register_aggregate::<J>)
+    }
+
+    /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute.
+    pub fn group_grace(self, grace: impl IntoSpan + Send + 'static) -> Self {
+        self.with(move |builder| builder.group_grace(grace))
+    }
+
+    /// … or when its first task has waited for this long; at least 1 s, default never.
+    pub fn group_max_delay(self, delay: impl IntoSpan + Send + 'static) -> Self {
+        self.with(move |builder| builder.group_max_delay(delay))
+    }
+
+    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    pub fn group_max_size(self, size: usize) -> Self {
+        self.with(move |builder| builder.group_max_size(size))
+    }
+
     /// Runs a neighbour beside the jobs for as long as the worker lives.
     pub fn service(self, service: impl Service) -> Self {
         self.with(move |builder| builder.service(service))
@@ -139,7 +215,23 @@ impl App {
 
     fn into_builder(self, settings: Settings) -> Result<ServerBuilder, AppError> {
         let url = settings.url.or(self.url).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let mut builder = Server::builder(url).queues(settings.queues.unwrap_or(self.queues)).states(self.states);
+        let mut builder = Server::builder(url).states(self.states);
+        match settings.queues {
+            None => {
+                builder = builder.queues(self.queues);
+                builder =
+                    self.limits.into_iter().fold(builder, |builder, (name, n)| builder.queue_concurrency(name, n));
+            }
+            Some(queues) => {
+                for env::Queue { name, weight, limit } in queues {
+                    let own = || self.limits.iter().rev().find(|(known, _)| *known == name).map(|(_, limit)| *limit);
+                    let limit = limit.or_else(own);
+                    builder = builder.queue(name.clone(), weight);
+                    builder = limit.into_iter().fold(builder, |builder, n| builder.queue_concurrency(name.clone(), n));
+                }
+            }
+        }
+        builder = builder.only(settings.only.unwrap_or(self.only)).except(settings.except.unwrap_or(self.except));
         if let Some(concurrency) = settings.concurrency.or(self.concurrency) {
             builder = builder.concurrency(concurrency);
         }
@@ -207,9 +299,29 @@ mod tests {
 
     #[tokio::test]
     async fn flags_and_environment_replace_what_the_set_up_says() {
-        let settings = Settings { queues: Some(vec![("low".into(), 1)]), concurrency: Some(2), ..Settings::default() };
+        let low = env::Queue { name: "low".into(), weight: 1, limit: None };
+        let mails = env::Queue { name: "mails".into(), limit: Some(9), ..low.clone() };
+        let queues = Some(vec![low.clone()]);
+        let settings = Settings { queues, concurrency: Some(2), ..Settings::default() };
         let server = app().into_builder(settings).unwrap().build().await.unwrap();
+        assert_eq!(server.queue_limits().collect::<Vec<_>>(), []);
+        let limited = || app().queue_concurrency("mails", 3).queue_concurrency("low", 4);
+        let settings = Settings { queues: Some(vec![low, mails]), ..Settings::default() };
+        let told = limited().into_builder(settings).unwrap().build().await.unwrap();
+        assert_eq!(told.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
+        let error = limited().into_builder(Settings::default()).unwrap().build().await.unwrap_err().to_string();
+        assert!(error.contains("does not serve `low`"), "{error}");
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (2, vec![("low", 1)]));
+    }
+
+    #[tokio::test]
+    async fn a_choice_by_flag_replaces_that_of_the_set_up() {
+        let app = || App::new().url("sqlite::memory:").register::<Tidy>();
+        let only = |name: &str| Settings { only: Some(vec![name.to_owned()]), ..Settings::default() };
+        let built = app().only(["nothing"]).into_builder(only("app tests: *")).unwrap().build().await;
+        assert_eq!(built.unwrap().registry().len(), 1);
+        let error = app().into_builder(only("app tests: tidi")).unwrap().build().await.unwrap_err().to_string();
+        assert!(error.contains("did you mean `app tests: tidy`?"), "{error}");
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub trait Consume {
         suspects: &Suspects,
     ) -> Result<Vec<Run>, BrokerError>;
 
+    /// Those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server of
+    /// more queues than one dequeue should ask.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked.
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
+
     /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
     /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
     /// It may return early for nothing. Dropping the future is safe.

@@ -26,7 +26,10 @@ pub enum BrokerErrorKind {
     Timeout,
     /// No room: memory limit or disk full. Nothing was stored.
     Full,
-    /// Wrong password or missing permission.
+    /// It was done, but is not as safe as was asked for: replicas or disk did not confirm it in time. See
+    /// `broker::redis::Durability`.
+    Unconfirmed,
+    /// Wrong password, missing permission, or a certificate that one side refuses.
     Denied,
     /// The URL or an option cannot be used.
     Config,
@@ -62,6 +65,12 @@ impl BrokerError {
     /// [`Timeout`](BrokerErrorKind::Timeout).
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0.kind, BrokerErrorKind::Unavailable | BrokerErrorKind::Timeout)
+    }
+
+    /// Whether the call may have taken effect in spite of the error: it is unavailable, or
+    /// [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then it has.
+    pub fn is_ambiguous(&self) -> bool {
+        self.is_unavailable() || self.0.kind == BrokerErrorKind::Unconfirmed
     }
 
     /// Whether the broker has no room left.

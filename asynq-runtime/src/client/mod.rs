@@ -1,6 +1,7 @@
 //! Enqueues tasks.
 
 mod bind;
+mod layers;
 mod prepare;
 mod result;
 #[cfg(feature = "sqlite")]
@@ -8,9 +9,9 @@ mod transaction;
 
 use std::{future::Future, sync::Arc};
 
-pub(crate) use self::prepare::lock_key;
-pub use self::result::ResultError;
-
+use self::layers::Layered;
+pub(crate) use self::prepare::{lock_key, new_task};
+pub use self::{layers::EnqueueService, result::ResultError};
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
@@ -27,6 +28,7 @@ pub use self::transaction::EnqueueRow;
 pub struct Client {
     broker: Arc<dyn Broker>,
     payload_limit: usize,
+    layered: Option<Layered>,
 }
 
 impl Client {
@@ -55,14 +57,14 @@ impl Client {
 
     /// A client of a broker that is connected already.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, payload_limit: Self::DEFAULT_PAYLOAD_LIMIT }
+        Self { broker, payload_limit: Self::DEFAULT_PAYLOAD_LIMIT, layered: None }
     }
 
     /// Sets the largest payload in bytes, at most [`MAX_PAYLOAD_LIMIT`](Self::MAX_PAYLOAD_LIMIT).
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes.min(Self::MAX_PAYLOAD_LIMIT);
-        self
+        self.wrapped_again()
     }
 
     /// Asks the broker for a sign of life.
@@ -80,7 +82,11 @@ impl Client {
     ///
     /// The task was refused, or the broker failed.
     pub async fn enqueue(&self, task: impl Into<PreparedTask>) -> Result<TaskInfo, EnqueueError> {
-        self.enqueue_all(vec![task.into()]).await.pop().unwrap_or_else(|| Err(unanswered()))
+        let task = task.into();
+        match &self.layered {
+            Some(layered) => layered.enqueue(task).await,
+            None => self.send_all(vec![task]).await.pop().unwrap_or_else(|| Err(unanswered())),
+        }
     }
 
     /// Enqueues a task that is known by name and bytes alone.
@@ -104,7 +110,10 @@ impl Client {
     ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
         let tasks: Vec<PreparedTask> = tasks.into_iter().map(Into::into).collect();
         self.broker.ping().await?;
-        Ok(self.enqueue_all(tasks).await)
+        Ok(match &self.layered {
+            Some(layered) => layered.enqueue_all(tasks).await,
+            None => self.send_all(tasks).await,
+        })
     }
 
     /// Looks at queues and tasks, and repairs them.
@@ -117,7 +126,7 @@ impl Client {
         &self.broker
     }
 
-    async fn enqueue_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
+    async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
         let mut batch = Vec::with_capacity(tasks.len());
         let mut outcomes = Vec::with_capacity(tasks.len());
@@ -139,7 +148,8 @@ impl Client {
             match answers.next() {
                 Some(Ok(placed)) => {
                     info.state = placed.state;
-                    info.next_process_at = Some(placed.process_at);
+                    // Nobody knows when a group will be ripe.
+                    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
                 }
                 Some(Err(refused)) => {
                     *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));

@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use md5::{Digest, Md5};
 
 use crate::{
-    broker::{NewTask, UniqueLock},
-    job::{Deadline, EnqueueError, JobOptions, Prepared, PreparedTask},
-    task::{Extra, Header, QueueName, TaskId, TaskMessage},
+    broker::{NewTask, UniqueLock, When},
+    job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
+    task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
 };
 
 /// The task to store.
-pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
+pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
     let task = task.into_result()?;
     let size = task.payload.as_ref().map_or(0, bytes::Bytes::len);
     if size > limit {
@@ -26,11 +26,10 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     let id_is_ours = task.id.is_none();
     let id = task.id.clone().unwrap_or_else(TaskId::random);
     let unique = task.unique.map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
-    let deadline = match task.deadline {
-        None => 0,
-        Some(Deadline::At(at)) => ceil_seconds(at).max(1),
-        Some(Deadline::In(span)) => ceil_seconds(add(now, span)).max(1),
-    };
+    check_unique(&task)?;
+    let deadline = task.deadline.map_or(0, |end| ceil_seconds(moment(end, now)).max(1));
+    let expires = task.expires.map(|end| moment(end, now));
+    check_expires(expires, task.when, now)?;
     let timeout = match (task.timeout, deadline) {
         (Some(timeout), _) => timeout,
         (None, 0) => JobOptions::DEFAULT_TIMEOUT,
@@ -48,6 +47,7 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
             deadline,
             unique_key: unique.as_ref().map(|lock| lock.key.clone()).unwrap_or_default(),
             retention: seconds(task.retention.unwrap_or_default()),
+            group_key: task.group.as_ref().map(|group| group.as_str().to_owned()).unwrap_or_default(),
             headers: task.headers.into_iter().map(|(key, value)| Header::new(key, value)).collect(),
             ..TaskMessage::default()
         },
@@ -56,9 +56,46 @@ pub(super) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         id_is_ours,
         when: task.when,
         unique,
-        group: None,
-        extra: Extra { max_crashes: task.max_crashes, ..Extra::default() },
+        group: task.group,
+        extra: Extra {
+            max_crashes: task.max_crashes,
+            expires_ms: expires.map(ceil_ms),
+            unique_until: task.unique_until.into(),
+            unique_extend: task.unique_extend,
+            ..Extra::default()
+        },
     })
+}
+
+/// What only a lock can have needs a lock, and one that is free from the start on has nothing to be extended.
+fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
+    let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
+    match (task.unique.is_some(), task.unique_until, task.unique_extend) {
+        (false, UniqueUntil::Success | UniqueUntil::Start, _) => {
+            wrong("unique_until", "it needs `unique`: say for how long the task keeps an equal one out")
+        }
+        (false, _, true) => {
+            wrong("unique_extend", "it needs `unique`: say for how long the task keeps an equal one out")
+        }
+        (_, UniqueUntil::Start, true) => {
+            wrong("unique_extend", "the lock is freed when the task starts; leave one out")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A task that is due later must be able to run then.
+fn check_expires(expires: Option<DateTime<Utc>>, when: When, now: DateTime<Utc>) -> Result<(), EnqueueError> {
+    let due = match when {
+        When::Now => return Ok(()),
+        When::In(delay) => add(now, delay),
+        When::At(at) => at,
+    };
+    if due > now && expires.is_some_and(|expires| expires <= due) {
+        let reason = "the task would expire before it is due; let it expire later, or run it sooner".to_owned();
+        return Err(EnqueueError::Option { option: "expires", reason });
+    }
+    Ok(())
 }
 
 /// The key of the lock of a task that is enqueued.
@@ -78,6 +115,17 @@ pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> S
         }
     }
     key
+}
+
+fn moment(end: Until, now: DateTime<Utc>) -> DateTime<Utc> {
+    match end {
+        Until::At(at) => at,
+        Until::In(span) => add(now, span),
+    }
+}
+
+fn ceil_ms(at: DateTime<Utc>) -> i64 {
+    at.timestamp_millis() + i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000))
 }
 
 fn ceil_seconds(at: DateTime<Utc>) -> i64 {

@@ -5,10 +5,12 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{EnqueueError, IntoInstant, IntoSpan, Job, JobOptions, codec::encode_arguments};
+use super::{
+    EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until, codec::encode_arguments,
+};
 use crate::{
     broker::When,
-    task::{QueueName, TaskId},
+    task::{GroupName, QueueName, TaskId, UniqueUntil},
 };
 
 /// A job with its arguments, ready for per-call options. Later wins: attribute, then builder.
@@ -30,32 +32,34 @@ impl<J: Job> JobBuilder<J> {
 #[must_use = "nothing is enqueued until it is given to a client"]
 #[derive(Debug, Clone)]
 pub struct RawTask {
-    task: PreparedTask,
+    pub(super) task: PreparedTask,
+    /// The attempt that it was delivered for, if it was.
+    pub(super) context: Option<JobContext>,
 }
 
 impl RawTask {
     /// A task of type `name` with this payload and asynq's default options.
     pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
-        Self { task: PreparedTask::raw(name.into(), Some(payload.into())) }
+        Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
     }
 
     /// A task without a payload: Go's nil, whose unique key has no checksum (PROTOCOL §2.2).
     pub fn without_payload(name: impl Into<String>) -> Self {
-        Self { task: PreparedTask::raw(name.into(), None) }
+        Self::from_prepared(PreparedTask::raw(name.into(), None))
     }
 }
 
 macro_rules! option_methods {
-    () => {
+    ($($task:ident)?) => {
         /// Puts the task into another queue.
         pub fn queue(mut self, queue: impl AsRef<str>) -> Self {
-            self.task.set(|p| QueueName::new(queue.as_ref()).map(|queue| p.queue = Some(queue)).map_err(Into::into));
+            self$(.$task)?.set(|p| QueueName::new(queue.as_ref()).map(|queue| p.queue = Some(queue)).map_err(Into::into));
             self
         }
 
         /// How often a failed task is tried again; 0 = never.
         pub fn retry(mut self, retry: u32) -> Self {
-            self.task.set(|p| {
+            self$(.$task)?.set(|p| {
                 p.retry = i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?;
                 Ok(())
             });
@@ -64,31 +68,63 @@ macro_rules! option_methods {
 
         /// Longest time of one attempt; at least 1 s, rounded up to whole seconds.
         pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
-            self.task.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
+            self$(.$task)?.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
             self
         }
 
-        /// No attempt may run after this moment; rounded up to a whole second.
-        pub fn deadline(mut self, deadline: impl IntoInstant) -> Self {
-            self.task.set(|p| instant("deadline", deadline).map(|at| p.deadline = Some(Deadline::At(at))));
+        /// No attempt may run after this: a moment, or a length of time from the enqueue on. Rounded up to a whole second.
+        pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
+            self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
+            self
+        }
+
+        /// After this the task is archived instead of started: a moment, or a length of time from the enqueue on. Kept
+        /// to the millisecond, rounded up; it must lie behind the time when the task is due.
+        pub fn expires(mut self, expires: impl IntoUntil) -> Self {
+            self$(.$task)?.set(|p| until("expires", expires).map(|end| p.expires = Some(end)));
+            self
+        }
+
+        /// Lets the task wait in this group of its queue, to be aggregated with the others there. One that is due later
+        /// joins its group then.
+        pub fn group(mut self, group: impl AsRef<str>) -> Self {
+            self$(.$task)?.set(|p| GroupName::new(group.as_ref()).map(|group| p.group = Some(group)).map_err(Into::into));
             self
         }
 
         /// How long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
         pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
-            self.task.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
+            self$(.$task)?.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
+            self
+        }
+
+        /// What frees the lock of a unique task before its time; needs `unique`.
+        pub fn unique_until(mut self, until: UniqueUntil) -> Self {
+            self$(.$task)?.set(|p| {
+                p.unique_until = until;
+                Ok(())
+            });
+            self
+        }
+
+        /// Makes the lock of a unique task last at least as long as the task runs; needs `unique`.
+        pub fn unique_extend(mut self) -> Self {
+            self$(.$task)?.set(|p| {
+                p.unique_extend = true;
+                Ok(())
+            });
             self
         }
 
         /// How long the task is kept after success; rounded up to whole seconds.
         pub fn retention(mut self, retention: impl IntoSpan) -> Self {
-            self.task.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
+            self$(.$task)?.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
             self
         }
 
         /// How often a worker may die while it runs the task before it is archived; at least 1.
         pub fn max_crashes(mut self, max_crashes: u32) -> Self {
-            self.task.set(|p| match max_crashes {
+            self$(.$task)?.set(|p| match max_crashes {
                 0 => Err(option("max_crashes", "it must be at least 1")),
                 n => {
                     p.max_crashes = Some(n);
@@ -101,7 +137,7 @@ macro_rules! option_methods {
         /// Runs the task after this time; the last of this and `process_at` counts.
         #[doc(alias = "delay")]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
-            self.task.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
+            self$(.$task)?.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
                 delay if delay > asynq_grammar::duration::MAX => {
                     Err(option("process_in", "it must be at most 292 years"))
                 }
@@ -115,19 +151,30 @@ macro_rules! option_methods {
 
         /// Runs the task at this moment; one that has passed means now.
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
-            self.task.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
+            self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
             self
         }
 
-        /// Gives the task an id instead of a random one; it must be free in its queue.
+        /// Gives the task an id instead of a random one; it must be free in its queue. Ids that begin with `agg:` or
+        /// `cron:` are reserved: aggregated and periodic tasks are stored once by them.
         pub fn task_id(mut self, id: impl AsRef<str>) -> Self {
-            self.task.set(|p| TaskId::new(id.as_ref()).map(|id| p.id = Some(id)).map_err(Into::into));
+            self$(.$task)?.set(|p| {
+                let id = TaskId::new(id.as_ref())?;
+                if let Some(prefix) = RESERVED_IDS.iter().find(|prefix| id.as_str().starts_with(**prefix)) {
+                    return Err(option(
+                        "task_id",
+                        format!("ids that begin with `{prefix}` are reserved; choose another"),
+                    ));
+                }
+                p.id = Some(id);
+                Ok(())
+            });
             self
         }
 
         /// Adds a header; one of the same name is replaced.
         pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-            self.task.set(|p| {
+            self$(.$task)?.set(|p| {
                 let (key, value) = (key.into(), value.into());
                 match p.headers.iter_mut().find(|(k, _)| *k == key) {
                     Some(entry) => entry.1 = value,
@@ -141,11 +188,11 @@ macro_rules! option_methods {
 }
 
 impl<J> JobBuilder<J> {
-    option_methods!();
+    option_methods!(task);
 }
 
 impl RawTask {
-    option_methods!();
+    option_methods!(task);
 }
 
 /// A task that is ready to be enqueued, whatever it was made of; what
@@ -162,8 +209,12 @@ pub(crate) struct Prepared {
     pub(crate) queue: Option<QueueName>,
     pub(crate) retry: i32,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) deadline: Option<Deadline>,
+    pub(crate) deadline: Option<Until>,
+    pub(crate) expires: Option<Until>,
+    pub(crate) group: Option<GroupName>,
     pub(crate) unique: Option<Duration>,
+    pub(crate) unique_until: UniqueUntil,
+    pub(crate) unique_extend: bool,
     pub(crate) retention: Option<Duration>,
     pub(crate) max_crashes: Option<u32>,
     pub(crate) when: When,
@@ -171,23 +222,54 @@ pub(crate) struct Prepared {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// When no attempt may run any more.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Deadline {
-    In(Duration),
-    At(DateTime<Utc>),
-}
-
 impl PreparedTask {
+    /// Bytes of its payload; 0 where there is none.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.0.as_ref().ok().and_then(|task| task.payload.as_ref()).map_or(0, Bytes::len)
+    }
+
+    /// One whose options have been looked at.
+    pub(crate) fn ready(task: Prepared) -> Self {
+        Self(Ok(task))
+    }
+
+    option_methods!();
+
+    /// Name of the job; empty if an option was wrong.
+    pub fn name(&self) -> &str {
+        self.facts().map(|facts| facts.name.as_str()).unwrap_or_default()
+    }
+
+    /// The queue that it goes to, if one was named.
+    pub fn queue_name(&self) -> Option<&QueueName> {
+        self.facts()?.queue.as_ref()
+    }
+
+    /// Its encoded arguments.
+    pub fn payload(&self) -> &[u8] {
+        self.facts().and_then(|facts| facts.payload.as_ref()).map(Bytes::as_ref).unwrap_or_default()
+    }
+
+    /// The value of a header.
+    pub fn header_value(&self, key: &str) -> Option<&str> {
+        self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
     pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
         self.0
+    }
+
+    /// What is known of it; `None` if an option was wrong.
+    pub(crate) fn facts(&self) -> Option<&Prepared> {
+        self.0.as_ref().ok()
     }
 
     fn of<J: Job>(job: &J) -> Self {
         let made = || {
             let payload = encode_arguments(job)?;
             let unique_bytes = job.unique_by().transpose()?;
-            let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes } = J::OPTIONS;
+            let JobOptions { queue, retry, timeout, retention, max_crashes, .. } = J::OPTIONS;
+            let JobOptions { deadline, expires, group, unique, unique_until, unique_extend, .. } = J::OPTIONS;
             Ok(Prepared {
                 name: J::NAME.to_owned(),
                 payload: Some(payload),
@@ -195,8 +277,12 @@ impl PreparedTask {
                 queue: Some(QueueName::new(queue)?),
                 retry: i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?,
                 timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
-                deadline: deadline.map(Deadline::In),
+                deadline: deadline.map(Until::In),
+                expires: expires.map(|expires| until("expires", expires)).transpose()?,
+                group: group.map(GroupName::new).transpose()?,
                 unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
+                unique_until,
+                unique_extend,
                 retention: retention.map(|retention| span("retention", retention)).transpose()?,
                 max_crashes,
                 when: When::Now,
@@ -216,7 +302,11 @@ impl PreparedTask {
             retry: JobOptions::DEFAULT_RETRY as i32,
             timeout: None,
             deadline: None,
+            expires: None,
+            group: None,
             unique: None,
+            unique_until: UniqueUntil::End,
+            unique_extend: false,
             retention: None,
             max_crashes: None,
             when: When::Now,
@@ -250,7 +340,7 @@ impl<J: Job> From<JobBuilder<J>> for PreparedTask {
 impl RawTask {
     /// Per-call options for a task that was prepared elsewhere.
     pub(crate) fn from_prepared(task: PreparedTask) -> Self {
-        Self { task }
+        Self { task, context: None }
     }
 }
 
@@ -268,6 +358,17 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
 
 fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
     EnqueueError::Option { option, reason: reason.to_string() }
+}
+
+/// What the framework makes itself, so that nobody else's task can stand in its place.
+const RESERVED_IDS: [&str; 2] = ["agg:", "cron:"];
+
+fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {
+    match end.into_until().map_err(|error| option(name, error))? {
+        Until::In(span) if span.is_zero() => Err(option(name, "it must be longer than zero")),
+        Until::In(span) if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
+        end => Ok(end),
+    }
 }
 
 fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {

@@ -130,7 +130,7 @@ fn not_postcard(payload: &[u8]) -> String {
 }
 
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
-pub(crate) fn encode_result<T: Serialize>(job: &'static str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
+pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value)
 }
 

@@ -1,11 +1,16 @@
 //! What a running job knows about its task, and what it can say about itself.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Codec,
     blocking::BlockingPool,
     state::{State, StateMap},
 };
@@ -16,7 +21,7 @@ use crate::{
 
 /// One attempt at one task, as its job sees it. Clones are the same attempt.
 #[derive(Clone)]
-pub struct JobContext(Arc<ContextParts>);
+pub struct JobContext(Arc<ContextParts>, Arc<Mutex<StateMap>>);
 
 /// What a [`JobContext`] is made of.
 pub struct ContextParts {
@@ -26,6 +31,8 @@ pub struct ContextParts {
     pub message: Arc<TaskMessage>,
     /// How often a worker died while it ran this task.
     pub crashes: u32,
+    /// How the job encodes its results; JSON for a handler.
+    pub codec: Codec,
     /// When this attempt must end.
     pub deadline: Option<DateTime<Utc>>,
     /// Cancelled when the attempt should stop.
@@ -39,9 +46,12 @@ pub struct ContextParts {
 }
 
 impl JobContext {
+    /// The header in which a task that `#[job(aggregates = …)]` made carries the name of its group.
+    pub const GROUP_HEADER: &'static str = "asynq:group";
+
     /// A context from its parts; the server makes one per attempt.
     pub fn new(parts: ContextParts) -> Self {
-        Self(Arc::new(parts))
+        Self(Arc::new(parts), Arc::default())
     }
 
     /// A context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
@@ -62,12 +72,23 @@ impl JobContext {
             },
             message: Arc::default(),
             crashes: 0,
+            codec: Codec::default(),
             deadline: None,
             cancel: CancellationToken::new(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,
         })
+    }
+
+    /// Name of the job, which is the task's type on the wire.
+    pub fn name(&self) -> &str {
+        &self.0.message.r#type
+    }
+
+    /// The encoded arguments.
+    pub fn payload(&self) -> &Bytes {
+        &self.0.message.payload
     }
 
     /// Id of the task.
@@ -112,6 +133,23 @@ impl JobContext {
     /// The value of a header given at the enqueue.
     pub fn header(&self, key: &str) -> Option<&str> {
         self.0.message.header(key)
+    }
+
+    /// The group that the task was in, or whose tasks it was made of (`#[job(aggregates = …)]`).
+    pub fn group(&self) -> Option<&str> {
+        let own = Some(self.0.message.group_key.as_str()).filter(|group| !group.is_empty());
+        own.or_else(|| self.header(Self::GROUP_HEADER))
+    }
+
+    /// Puts a value beside this attempt, for whatever is further in: a layer for the job. A second one of the same type
+    /// replaces the first.
+    pub fn insert<T: Send + Sync + 'static>(&self, value: T) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+    }
+
+    /// The value of type `T` that somebody further out has put beside this attempt.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).get::<T>()
     }
 
     /// A number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a store
@@ -171,6 +209,18 @@ impl JobContext {
         runtime.block_on(self.progress(fraction, note))
     }
 
+    pub(super) fn broker(&self) -> Option<&Arc<dyn Broker>> {
+        self.0.broker.as_ref()
+    }
+
+    pub(super) fn run(&self) -> &RunKey {
+        &self.0.run
+    }
+
+    pub(super) fn codec(&self) -> Codec {
+        self.0.codec
+    }
+
     pub(crate) fn blocking_pool(&self) -> &BlockingPool {
         &self.0.blocking
     }
@@ -205,6 +255,7 @@ mod tests {
             },
             message: Arc::new(message),
             crashes: 2,
+            codec: Codec::default(),
             deadline: None,
             cancel: CancellationToken::new(),
             states: Arc::new(states),
@@ -225,6 +276,15 @@ mod tests {
         assert_eq!(ctx.fence(), 1_893_553_445_678_912_345);
         assert_eq!(ctx.state::<u8>().map(|state| *state), Some(7));
         assert!(ctx.state::<u16>().is_none());
+        assert_eq!(ctx.group(), None);
+    }
+
+    #[test]
+    fn it_knows_the_group_that_a_task_was_in_or_was_made_of() {
+        let ctx = context(TaskMessage { group_key: "mails".into(), ..TaskMessage::default() });
+        assert_eq!(ctx.group(), Some("mails"));
+        let headers = vec![Header::new(JobContext::GROUP_HEADER, "digest")];
+        assert_eq!(context(TaskMessage { headers, ..TaskMessage::default() }).group(), Some("digest"));
     }
 
     #[test]
@@ -241,6 +301,19 @@ mod tests {
         ctx.0.cancel.cancel();
         other.cancelled().await;
         assert!(other.is_cancelled());
+    }
+
+    #[test]
+    fn what_was_put_beside_an_attempt_is_found_by_its_type() {
+        let ctx = context(TaskMessage::default());
+        ctx.insert("span");
+        let other = ctx.clone();
+        other.insert(7_u16);
+        other.insert(8_u16);
+        assert_eq!(ctx.extension::<u16>().map(|value| *value), Some(8));
+        assert_eq!(ctx.extension::<&str>().map(|value| *value), Some("span"));
+        // A state of the server is something else.
+        assert!(ctx.extension::<u8>().is_none() && ctx.state::<u16>().is_none());
     }
 
     #[tokio::test]

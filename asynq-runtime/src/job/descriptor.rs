@@ -12,7 +12,8 @@ use bytes::Bytes;
 
 pub use super::codec::PayloadError;
 use super::{
-    Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask, StateKey,
+    Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask,
+    StateKey,
     codec::{decode_arguments, encode_result},
 };
 
@@ -33,6 +34,8 @@ pub struct JobDescriptor {
     pub requires: &'static [StateKey],
     /// How its arguments are encoded.
     pub codec: Codec,
+    /// How long a failed task waits, where it is not the server's own way.
+    pub backoff: Option<Backoff>,
     /// Where it is written; the path of its type if it was registered by hand.
     pub file: &'static str,
     /// The line there; 0 if it was registered by hand.
@@ -55,6 +58,7 @@ impl JobDescriptor {
             options: J::OPTIONS,
             requires: J::REQUIRES,
             codec: J::CODEC,
+            backoff: J::BACKOFF,
             file,
             line,
             type_id: TypeId::of::<J>,
@@ -125,6 +129,7 @@ impl fmt::Debug for JobDescriptor {
             .field("options", &self.options)
             .field("requires", &self.requires)
             .field("codec", &self.codec)
+            .field("backoff", &self.backoff)
             .field("place", &self.place())
             .finish_non_exhaustive()
     }

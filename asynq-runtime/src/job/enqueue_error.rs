@@ -1,5 +1,7 @@
 //! Why a task was not enqueued.
 
+use std::sync::Arc;
+
 use super::CodecError;
 use crate::{
     broker::{BrokerError, Refused},
@@ -49,6 +51,9 @@ pub enum EnqueueError {
         /// The task that holds it, where the broker could tell.
         holder: Option<TaskId>,
     },
+    /// A layer of the client refused it.
+    #[error("{0}")]
+    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The caller's transaction cannot take the task; its text says what to do.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
@@ -80,7 +85,7 @@ impl EnqueueError {
 
     /// Whether the task may be stored although the call failed: the broker did not answer in time.
     pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Broker(error) if error.is_unavailable())
+        matches!(self, Self::Broker(error) if error.is_ambiguous())
     }
 
     pub(crate) fn refused(refused: Refused, queue: QueueName, id: TaskId) -> Self {

@@ -25,6 +25,9 @@ pub enum Policy {
     RetryIn(Duration),
     /// Not a failure: run it again after this time, no retry spent.
     Snooze(Duration),
+    /// Not a failure: run it again after the usual back-off, its text kept, no retry spent and not counted as failed.
+    /// After 25 such ends in a row the next one counts as a failure, so that nothing goes on for ever.
+    NotAFailure,
 }
 
 /// Why a job did not succeed, and what becomes of its task.
@@ -69,6 +72,13 @@ impl JobError {
             Ok(delay) => Self::with("snoozed", Policy::Snooze(delay)),
             Err(invalid) => Self::fail(invalid),
         }
+    }
+
+    /// Not a failure: the task runs again after the usual back-off, with this text as its last error; no retry is spent
+    /// and nothing is counted as failed. What a server's `is_failure` decides for all errors. asynq goes on like that for
+    /// ever; here every 26th such end in a row is a failure.
+    pub fn not_a_failure(error: impl Into<BoxError>) -> Self {
+        Self::with(error, Policy::NotAFailure)
     }
 
     /// The same error with another policy.

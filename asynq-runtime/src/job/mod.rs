@@ -20,6 +20,8 @@
 //! }
 //! ```
 
+mod aggregates;
+mod backoff;
 mod blocking;
 mod builder;
 mod codec;
@@ -31,7 +33,9 @@ mod fingerprint;
 mod options;
 mod output;
 pub(crate) mod panics;
+mod raw;
 mod registry;
+mod results;
 mod span;
 mod state;
 mod trace;
@@ -41,7 +45,14 @@ use std::future::Future;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub(crate) use self::{
+    aggregates::LeftOut,
+    builder::Prepared,
+    codec::{decode_arguments, decode_result, encode_arguments},
+};
 pub use self::{
+    aggregates::{Aggregates, Aggregation},
+    backoff::Backoff,
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
     codec::{Codec, CodecError, encode_key},
@@ -53,12 +64,9 @@ pub use self::{
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
-    span::{IntoInstant, IntoSpan, InvalidInstant, InvalidSpan},
+    results::WriteResultError,
+    span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
-};
-pub(crate) use self::{
-    builder::{Deadline, Prepared},
-    codec::{decode_arguments, decode_result, encode_arguments},
 };
 
 /// A typed job: its arguments, its options, and what it does.
@@ -84,6 +92,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// Replaces the traced fingerprint of the arguments, for types whose `Deserialize` cannot be traced.
     const FINGERPRINT: Option<&'static str> = None;
+
+    /// How long a failed task waits for its next attempt, where it is not the server's own way.
+    const BACKOFF: Option<Backoff> = None;
 
     /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;

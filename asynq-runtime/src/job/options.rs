@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::task::UniqueUntil;
+
 /// The declared options of a job, as `#[job(…)]` writes them.
 ///
 /// Every method is `const`, so that the options of a job are a constant. Whatever is not set has the default of asynq:
@@ -17,8 +19,16 @@ pub struct JobOptions {
     pub timeout: Option<Duration>,
     /// From the enqueue on; after it no attempt may run. Default none.
     pub deadline: Option<Duration>,
+    /// From the enqueue on; after it the task is archived instead of started. Default none.
+    pub expires: Option<Duration>,
+    /// The group that a task waits in to be aggregated; default none.
+    pub group: Option<&'static str>,
     /// How long at most a waiting or running task keeps an equal one out; at least 1 s. Default none.
     pub unique: Option<Duration>,
+    /// What frees that lock before its time; default any end of the task.
+    pub unique_until: UniqueUntil,
+    /// Whether that lock lasts at least as long as the task runs; default no.
+    pub unique_extend: bool,
     /// How long a task is kept after success, with its result; default not at all.
     pub retention: Option<Duration>,
     /// How often a worker may die while it runs this task before it is archived; default 3.
@@ -42,7 +52,11 @@ impl JobOptions {
             retry: Self::DEFAULT_RETRY,
             timeout: None,
             deadline: None,
+            expires: None,
+            group: None,
             unique: None,
+            unique_until: UniqueUntil::End,
+            unique_extend: false,
             retention: None,
             max_crashes: None,
         }
@@ -72,9 +86,33 @@ impl JobOptions {
         self
     }
 
+    /// Sets the time after the enqueue when a task is not started any more.
+    pub const fn expires(mut self, expires: Duration) -> Self {
+        self.expires = Some(expires);
+        self
+    }
+
+    /// Sets the group that a task waits in to be aggregated.
+    pub const fn group(mut self, group: &'static str) -> Self {
+        self.group = Some(group);
+        self
+    }
+
     /// Sets how long a task keeps an equal one out.
     pub const fn unique(mut self, ttl: Duration) -> Self {
         self.unique = Some(ttl);
+        self
+    }
+
+    /// Sets what frees the lock of a unique task before its time.
+    pub const fn unique_until(mut self, until: UniqueUntil) -> Self {
+        self.unique_until = until;
+        self
+    }
+
+    /// Makes the lock of a unique task last at least as long as the task runs.
+    pub const fn unique_extend(mut self) -> Self {
+        self.unique_extend = true;
         self
     }
 

@@ -37,6 +37,16 @@ pub enum RegistryError {
         /// The state.
         state: StateKey,
     },
+    /// Tasks of one job would become two different ones.
+    #[error("tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out", Places(first, second))]
+    AggregatedTwice {
+        /// The job whose tasks wait in groups.
+        of: &'static str,
+        /// One of those that would be made of them.
+        first: Box<JobDescriptor>,
+        /// The other.
+        second: Box<JobDescriptor>,
+    },
     /// There is nothing to serve.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \

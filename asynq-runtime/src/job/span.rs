@@ -1,4 +1,4 @@
-//! Times as people write them: `"90s"`, `Duration`, `DateTime`, `SystemTime`.
+//! Times as people write them: `"90s"`, `Duration`, `DateTime`, `SystemTime`; lengths, moments, or either.
 
 use std::time::{Duration, SystemTime};
 
@@ -86,6 +86,66 @@ impl IntoInstant for SystemTime {
             }
         };
         seconds.and_then(|seconds| DateTime::from_timestamp(seconds, nanos)).ok_or(InvalidInstant)
+    }
+}
+
+/// The end of something: a moment, or a length of time from the enqueue on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So long after the enqueue.
+    In(Duration),
+    /// At this moment.
+    At(DateTime<Utc>),
+}
+
+/// What says when something ends: any [`DateTime`] or a [`SystemTime`]; or, from the enqueue on, a [`Duration`] or a text
+/// such as `"10m"`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a moment nor a length of time",
+    label = "expected a moment or a length of time",
+    note = "write a `DateTime` or a `SystemTime`, or from the enqueue on a `Duration` or text such as `\"10m\"`"
+)]
+pub trait IntoUntil {
+    /// The end.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no duration, or a moment that cannot be stored.
+    fn into_until(self) -> Result<Until, InvalidUntil>;
+}
+
+/// An end that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidUntil {
+    /// A text that is no duration.
+    #[error(transparent)]
+    Span(#[from] InvalidSpan),
+    /// A moment that cannot be stored.
+    #[error(transparent)]
+    Instant(#[from] InvalidInstant),
+}
+
+macro_rules! spans_end {
+    ($($type:ty),*) => {$(
+        impl IntoUntil for $type {
+            fn into_until(self) -> Result<Until, InvalidUntil> {
+                Ok(Until::In(self.into_span()?))
+            }
+        }
+    )*};
+}
+
+spans_end!(Duration, &str, String);
+
+impl<Tz: TimeZone> IntoUntil for DateTime<Tz> {
+    fn into_until(self) -> Result<Until, InvalidUntil> {
+        Ok(Until::At(self.into_instant()?))
+    }
+}
+
+impl IntoUntil for SystemTime {
+    fn into_until(self) -> Result<Until, InvalidUntil> {
+        Ok(Until::At(self.into_instant()?))
     }
 }
 

@@ -7,12 +7,10 @@ use chrono::{DateTime, Utc};
 use super::{
     config::{BEAT, Config},
     hub::Hub,
+    queues::shown,
     trouble::Trouble,
 };
-use crate::{
-    broker::ServerName,
-    task::{QueueWeight, ServerInfo},
-};
+use crate::{broker::ServerName, task::ServerInfo};
 
 /// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
 pub(crate) async fn run(hub: Arc<Hub>) {
@@ -43,18 +41,13 @@ async fn wait(hub: &Hub, pause: Duration) {
 }
 
 /// The server as it shows itself when it joins.
-pub(crate) fn introduction(
-    name: &ServerName,
-    config: &Config,
-    queues: Vec<QueueWeight>,
-    started: DateTime<Utc>,
-) -> ServerInfo {
+pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime<Utc>) -> ServerInfo {
     ServerInfo {
         host: name.host.clone(),
         pid: i32::try_from(name.pid).unwrap_or(0),
         server_id: name.server_id.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
-        queues,
+        queues: shown(&config.queues),
         strict_priority: config.strict,
         status: "active".to_owned(),
         start_time: Some(started.into()),

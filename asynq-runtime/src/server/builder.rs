@@ -1,20 +1,31 @@
 //! Collects what a server is told, checks it, and connects.
 
+mod around;
+mod checks;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Server,
-    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency, queues_of},
+    aggregate::{Aggregations, IntoAggregated, WrongRule},
+    archives::{Archives, Room},
+    choice::Choice,
+    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    gate::Layers,
+    handlers::{Handler, Handlers},
+    health::HealthCheck,
     heart::HeartThread,
+    hooks::{Hooks, Moments},
+    pauses::ServerBackoff,
     service::Service,
 };
 use crate::{
     broker::Broker,
     connect,
-    job::{BlockingPool, IntoSpan, Job, JobDescriptor, Registry, StateMap},
-    task::QueueName,
+    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
+    task::{GroupName, TaskInfo},
 };
 
 /// Builds a [`Server`]. Mistakes are told by [`build`](Self::build), the first one first.
@@ -22,6 +33,7 @@ use crate::{
 pub struct ServerBuilder {
     place: Place,
     queues: Vec<(String, u32)>,
+    limits: Vec<(String, usize)>,
     strict: bool,
     concurrency: Option<usize>,
     blocking_limit: usize,
@@ -29,7 +41,19 @@ pub struct ServerBuilder {
     states: StateMap,
     registry: Option<Registry>,
     registered: Vec<JobDescriptor>,
+    aggregations: Aggregations,
+    aggregated: Vec<Aggregation>,
+    /// The first rule of groups that cannot be.
+    wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
+    backoff: Option<ServerBackoff>,
+    choice: Choice,
+    handlers: Vec<(String, Handler)>,
+    layers: Layers,
+    moments: Moments,
+    hooks: Hooks,
+    health_check: Result<Option<HealthCheck>, ServerError>,
+    archives: Result<Archives, ServerError>,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
 }
@@ -44,6 +68,7 @@ impl ServerBuilder {
         Self {
             place: Place::Url(url),
             queues: Vec::new(),
+            limits: Vec::new(),
             strict: false,
             concurrency: None,
             blocking_limit: BLOCKING_LIMIT,
@@ -51,14 +76,30 @@ impl ServerBuilder {
             states: StateMap::default(),
             registry: None,
             registered: Vec::new(),
+            aggregations: Aggregations::default(),
+            aggregated: Vec::new(),
+            wrong_rule: None,
             on_unknown: OnUnknown::default(),
+            backoff: None,
+            choice: Choice::default(),
+            handlers: Vec::new(),
+            layers: Layers::default(),
+            moments: Moments::default(),
+            hooks: Hooks::default(),
+            health_check: Ok(None),
+            archives: Ok(Archives::default()),
             services: Vec::new(),
             matches: None,
         }
     }
 
     /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any, the
-    /// server serves `default` and every queue that one of its jobs names, weight 1 each.
+    /// server serves `default` and every queue that one of its jobs names, weight 1 each; with a choice of jobs
+    /// ([`only`](Self::only), [`except`](Self::except)) just the queues that those name.
+    ///
+    /// In the name a `*` stands for any text: `tenant:*` serves every queue whose name begins with `tenant:`, those that
+    /// appear later within about a second, and each as long as it exists. The weight of a pattern is shared by all its
+    /// queues. A queue that is also named by itself is served as that says; of several patterns the first one counts.
     ///
     /// With weights 6, 3 and 1 the next task comes from the first queue in 6 of 10 cases as long as all have some; with
     /// [`strict_priority`](Self::strict_priority) a weight is a rank instead.
@@ -79,6 +120,45 @@ impl ServerBuilder {
     /// Takes from a queue only when all queues of greater weight are empty.
     pub fn strict_priority(mut self) -> Self {
         self.strict = true;
+        self
+    }
+
+    /// Most tasks of one queue at a time on this server, at least 1; other queues take the slots that this leaves. `name`
+    /// is written as it was given to [`queue`](Self::queue); of a pattern, each of its queues has this limit.
+    pub fn queue_concurrency(mut self, name: impl Into<String>, limit: usize) -> Self {
+        let name = name.into();
+        self.limits.retain(|(known, _)| *known != name);
+        self.limits.push((name, limit));
+        self
+    }
+
+    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error.
+    /// Tasks of the others are unknown here, so give the jobs of a choice queues of their own.
+    pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.choice.only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs all jobs but these; see [`only`](Self::only).
+    pub fn except<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.choice.except.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// How many archived tasks a queue keeps at most, and for how long; asynq's 10,000 and 90 days otherwise. In the name
+    /// a `*` stands for any text. What is beyond it is deleted, the oldest first; that an archive was full is a warning
+    /// with the number of tasks.
+    pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
+        let read = || -> Result<_, ServerError> {
+            let age = max_age.into_span().map_err(|error| ServerError::option("archive", error))?;
+            Ok((checks::queue_pattern("archive", queue.as_ref())?, Room { size: max_size, age }))
+        };
+        match (read(), &mut self.archives) {
+            (Ok((pattern, room)), Ok(archives)) => archives.set(pattern, room),
+            (Err(error), Ok(_)) => self.archives = Err(error),
+            // The first mistake is told.
+            (_, Err(_)) => {}
+        }
         self
     }
 
@@ -124,9 +204,79 @@ impl ServerBuilder {
         self
     }
 
+    /// Serves `J` too, and aggregates tasks into it: a job written by hand, which is in no inventory.
+    pub fn register_aggregate<J: Aggregates>(mut self) -> Self {
+        self.aggregated.push(Aggregation::of::<J>(std::any::type_name::<J>(), 0));
+        self.register::<J>()
+    }
+
+    /// Makes one task of all tasks that wait together in a group of this name, or of a name that begins so; the name that
+    /// fits exactly counts, else the longest that fits, and `""` fits all (Go's mux rule).
+    ///
+    /// The function is given the group and its tasks, in the order in which they joined, and returns the new task, or an
+    /// `async` block that does. That task goes to the queue of the group, with an id of its own: whatever it says about
+    /// these is not heeded. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
+    /// go back to their group, which is left alone for a while.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// let server = Server::builder("sqlite::memory:").aggregate("mails", |group, tasks| {
+    ///     let texts: Vec<_> = tasks.iter().map(|task| String::from_utf8_lossy(&task.payload)).collect();
+    ///     Ok::<_, BoxError>(RawTask::new("mails:digest", texts.join("\n")).header("group", group.as_str()))
+    /// });
+    /// ```
+    pub fn aggregate<F, R, How>(mut self, pattern: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        self.aggregations.add_function(pattern.into(), function);
+        self
+    }
+
+    /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute, rounded up to whole
+    /// seconds.
+    pub fn group_grace(self, grace: impl IntoSpan) -> Self {
+        self.rule(|groups| groups.set_grace(grace))
+    }
+
+    /// … or when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds.
+    pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
+        self.rule(|groups| groups.set_max_delay(delay))
+    }
+
+    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    pub fn group_max_size(self, size: usize) -> Self {
+        self.rule(|groups| groups.set_max_size(size))
+    }
+
+    fn rule(mut self, set: impl FnOnce(&mut Aggregations) -> Result<(), WrongRule>) -> Self {
+        if let Err(wrong) = set(&mut self.aggregations) {
+            self.wrong_rule.get_or_insert(wrong);
+        }
+        self
+    }
+
     /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
     pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
         self.on_unknown = policy;
+        self
+    }
+
+    /// Decides how long a failed task waits for its next attempt, where its job has no `backoff` of its own: asynq's
+    /// `RetryDelayFunc`. It is given how often the task had failed before, the error and the task; at most 10 days. The
+    /// default is asynq's: 15 s at first, growing with the fourth power. Where the function panics, the default counts.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// # use std::time::Duration;
+    /// let server = Server::builder("sqlite::memory:").backoff(|retried, _error, task| match task.r#type.as_str() {
+    ///     "mail" => Duration::from_secs(30),
+    ///     _ => Duration::from_secs(60) * (retried + 1),
+    /// });
+    /// ```
+    pub fn backoff(mut self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
+        self.backoff = Some(ServerBackoff::new(decide));
         self
     }
 
@@ -159,17 +309,28 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// No jobs, two of one name or a missing state; a queue's name, a weight or a time that cannot be; a broker that is
-    /// not there. Nothing runs yet and nobody has been told of this server.
+    /// No jobs, two of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
+    /// job fits; a broker that is not there. Nothing runs yet and nobody has been told of this server.
     pub async fn build(self) -> Result<Server, ServerError> {
-        let registry = registry(self.registry, self.registered)?;
+        if let Some((option, reason)) = self.wrong_rule {
+            return Err(ServerError::option(option, reason));
+        }
+        let handlers = Handlers::new(self.handlers)?;
+        let registry = checks::registry(self.registry, self.registered, &handlers)?;
+        let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_states(&self.states)?;
+        let defaults =
+            checks::Defaults { registry: &registry, is_whole: self.choice.is_everything() || !handlers.is_empty() };
+        let mut aggregations = self.aggregations;
+        aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
         let config = Config {
-            queues: queues(self.queues, &registry)?,
+            queues: checks::entries(self.queues, self.limits, &defaults)?,
             strict: self.strict,
             concurrency: self.concurrency.unwrap_or_else(default_concurrency),
             shutdown_timeout: self.shutdown_timeout?,
             on_unknown: self.on_unknown,
+            archives: self.archives?,
+            health_check: self.health_check?,
         };
         let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
         let (broker, ours) = match self.place {
@@ -177,55 +338,29 @@ impl ServerBuilder {
             // Connected over there, because that is where its connections live.
             Place::Url(url) => (heart.call(async move { connect::connect(&url).await }).await??, true),
         };
-        let executor = Executor::new(ExecutorParts {
+        let parts = ExecutorParts {
             registry: registry.clone(),
             states: Arc::new(self.states),
             blocking: BlockingPool::new(self.blocking_limit),
             broker: Arc::clone(&broker),
             on_unknown: config.on_unknown,
-        });
+            backoff: self.backoff,
+        };
+        let executor = Executor::with(parts, handlers, self.hooks);
         Ok(Server {
             config,
             registry,
             broker,
             closes_broker: ours,
             executor,
+            aggregations: Arc::new(aggregations),
+            layers: self.layers,
+            moments: self.moments,
             services: self.services,
             matches: self.matches,
             heart,
         })
     }
-}
-
-/// The jobs to serve; none at all cannot be meant.
-fn registry(given: Option<Registry>, registered: Vec<JobDescriptor>) -> Result<Registry, ServerError> {
-    let base = match given {
-        Some(registry) => registry,
-        None => Registry::linked()?,
-    };
-    let registry = Registry::from_descriptors(base.iter().copied().chain(registered))?;
-    if registry.is_empty() {
-        return Err(crate::job::RegistryError::NoJobs.into());
-    }
-    Ok(registry)
-}
-
-/// The queues to serve.
-fn queues(given: Vec<(String, u32)>, registry: &Registry) -> Result<Vec<(QueueName, u32)>, ServerError> {
-    if given.is_empty() {
-        return Ok(queues_of(registry));
-    }
-    given
-        .into_iter()
-        .map(|(name, weight)| {
-            let queue = QueueName::new(&name)?;
-            if weight == 0 {
-                let reason = format!("queue `{queue}` has weight 0: give it at least 1, or leave it out");
-                return Err(ServerError::option("queues", reason));
-            }
-            Ok((queue, weight))
-        })
-        .collect()
 }
 
 impl fmt::Debug for ServerBuilder {

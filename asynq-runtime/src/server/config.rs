@@ -2,10 +2,8 @@
 
 use std::{fmt, num::NonZero, str::FromStr, time::Duration};
 
-use crate::{
-    job::{JobOptions, Registry},
-    task::QueueName,
-};
+use super::{archives::Archives, health::HealthCheck, queues::Entry};
+use crate::job::JobOptions;
 
 /// How long a stopping server lets running jobs go on before it hands them back: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
@@ -21,10 +19,6 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 pub(crate) const JANITOR: Duration = Duration::from_secs(8);
 /// Tasks that one call of housekeeping touches at most.
 pub(crate) const SLICE: usize = 100;
-/// Archived tasks are kept this long, as in asynq.
-pub(crate) const ARCHIVE_AGE: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Archived tasks kept per queue, as in asynq.
-pub(crate) const ARCHIVE_SIZE: usize = 10_000;
 /// The net under every wait for news: a lost wake-up costs no more than this.
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
 /// Longest wait for one answer of the broker, above the brokers' own limits; the last net under "every call ends".
@@ -76,13 +70,15 @@ impl FromStr for OnUnknown {
 /// What a server was told, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// Queues with weight or priority; never empty.
-    pub(crate) queues: Vec<(QueueName, u32)>,
+    /// Queues and patterns with weight or priority; never empty.
+    pub(crate) queues: Vec<Entry>,
     pub(crate) strict: bool,
     /// Most tasks at a time.
     pub(crate) concurrency: usize,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) on_unknown: OnUnknown,
+    pub(crate) archives: Archives,
+    pub(crate) health_check: Option<HealthCheck>,
 }
 
 impl Config {
@@ -97,17 +93,6 @@ pub(crate) fn default_concurrency() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The queues of a server that was told none: `default`, and each that one of its jobs names, weight 1.
-pub(crate) fn queues_of(registry: &Registry) -> Vec<(QueueName, u32)> {
-    let mut names = vec![JobOptions::DEFAULT_QUEUE];
-    for job in registry.iter() {
-        if !names.contains(&job.options.queue) {
-            names.push(job.options.queue);
-        }
-    }
-    names.into_iter().filter_map(|name| Some((QueueName::new(name).ok()?, 1))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,12 +103,5 @@ mod tests {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"hand back\""));
-    }
-
-    #[test]
-    fn a_server_that_was_told_no_queue_serves_default() {
-        let names: Vec<_> =
-            queues_of(&Registry::default()).into_iter().map(|(name, weight)| (name.to_string(), weight)).collect();
-        assert_eq!(names, [("default".to_owned(), 1)]);
     }
 }

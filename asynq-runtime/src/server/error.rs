@@ -35,6 +35,14 @@ pub enum ServerError {
         /// Its error.
         source: BoxError,
     },
+    /// A hook of the program failed.
+    #[error("the hook `{name}` failed: {source}")]
+    Hook {
+        /// Which one.
+        name: &'static str,
+        /// Its error.
+        source: BoxError,
+    },
     /// The operating system refused the server's own thread.
     #[error("the server's I/O thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),

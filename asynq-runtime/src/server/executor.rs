@@ -1,39 +1,48 @@
 //! Runs one task to its settlement: timeout, deadline, panic, cancellation, and what none of them can change.
 
 use std::{
-    collections::HashSet,
     fmt,
     future::Future,
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
+use chrono::SecondsFormat;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
     attempt::Attempt,
-    config::OnUnknown,
+    config::{ANSWER, OnUnknown},
+    core::{Core, NotRun},
     dice::Dice,
+    gate::Permit,
+    handlers::Handlers,
+    hooks::Hooks,
     limit::Limit,
     outcome::{Ended, Facts, decide},
+    pauses::{Pauses, ServerBackoff},
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{Action, Broker, Run, Settlement},
+    broker::{Action, Broker, Run, Settled, Settlement},
     job::{
-        BlockingPool, BoxFuture, ContextParts, JobContext, JobError, PayloadError, Policy, Registry, RunResult,
-        StateMap, panics,
+        BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
+        panics,
     },
+    task::UniqueUntil,
 };
 
-/// How many unknown types are remembered as warned about.
-const WARNED: usize = 1000;
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
 /// asynq's words for an attempt that somebody cancelled.
 const CANCELLED: &str = "context canceled";
+
+/// Before a task is tried again whose lock could not be freed by a broker that otherwise answers.
+const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// What an [`Executor`] is made of.
 pub struct ExecutorParts {
@@ -47,6 +56,8 @@ pub struct ExecutorParts {
     pub broker: Arc<dyn Broker>,
     /// What to do with a task that no job here knows.
     pub on_unknown: OnUnknown,
+    /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
+    pub backoff: Option<ServerBackoff>,
 }
 
 /// Runs dequeued tasks, one [`execute`](Self::execute) each. Clones are the same executor.
@@ -54,27 +65,43 @@ pub struct ExecutorParts {
 pub struct Executor(Arc<Inner>);
 
 struct Inner {
-    parts: ExecutorParts,
+    states: Arc<StateMap>,
+    blocking: BlockingPool,
+    broker: Arc<dyn Broker>,
+    core: Arc<Core>,
+    hooks: Hooks,
+    backoff: Option<ServerBackoff>,
     dice: Mutex<Dice>,
-    warned: Mutex<HashSet<String>>,
 }
 
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
     pub fn new(parts: ExecutorParts) -> Self {
+        Self::with(parts, Handlers::default(), Hooks::default())
+    }
+
+    /// The same with what only a server has.
+    pub(super) fn with(parts: ExecutorParts, handlers: Handlers, hooks: Hooks) -> Self {
         panics::note_places();
-        Self(Arc::new(Inner { parts, dice: Mutex::new(Dice::new()), warned: Mutex::default() }))
+        let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
+        let core = Arc::new(Core::new(registry, handlers, on_unknown));
+        Self(Arc::new(Inner { states, blocking, broker, core, hooks, backoff, dice: Mutex::new(Dice::new()) }))
+    }
+
+    /// What the layers are built around.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.0.core
     }
 
     /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
     /// `cancel` fails the attempt with `context canceled`, as somebody's request would.
     pub async fn execute(&self, run: Run, cancel: CancellationToken) -> Settlement {
-        self.attempt(&Attempt::from(run), &Stop::on(cancel)).await
+        self.attempt(&Attempt::from(run), &Stop::on(cancel), None).await
     }
 
-    /// The same for a server, which has more than one reason to stop an attempt.
-    pub(super) async fn attempt(&self, attempt: &Attempt, stop: &Stop) -> Settlement {
+    /// The same for a server, which has more than one reason to stop an attempt, and layers around it if there is a permit.
+    pub(super) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Settlement {
         let Attempt { key, message, extra, .. } = attempt;
         let span = tracing::info_span!(
             "job",
@@ -84,89 +111,120 @@ impl Executor {
             attempt = message.retried.saturating_add(1),
         );
         async {
-            let ended = self.run(attempt, stop).await;
+            let ended = self.run(attempt, stop, permit).await;
             let action = decide(
                 ended,
                 Facts {
                     message,
                     extra,
-                    on_unknown: self.0.parts.on_unknown,
-                    now_ms: self.0.parts.broker.now().timestamp_millis(),
+                    on_unknown: self.0.core.on_unknown,
+                    now_ms: self.0.broker.now().timestamp_millis(),
                     roll: self.roll(),
                 },
             );
             tell(&action);
+            self.0.hooks.tell(attempt, &action, stop).await;
             Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }
         }
         .instrument(span)
         .await
     }
 
-    async fn run(&self, attempt: &Attempt, stop: &Stop) -> Ended {
-        let parts = &self.0.parts;
+    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Ended {
+        let Inner { core, broker, .. } = &*self.0;
         let message = &attempt.message;
-        if let Some(defect) = &attempt.defect {
-            return Ended::Hopeless(defect.clone());
+        let limit = Limit::of(message, broker.now());
+        if let Some(why) = self.hopeless(attempt, &limit) {
+            return Ended::Hopeless(why);
         }
-        if attempt.is_condemned() {
-            return Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes));
-        }
-        if message.timeout <= 0 && message.deadline == 0 {
-            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
-        }
-        let limit = Limit::of(message, parts.broker.now());
-        if limit.is_over() {
-            return Ended::Hopeless("deadline passed".to_owned());
-        }
-        let Some(job) = parts.registry.get(&message.r#type) else {
-            self.warn_of(&message.r#type, "no job here has its name");
-            return Ended::Unknown(format!("handler not found for task {:?}", message.r#type));
-        };
         if stop.is_asked() {
             return stopped(stop);
         }
+        if let Some(ended) = self.free_lock(attempt).await {
+            return ended;
+        }
+        let job = core.registry.get(&message.r#type);
+        let pauses = Pauses {
+            job: job.and_then(|job| job.backoff),
+            server: self.0.backoff.clone(),
+            message: Arc::clone(message),
+        };
         let token = stop.token();
-        let blocking = parts.blocking.for_attempt();
+        let blocking = self.0.blocking.for_attempt();
         let ctx = JobContext::new(ContextParts {
             run: attempt.key.clone(),
             message: Arc::clone(message),
             crashes: attempt.crashes,
+            codec: job.map_or(Codec::Json, |job| job.codec),
             deadline: Some(limit.moment()),
             cancel: token.clone(),
-            states: Arc::clone(&parts.states),
+            states: Arc::clone(&self.0.states),
             blocking: blocking.clone(),
-            broker: Some(Arc::clone(&parts.broker)),
+            broker: Some(Arc::clone(broker)),
         });
-        // Reading the arguments runs user code too.
-        let work = match panics::catch(|| job.start(&message.payload, ctx)) {
-            Ok(Ok(work)) => Work(Some(work)),
-            Ok(Err(error @ PayloadError::UnknownFingerprint { .. })) => {
-                self.warn_of(&message.r#type, "its arguments have another shape than here");
-                return Ended::Unknown(error.to_string());
-            }
-            Ok(Err(error @ PayloadError::Undecodable { .. })) => return Ended::Hopeless(error.to_string()),
-            Err(panic) => return panicked(&panic),
+        // Layers, and the reading of the arguments, are code of the program too.
+        let started = panics::catch(|| match permit {
+            Some(permit) => Ok(permit.call(ctx)),
+            None => core.start(ctx),
+        });
+        let work = match started {
+            Ok(Ok(work)) => Work { future: Some(work), hooks: self.0.hooks.clone(), pauses: pauses.clone() },
+            Ok(Err(not_run)) => return Ended::from(not_run),
+            Err(panic) => return pausing(panicked(&panic), &pauses),
         };
-        drive(work, &limit, stop, &token, &blocking).await
+        pausing(drive(work, &limit, stop, &token, &blocking).await, &pauses)
+    }
+
+    /// Why the task must not be started, now or ever.
+    fn hopeless(&self, attempt: &Attempt, limit: &Limit) -> Option<String> {
+        let (message, extra) = (&attempt.message, &attempt.extra);
+        if let Some(defect) = &attempt.defect {
+            return Some(defect.clone());
+        }
+        if attempt.is_condemned() {
+            return Some(format!("worker died {} times while this ran", attempt.crashes));
+        }
+        if extra.is_expired(self.0.broker.now().timestamp_millis()) {
+            let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
+            let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
+            return Some(format!("expired: not started by {end}"));
+        }
+        if message.timeout <= 0 && message.deadline == 0 {
+            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
+        }
+        limit.is_over().then(|| "deadline passed".to_owned())
+    }
+
+    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if it must not start.
+    async fn free_lock(&self, attempt: &Attempt) -> Option<Ended> {
+        let key = &attempt.message.unique_key;
+        let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !key.is_empty();
+        if !is_due || !self.0.core.knows(&attempt.message.r#type) {
+            return None;
+        }
+        match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, key)).await {
+            Ok(Ok(Settled::Ok)) => None,
+            // Somebody else has the task; the broker will say so to the outcome as well.
+            Ok(Ok(Settled::Fenced | Settled::Gone)) => Some(Ended::Interrupted),
+            Ok(Err(error)) if !error.is_unavailable() => {
+                tracing::error!("the unique lock cannot be freed, so the task is put off: {error}");
+                Some(Ended::PutOff(AFTER_REFUSAL))
+            }
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("the broker is away, so the task is handed back before its start");
+                Some(Ended::Interrupted)
+            }
+        }
     }
 
     fn roll(&self) -> u32 {
         self.0.dice.lock().unwrap_or_else(PoisonError::into_inner).below(30) as u32
     }
-
-    /// One warning per type: a deploy of minutes must not fill the log.
-    fn warn_of(&self, r#type: &str, why: &str) {
-        let mut warned = self.0.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
-            let policy = self.0.parts.on_unknown;
-            tracing::warn!(r#type, %policy, "a task cannot run here: {why}; told once per type");
-        }
-    }
 }
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Executor").field(&self.0.parts).finish()
+        f.debug_tuple("Executor").field(&self.0.core).finish()
     }
 }
 
@@ -205,15 +263,19 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
 }
 
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
-struct Work(Option<BoxFuture<'static, RunResult>>);
+struct Work {
+    future: Option<BoxFuture<'static, RunResult>>,
+    hooks: Hooks,
+    pauses: Pauses,
+}
 
 impl Future for Work {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Some(work) = &mut self.0 else { return Poll::Pending };
-        // The error's text is user code as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(returned)) {
+        let Self { future: Some(work), hooks, pauses } = &mut *self else { return Poll::Pending };
+        // The error's text is code of the program as well, so it is made in here.
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, hooks, pauses))) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic)),
         }
@@ -222,17 +284,59 @@ impl Future for Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let work = self.0.take();
+        let work = self.future.take();
         if let Err(panic) = panics::catch(|| drop(work)) {
             tracing::error!("a job panicked while it was dropped: {panic}");
         }
     }
 }
 
-fn returned(result: RunResult) -> Ended {
-    match result {
-        Ok(result) => Ended::Succeeded(result),
-        Err(error) => Ended::Failed { policy: error.policy(), error: text_of(&error) },
+fn returned(result: RunResult, hooks: &Hooks, pauses: &Pauses) -> Ended {
+    let error = match result {
+        Ok(result) => return Ended::Succeeded(result),
+        Err(error) => error,
+    };
+    // It comes out of the layers as an error among others.
+    if let Some(not_run) = not_run(error.source()) {
+        return Ended::from(not_run.clone());
+    }
+    let policy = match (error.policy(), &hooks.is_failure) {
+        (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
+        (policy, _) => policy,
+    };
+    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { pauses.after(&error) } else { None };
+    Ended::Failed { policy, error: text_of(&error), pause }
+}
+
+/// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
+fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
+    match ended {
+        Ended::Failed { policy: Policy::Fail, error, pause: None } => {
+            let pause = pauses.after(&JobError::fail(error.as_str()));
+            Ended::Failed { policy: Policy::Fail, error, pause }
+        }
+        ended => ended,
+    }
+}
+
+/// What [`Core`] said, if that is at the bottom of `error`.
+fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<NotRun>() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+impl From<NotRun> for Ended {
+    fn from(not_run: NotRun) -> Self {
+        match not_run {
+            NotRun::Unknown(why) => Self::Unknown(why),
+            NotRun::Hopeless(why) => Self::Hopeless(why),
+        }
     }
 }
 

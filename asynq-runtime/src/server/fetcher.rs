@@ -2,12 +2,13 @@
 //!
 //! It never asks for more than it can start (Go shows prefetched tasks as running), has one call in flight, and asks all
 //! queues in it. When there is nothing it sleeps until the broker says otherwise: nothing polls. While too many outcomes
-//! wait for the broker it fetches nothing.
+//! wait for the broker it fetches nothing; with layers it fetches one task at a time, and none before they are ready.
 //!
 //! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
 //! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
 
 use std::{
+    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -16,13 +17,20 @@ use super::{
     attempt::Attempt,
     config::SAFETY_NET,
     dice::Dice,
+    gate::Permit,
     hub::Hub,
+    queues::{MOST_ASKED, Open, Queues},
     trouble::{FalseAlarms, Trouble},
 };
-use crate::broker::{BrokerError, Suspects, Wanted};
+use crate::{
+    broker::{BrokerError, Suspects, Wanted},
+    task::QueueName,
+};
 
 /// A queue that gave less than it was asked for is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
+/// So many queues are asked one after the other before it is worth a question which of them have work.
+const MANY: usize = 16;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -30,8 +38,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     hub: Arc<Hub>,
+    queues: Arc<Queues>,
     /// Per queue: when it last gave less than it was asked for, if it did since the last news.
     short: Vec<Option<Instant>>,
+    /// When all queues were last looked at, where they are many.
+    looked: Option<Instant>,
+    /// What the layers gave for the next task.
+    permit: Option<Permit>,
     /// Whose turn it is to give a suspect.
     turn: usize,
     dice: Dice,
@@ -41,21 +54,23 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks are ours.
     pub(crate) async fn run(hub: Arc<Hub>) {
-        let short = vec![None; hub.queues.names().len()];
-        let mut fetcher = Self { hub, short, turn: 0, dice: Dice::new(), alarms: FalseAlarms::new() };
+        let queues = hub.queues.now();
+        let short = vec![None; queues.len()];
+        let (dice, alarms) = (Dice::new(), FalseAlarms::new());
+        let mut fetcher = Self { hub, queues, short, looked: None, permit: None, turn: 0, dice, alarms };
         let mut trouble = Trouble::of("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.hub.quiet.clone();
-        let mut is_probe = true;
+        let mut next = Next::Probe;
         while !quiet.is_cancelled() {
-            let pause = match fetcher.turn(is_probe).await {
-                Ok(wait) => {
+            let pause = match fetcher.turn(next).await {
+                Ok(wanted) => {
                     trouble.over();
-                    is_probe = wait == Next::Probe;
+                    next = wanted;
                     continue;
                 }
                 Err(error) => trouble.met(&error),
             };
-            is_probe = true;
+            next = Next::Probe;
             tokio::select! {
                 () = quiet.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
@@ -66,20 +81,36 @@ impl Fetcher {
     }
 
     /// One turn: room, fetch, start; or a wait for news.
-    async fn turn(&mut self, is_probe: bool) -> Result<Next, BrokerError> {
-        let room = self.room();
+    async fn turn(&mut self, mut next: Next) -> Result<Next, BrokerError> {
+        let queues = self.hub.queues.now();
+        if !Arc::ptr_eq(&queues, &self.queues) {
+            self.short = vec![None; queues.len()];
+            (self.queues, self.looked, next) = (queues, None, Next::Probe);
+        }
+        let mut room = self.room();
         if room == 0 {
             tokio::select! {
                 () = self.hub.runs.freed() => {}
                 () = self.hub.quiet.cancelled() => {}
             }
-            return Ok(if is_probe { Next::Probe } else { Next::Fetch });
+            return Ok(next);
         }
-        let taken = if self.hub.queues.is_strict() {
+        if self.hub.gate.is_some() {
+            if !self.is_permitted().await {
+                return Ok(next);
+            }
+            room = 1;
+        }
+        self.look(room, next).await?;
+        let taken = if self.queues.is_strict() {
             self.fetch_by_rank(room).await?
         } else {
-            let asked = self.plan(room, is_probe);
-            if asked.is_empty() { 0 } else { self.fetch(&asked).await? }
+            let open = self.open(0..self.queues.len());
+            let asked = match next {
+                Next::Probe => self.queues.probe(room, &open, &mut self.dice),
+                Next::Fetch => self.queues.share(room, &open, &mut self.dice),
+            };
+            self.fetch(&asked).await?
         };
         if taken > 0 {
             self.alarms.fruitful();
@@ -93,40 +124,89 @@ impl Fetcher {
         self.hub.runs.free().min(outcomes)
     }
 
-    /// How much to ask of which queue. Queues that were short a moment ago are left out as long as another has work.
-    fn plan(&mut self, room: usize, is_probe: bool) -> Vec<(usize, usize)> {
-        if is_probe {
-            self.short.fill(None);
-            return self.hub.queues.probe(room, &mut self.dice);
+    /// Slots that this queue may take beside what it has.
+    fn room_of(&self, queue: usize) -> usize {
+        let running = || self.hub.runs.running_of(&self.queues.names()[queue]);
+        self.queues.limit(queue).map_or(usize::MAX, |limit| limit.saturating_sub(running()))
+    }
+
+    /// Waits until the layers take a task. `false` if the server became quiet meanwhile, or they failed and a pause is over.
+    async fn is_permitted(&mut self) -> bool {
+        let Some(gate) = self.hub.gate.clone() else { return true };
+        if self.permit.is_none() {
+            tokio::select! {
+                permit = gate.permit(&self.hub) => self.permit = permit,
+                () = self.hub.quiet.cancelled() => {}
+            }
         }
-        let open: Vec<usize> = (0..self.short.len())
-            .filter(|&queue| self.short[queue].is_none_or(|since| since.elapsed() >= SHORT))
-            .collect();
-        self.hub.queues.share(room, &open, &mut self.dice)
+        self.permit.is_some()
+    }
+
+    /// Notes which queues are worth asking. Where they are more than one call can ask, one question tells, so that a
+    /// thousand tenants do not cost a thousand calls.
+    async fn look(&mut self, room: usize, next: Next) -> Result<(), BrokerError> {
+        let is_stale = |since: Instant| since.elapsed() >= SHORT;
+        if self.queues.len() > room.clamp(MANY, MOST_ASKED) {
+            if next == Next::Fetch && self.looked.is_some_and(|since| !is_stale(since)) {
+                return Ok(());
+            }
+            let names: Vec<QueueName> = self.with_room().cloned().collect();
+            let ready: HashSet<QueueName> = self.hub.answer(self.hub.broker.ready(&names)).await?.into_iter().collect();
+            let now = Instant::now();
+            for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
+                *short = (!ready.contains(name)).then_some(now);
+            }
+            self.looked = Some(now);
+        } else if next == Next::Probe {
+            self.short.fill(None);
+        } else {
+            // Queues that were short a moment ago are left out as long as another has work.
+            self.short.iter_mut().for_each(|short| *short = short.filter(|&since| !is_stale(since)));
+        }
+        Ok(())
+    }
+
+    /// Those of `queues` that may have work and may run more.
+    fn open(&self, queues: impl IntoIterator<Item = usize>) -> Vec<Open> {
+        let open = queues.into_iter().filter(|&queue| self.short[queue].is_none());
+        let open = open.map(|queue| Open { queue, room: self.room_of(queue) });
+        open.filter(|open| open.room > 0).collect()
+    }
+
+    /// The queues that may run more tasks.
+    fn with_room(&self) -> impl Iterator<Item = &QueueName> {
+        let names = self.queues.names().iter().enumerate();
+        names.filter(|&(queue, _)| self.room_of(queue) > 0).map(|(_, name)| name)
     }
 
     fn all_are_short(&self) -> bool {
-        self.short.iter().all(Option::is_some)
+        let open = self.short.iter().enumerate().find(|(queue, short)| short.is_none() && self.room_of(*queue) > 0);
+        open.is_none()
     }
 
     /// Asks the queues by rank, each only for what those above it left free. Returns how many tasks came.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
-        let hub = Arc::clone(&self.hub);
+        let queues = Arc::clone(&self.queues);
         let mut left = room;
-        for &queue in hub.queues.ranked() {
+        for equals in queues.ranked() {
             // Slots that became free meanwhile are for the next turn, which starts at the top again.
-            if left == 0 || hub.quiet.is_cancelled() {
+            if left == 0 || self.hub.quiet.is_cancelled() {
                 break;
             }
-            left = left.saturating_sub(self.fetch(&[(queue, left)]).await?);
+            let asked = queues.probe(left, &self.open(equals.iter().copied()), &mut self.dice);
+            left = left.saturating_sub(self.fetch(&asked).await?);
         }
         Ok(room - left)
     }
 
     /// One call to the broker, and the start of what it gave. Returns how many tasks came.
     async fn fetch(&mut self, asked: &[(usize, usize)]) -> Result<usize, BrokerError> {
+        if asked.is_empty() {
+            return Ok(0);
+        }
         let hub = Arc::clone(&self.hub);
-        let names = hub.queues.names();
+        let queues = Arc::clone(&self.queues);
+        let names = queues.names();
         let wanted: Vec<Wanted> = asked.iter().map(|&(queue, n)| Wanted { queue: names[queue].clone(), n }).collect();
         let suspects = self.suspects(&wanted);
         hub.found_nothing.store(false, Ordering::Release);
@@ -161,14 +241,22 @@ impl Fetcher {
         }
     }
 
-    /// Starts what may start. Returns the rest: everything if the server is leaving, and suspects beside another, which
-    /// only come where the answer to an earlier call was lost.
-    fn start(&self, attempts: Vec<Attempt>) -> Vec<Attempt> {
-        let hub = &self.hub;
+    /// Starts what may start. Returns the rest: everything if the server is leaving, and what is more than was asked for,
+    /// suspects beside another included, which only comes where the answer to an earlier call was lost.
+    fn start(&mut self, attempts: Vec<Attempt>) -> Vec<Attempt> {
+        let hub = Arc::clone(&self.hub);
+        let limit_of = |name: &QueueName| {
+            let queue = self.queues.names().iter().position(|known| known == name)?;
+            self.queues.limit(queue)
+        };
         let mut rest = Vec::new();
         for attempt in attempts {
             let is_suspect = attempt.is_suspect();
-            if hub.closing.is_cancelled() || (is_suspect && hub.runs.suspect_runs()) {
+            let is_full =
+                limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
+            let is_beside = is_suspect && hub.runs.suspect_runs();
+            let waits = hub.gate.is_some() && self.permit.is_none();
+            if hub.closing.is_cancelled() || is_beside || is_full || waits {
                 rest.push(attempt);
                 continue;
             }
@@ -177,7 +265,7 @@ impl Fetcher {
                 let crashes = attempt.crashes;
                 tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
             }
-            hub.launch(attempt);
+            hub.launch(attempt, self.permit.take());
         }
         rest
     }
@@ -187,12 +275,32 @@ impl Fetcher {
         let hub = Arc::clone(&self.hub);
         hub.found_nothing.store(true, Ordering::Release);
         hub.note_idle();
+        let names: Vec<QueueName> = self.with_room().cloned().collect();
+        let is_full = names.len() < self.queues.len();
         let since = Instant::now();
+        let news = async {
+            if names.is_empty() {
+                // Nothing can come but a free slot or another queue.
+                std::future::pending::<()>().await;
+            }
+            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await
+        };
+        let room = async {
+            loop {
+                hub.runs.freed().await;
+                if self.with_room().count() > names.len() {
+                    return;
+                }
+            }
+        };
         tokio::select! {
             () = hub.quiet.cancelled() => return Ok(Next::Probe),
+            () = hub.queues.changed(&self.queues) => return Ok(Next::Probe),
             // The next suspect may come.
             () = hub.runs.freed(), if hub.runs.suspect_runs() => return Ok(Next::Probe),
-            news = hub.news(hub.broker.wait_for_work(hub.queues.names(), SAFETY_NET)) => news?,
+            // A queue is below its limit again.
+            () = room, if is_full && !hub.runs.suspect_runs() => return Ok(Next::Probe),
+            news = news => news?,
         }
         // While a suspect runs, those that are not taken ring the bell all the time.
         let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };

@@ -32,9 +32,9 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 /// Moves all that is due, in slices that take turns among the queues, and waits for more.
 async fn turn(hub: &Hub, alarms: &mut FalseAlarms) -> Result<(), BrokerError> {
-    let queues = hub.queues.names();
+    let queues = hub.queues.now();
     loop {
-        let forwarded = hub.answer(hub.broker.forward(queues)).await?;
+        let forwarded = hub.answer(hub.broker.forward(queues.names())).await?;
         if forwarded.moved > 0 {
             alarms.fruitful();
             hub.signals.forwarded.ring();
@@ -44,7 +44,10 @@ async fn turn(hub: &Hub, alarms: &mut FalseAlarms) -> Result<(), BrokerError> {
         }
     }
     let since = Instant::now();
-    hub.news(hub.broker.wait_for_due(queues, SAFETY_NET)).await?;
+    tokio::select! {
+        news = hub.news(hub.broker.wait_for_due(queues.names(), SAFETY_NET)) => news?,
+        () = hub.queues.changed(&queues) => return Ok(()),
+    }
     tokio::time::sleep(alarms.fruitless(since.elapsed())).await;
     Ok(())
 }

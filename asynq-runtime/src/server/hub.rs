@@ -14,12 +14,14 @@ use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    aggregate::Aggregations,
     attempt::Attempt,
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
+    gate::{Gate, Permit},
     outbox::Outbox,
-    queues::Queues,
     runs::Runs,
+    served::Served,
     signals::Signals,
 };
 use crate::{
@@ -36,8 +38,11 @@ pub(crate) struct Hub {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) member: Member,
     pub(crate) config: Config,
-    pub(crate) queues: Queues,
+    pub(crate) queues: Served,
     pub(crate) executor: Executor,
+    pub(crate) aggregations: Arc<Aggregations>,
+    /// The layers around the executor's work, if there are any.
+    pub(crate) gate: Option<Arc<Gate>>,
     /// Where jobs run.
     pub(crate) jobs: runtime::Handle,
     pub(crate) runs: Runs,
@@ -52,6 +57,8 @@ pub(crate) struct Hub {
     pub(crate) closing: CancellationToken,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
+    /// Cancelled when the aggregator has ended, or if there is none.
+    pub(crate) aggregated_last: CancellationToken,
     /// Cancelled when the server takes itself off the list: a later beat would put it there again.
     pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.
@@ -61,12 +68,12 @@ pub(crate) struct Hub {
 impl Hub {
     /// Runs a dequeued task on the jobs' runtime. Its slot is free as soon as its job has ended; its outcome goes on in
     /// the outbox.
-    pub(crate) fn launch(self: &Arc<Self>, attempt: Attempt) {
+    pub(crate) fn launch(self: &Arc<Self>, attempt: Attempt, permit: Option<Permit>) {
         let is_suspect = attempt.is_suspect();
         let Some(stop) = self.runs.start(&attempt.key, is_suspect) else { return };
         let slot = Slot { hub: Arc::clone(self), is_suspect, attempt, settlement: None };
         self.jobs.spawn(async move {
-            let settlement = slot.hub.executor.attempt(&slot.attempt, &stop).await;
+            let settlement = slot.hub.executor.attempt(&slot.attempt, &stop, permit).await;
             slot.end_with(settlement);
         });
     }
@@ -99,7 +106,17 @@ impl Hub {
         ServerInfo {
             status: status.to_owned(),
             active_worker_count: active,
-            ..super::beat::introduction(&self.member.name, &self.config, self.queues.shown(), self.started)
+            ..super::beat::introduction(&self.member.name, &self.config, self.started)
+        }
+    }
+
+    /// The jobs' runtime is ending, and would drop whatever came after this as well.
+    pub(crate) fn runtime_has_ended(&self) {
+        if !self.quiet.is_cancelled() {
+            tracing::error!(
+                "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now"
+            );
+            self.quiet.cancel();
         }
     }
 
@@ -141,10 +158,15 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let settlement = self.settlement.take().unwrap_or_else(|| self.unended());
-        if self.hub.runs.settling(&self.attempt.key) {
-            self.hub.outbox.put(settlement);
+        let Self { hub, attempt, .. } = self;
+        let place = hub.runs.place(&attempt.key).unwrap_or_default();
+        if hub.runs.settling(&attempt.key) {
+            match settlement.action {
+                Action::Requeue => hub.outbox.put_back(place, settlement),
+                _ => hub.outbox.put(settlement),
+            }
         }
-        self.hub.runs.release(self.is_suspect);
+        hub.runs.release(&attempt.key.queue, self.is_suspect);
     }
 }
 
@@ -158,13 +180,7 @@ impl Slot {
             let action = Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: Extra::default() };
             return Settlement { action, ..settlement };
         }
-        // The jobs' runtime is ending, and would drop whatever came after this as well.
-        if !self.hub.quiet.is_cancelled() {
-            tracing::error!(
-                "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now"
-            );
-            self.hub.quiet.cancel();
-        }
+        self.hub.runtime_has_ended();
         settlement
     }
 }

@@ -1,4 +1,5 @@
-//! Deletes completed tasks past their retention, trims the archive, and mends what crashes left behind.
+//! Deletes completed tasks past their retention, trims the archive, puts sets that nobody ended back to their groups, and
+//! mends what crashes left behind.
 //!
 //! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it
 //! (RELIABILITY F20).
@@ -6,7 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    config::{ARCHIVE_AGE, ARCHIVE_SIZE, JANITOR, SLICE},
+    archives::Room,
+    config::{JANITOR, SLICE},
     hub::Hub,
     trouble::Trouble,
 };
@@ -38,11 +40,12 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 /// Cleans every queue once.
 async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
-    for queue in hub.queues.names() {
+    for queue in hub.queues.now().names() {
         while hub.answer(hub.broker.delete_expired(queue, SLICE)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
-        while hub.answer(hub.broker.trim_archive(queue, ARCHIVE_AGE, ARCHIVE_SIZE, SLICE)).await? >= SLICE {
+        trim(hub, queue).await?;
+        while hub.answer(hub.broker.reclaim_sets(queue)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
         if sweeps {
@@ -50,6 +53,39 @@ async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
         }
     }
     Ok(())
+}
+
+/// Trims the archive: what is too old is gone as promised; what is too much is told, because somebody may miss it.
+async fn trim(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
+    let Room { size, age } = hub.config.archives.room(queue.as_str());
+    trim_to(hub, queue, age, usize::MAX, &mut 0).await?;
+    let mut dropped = 0;
+    let trimmed = trim_to(hub, queue, age, size, &mut dropped).await;
+    if dropped > 0 {
+        hub.signals.trimmed.ring_by(u64::try_from(dropped).unwrap_or(u64::MAX));
+        tracing::warn!(
+            %queue, dropped, size,
+            "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"
+        );
+    }
+    trimmed
+}
+
+async fn trim_to(
+    hub: &Hub,
+    queue: &QueueName,
+    age: Duration,
+    size: usize,
+    deleted: &mut usize,
+) -> Result<(), BrokerError> {
+    loop {
+        let slice = hub.answer(hub.broker.trim_archive(queue, age, size, SLICE)).await?;
+        *deleted += slice;
+        if slice < SLICE {
+            return Ok(());
+        }
+        tokio::time::sleep(BREATH).await;
+    }
 }
 
 async fn sweep(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {

@@ -1,4 +1,4 @@
-//! Extends the leases of all that is in hand, running or waiting to be settled.
+//! Extends the leases of all that is in hand, running or waiting to be settled, and the unique locks that ask for it.
 //!
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
 //! a lease that lapsed while nobody took the task is still ours (RELIABILITY F2).
@@ -36,6 +36,9 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
                 hub.signals.lost.ring();
             }
         }
+    }
+    for slice in hub.runs.held_locks().chunks(SLICE) {
+        hub.answer(hub.broker.extend_locks(slice)).await?;
     }
     hub.signals.extended.ring();
     Ok(())

@@ -7,33 +7,48 @@
 //!   lease, beat ── everything in hand stays ours, and is shown
 //!   subscriber ── cancel requests        forwarder ── due → pending
 //!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, mends
+//!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, services. Stop order: services
-//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the server leaves, and the rest
-//! ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
+//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator,
+//! services. Stop order: services
+//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what it
+//! has, the server leaves, and the rest ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
 
+mod aggregate;
+mod aggregator;
+mod archives;
 mod attempt;
 mod backoff;
 mod beat;
 mod builder;
+mod choice;
 mod config;
+mod core;
 mod dice;
 mod error;
 mod executor;
 mod fetcher;
 mod forwarder;
+mod gate;
+mod handlers;
+mod health;
 mod heart;
+mod hooks;
 mod hub;
 mod janitor;
 mod lease;
+mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
+mod pattern;
+mod pauses;
 mod queues;
 mod recoverer;
 mod running;
 mod runs;
+mod served;
 mod service;
 mod shutdown;
 mod signals;
@@ -43,18 +58,23 @@ mod trouble;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
 use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::aggregate::Aggregations;
 pub use self::{
+    aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    gate::{JobRequest, JobResponse, JobService},
+    hooks::FailedTask,
+    pauses::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
@@ -62,11 +82,13 @@ pub use self::{
 use self::{
     config::{ANSWER, Config},
     fetcher::Fetcher,
+    gate::Layers,
     heart::HeartThread,
+    hooks::Moments,
     hub::Hub,
     outbox::Outbox,
-    queues::Queues,
     runs::Runs,
+    served::Served,
     service::Services,
     shutdown::Asked,
 };
@@ -83,12 +105,18 @@ pub struct Server {
     broker: Arc<dyn Broker>,
     closes_broker: bool,
     executor: Executor,
+    aggregations: Arc<Aggregations>,
+    layers: Layers,
+    moments: Moments,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
     heart: HeartThread,
 }
 
 impl Server {
+    /// asynq's interval of the health check.
+    pub const HEALTH_CHECK: Duration = Duration::from_secs(15);
+
     /// A server of the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
     pub fn builder(url: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(url.into())
@@ -99,9 +127,19 @@ impl Server {
         &self.broker
     }
 
-    /// The queues that it will serve, with their weights.
+    /// The queues and patterns that it will serve, with their weights.
     pub fn queues(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.config.queues.iter().map(|(name, weight)| (name.as_str(), *weight))
+        self.config.queues.iter().map(|entry| (entry.pattern.as_str(), entry.weight))
+    }
+
+    /// The limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
+    pub fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
+    }
+
+    /// The patterns of its handlers.
+    pub fn handlers(&self) -> impl Iterator<Item = &str> {
+        self.executor.core().handlers.patterns()
     }
 
     /// The jobs that it will run.
@@ -118,20 +156,23 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The broker does not let it join, or there is no tokio runtime with timers here.
-    pub async fn start(self) -> Result<Running, ServerError> {
+    /// A hook `before_start` failed, the broker does not let it join, or there is no tokio runtime with timers here.
+    pub async fn start(mut self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt.
         let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         self.warn_of_unserved_jobs();
 
-        let queues = Queues::new(self.config.queues.clone(), self.config.strict);
+        let client = Client::new(Arc::clone(&self.broker));
+        self.moments.start(&client).await?;
+
+        let queues = Served::new(self.config.queues.clone(), self.config.strict);
         let started = self.broker.now();
-        let (broker, config, shown) = (Arc::clone(&self.broker), self.config.clone(), queues.shown());
+        let (broker, config) = (Arc::clone(&self.broker), self.config.clone());
         let join = async move {
             let name = beat::new_name();
-            let info = beat::introduction(&name, &config, shown, started);
+            let info = beat::introduction(&name, &config, started);
             broker.join(&name, &info).await
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(hub::no_answer())) };
@@ -144,7 +185,9 @@ impl Server {
             runs: Runs::new(self.config.concurrency),
             config: self.config,
             queues,
+            gate: self.layers.build(self.executor.core()),
             executor: self.executor,
+            aggregations: self.aggregations,
             jobs: jobs.clone(),
             outbox: Outbox::default(),
             signals: Signals::default(),
@@ -153,6 +196,7 @@ impl Server {
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
             fetched_last: CancellationToken::new(),
+            aggregated_last: CancellationToken::new(),
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
@@ -160,20 +204,28 @@ impl Server {
         heart.tend("heart", &hub, &hub.leaving, beat::run);
         heart.tend("lease", &hub, &never, lease::run);
         heart.tend("outbox", &hub, &never, Outbox::run);
+        heart.tend("queue patterns", &hub, &closing, served::run);
+        heart.tend("health check", &hub, &closing, health::run);
         heart.tend("subscriber", &hub, &never, subscriber::run);
         heart.tend("recoverer", &hub, &closing, recoverer::run);
         heart.tend("forwarder", &hub, &closing, forwarder::run);
         heart.tend("fetcher", &hub, &never, Fetcher::run);
         heart.tend("janitor", &hub, &closing, janitor::run);
+        if hub.aggregations.is_empty() {
+            hub.aggregated_last.cancel();
+        } else {
+            heart.tend("aggregator", &hub, &never, aggregator::run);
+        }
 
-        let context = ServiceContext {
-            client: Client::new(Arc::clone(&hub.broker)),
-            registry: self.registry,
-            stopping: closing,
-            matches: self.matches,
-        };
+        let context = ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches };
         let services = Services::start(self.services, context, &jobs, hub.services_ended.clone());
-        Ok(Running { hub, services, closes_broker: self.closes_broker, heart: self.heart })
+        Ok(Running {
+            hub,
+            services,
+            moments: Mutex::new(self.moments),
+            closes_broker: self.closes_broker,
+            heart: self.heart,
+        })
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
@@ -185,8 +237,23 @@ impl Server {
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
         self.heart.spawn_on(shutdown::listen(sender));
-        let running = self.start().await?;
-        let mut listens = true;
+        let starting = self.start();
+        tokio::pin!(starting);
+        let (mut listens, mut is_quiet) = (true, false);
+        let running = loop {
+            tokio::select! {
+                running = &mut starting => break running?,
+                what = asked.recv(), if listens => match what {
+                    // Nothing was taken yet.
+                    Some(Asked::Leave) => return Ok(()),
+                    Some(Asked::Quiet) => is_quiet = true,
+                    None => listens = false,
+                },
+            }
+        };
+        if is_quiet {
+            running.quiet();
+        }
         loop {
             tokio::select! {
                 what = asked.recv(), if listens => match what {
@@ -214,7 +281,7 @@ impl Server {
     fn warn_of_unserved_jobs(&self) {
         for job in self.registry.iter() {
             let queue = job.options.queue;
-            if !self.queues().any(|(served, _)| served == queue) {
+            if !self.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
                 tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
             }
         }

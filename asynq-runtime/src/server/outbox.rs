@@ -34,6 +34,10 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Items {
     waiting: VecDeque<Item>,
+    /// Handed back by a server that is leaving, with their places: sent together, so that their order stays.
+    handed_back: Vec<(u64, Item)>,
+    /// Whether those were sent.
+    gathers: bool,
     /// Refused while others of the same call were taken; the broker lives, so they must not hold up the rest.
     put_off: Vec<(Instant, Item)>,
 }
@@ -48,6 +52,34 @@ impl Outbox {
     /// Adds an outcome.
     pub(crate) fn put(&self, settlement: Settlement) {
         self.lock().waiting.push_back(Item { settlement, refused: 0 });
+        self.added.notify_one();
+    }
+
+    /// From now on what is handed back waits for [`hand_back`](Self::hand_back).
+    pub(crate) fn gather(&self) {
+        self.lock().gathers = true;
+    }
+
+    /// Adds a task that goes back to the head of its queue. It was the `place`th that this server took.
+    pub(crate) fn put_back(&self, place: u64, settlement: Settlement) {
+        let mut items = self.lock();
+        if items.gathers {
+            items.handed_back.push((place, Item { settlement, refused: 0 }));
+        } else {
+            drop(items);
+            self.put(settlement);
+        }
+    }
+
+    /// Sends what was gathered. The last one to be put back is the first to be taken again: so in reverse, and the tasks
+    /// of a queue stand in it as they did before.
+    pub(crate) fn hand_back(&self) {
+        let mut items = self.lock();
+        items.gathers = false;
+        let mut gathered = std::mem::take(&mut items.handed_back);
+        gathered.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        items.waiting.extend(gathered.into_iter().map(|(_, item)| item));
+        drop(items);
         self.added.notify_one();
     }
 
@@ -143,7 +175,7 @@ impl Outbox {
 
 impl Items {
     fn len(&self) -> usize {
-        self.waiting.len() + self.put_off.len()
+        self.waiting.len() + self.handed_back.len() + self.put_off.len()
     }
 
     /// The oldest outcomes, which stay where they are; and when the next one that was put off is due. Copies are cheap:

@@ -15,6 +15,8 @@ use crate::{
 const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
 /// … but never after more than this.
 const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
+/// So many attempts in a row may end as not a failure.
+const MOST_PUT_OFF: u32 = 25;
 /// A task that nobody has known for so long is archived.
 const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
 
@@ -24,9 +26,16 @@ pub(crate) enum Ended {
     /// The job returned, with this result.
     Succeeded(Option<Bytes>),
     /// It returned an error, panicked, took too long, or was cancelled.
-    Failed { policy: Policy, error: String },
+    Failed {
+        policy: Policy,
+        error: String,
+        /// How long to wait for the next attempt, where it is not asynq's formula.
+        pause: Option<Duration>,
+    },
     /// The server is leaving.
     Interrupted,
+    /// It did not start, and may after this time.
+    PutOff(Duration),
     /// It did not start: nothing here knows its type or the shape of its arguments.
     Unknown(String),
     /// It did not start, or must not start again, and no retry can change that.
@@ -35,7 +44,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { policy: Policy::Fail, error: error.into() }
+        Self::Failed { policy: Policy::Fail, error: error.into(), pause: None }
     }
 }
 
@@ -57,13 +66,14 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
+        Ended::PutOff(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Unknown(error) => unknown(error, facts),
-        Ended::Failed { policy, error } => failed(policy, error, facts),
+        Ended::Failed { policy, error, pause } => failed(policy, error, pause, facts),
     }
 }
 
-fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
+fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
@@ -71,9 +81,10 @@ fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
         // Before the last retry is looked at: it is no failure, and asynq has nothing like it to agree with.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
+        Policy::NotAFailure if facts.extra.put_off < MOST_PUT_OFF => not_a_failure(error, pause, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
-        _ => retry(retry_delay(retried, facts.roll), error, facts),
+        _ => retry(pause.unwrap_or_else(|| retry_delay(retried, facts.roll)), error, facts),
     }
 }
 
@@ -81,7 +92,7 @@ fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
-        OnUnknown::Retry => failed(Policy::Fail, error, facts),
+        OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
         OnUnknown::HandBack => {
             let Unknown { since_ms, times } =
                 facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
@@ -98,6 +109,15 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     }
 }
 
+/// asynq's `IsFailure` = false, but not for ever (PROTOCOL W15), and on the last retry too.
+fn not_a_failure(error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
+    let put_off = facts.extra.put_off;
+    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let delay = pause.unwrap_or_else(|| retry_delay(retried.saturating_add(put_off), facts.roll));
+    let extra = Extra { put_off: put_off + 1, unknown: None, ..facts.extra.clone() };
+    Action::Retry { delay, error: Some(error), counted: false, extra }
+}
+
 fn retry(delay: Duration, error: String, facts: Facts<'_>) -> Action {
     Action::Retry { delay, error: Some(error), counted: true, extra: known(facts.extra) }
 }
@@ -106,9 +126,9 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
     Action::Archive { error, extra: known(facts.extra) }
 }
 
-/// The extra facts without the time of not being known.
+/// The extra facts without what counts from the last end of another kind.
 fn known(extra: &Extra) -> Extra {
-    Extra { unknown: None, ..extra.clone() }
+    Extra { unknown: None, put_off: 0, ..extra.clone() }
 }
 
 #[cfg(test)]
@@ -134,7 +154,11 @@ mod tests {
     }
 
     fn fails(policy: Policy) -> Ended {
-        Ended::Failed { policy, error: "why".into() }
+        Ended::Failed { policy, error: "why".into(), pause: None }
+    }
+
+    fn pauses(policy: Policy, seconds: u64) -> Ended {
+        Ended::Failed { policy, error: "why".into(), pause: Some(secs(seconds)) }
     }
 
     fn archived() -> Action {
@@ -159,6 +183,10 @@ mod tests {
             (fails(Policy::Fail), (0, 25), 0, retried_in(15)),
             (fails(Policy::Fail), (3, 25), 60, retried_in(96)),
             (fails(Policy::Fail), (24, 25), 0, retried_in(331_791)),
+            (pauses(Policy::Fail, 7), (24, 25), 0, retried_in(7)),
+            (pauses(Policy::Fail, 7), (25, 25), 0, archived()),
+            (pauses(Policy::SkipRetry, 7), (0, 25), 0, archived()),
+            (pauses(Policy::RetryIn(secs(9)), 7), (0, 25), 0, retried_in(9)),
             (fails(Policy::Fail), (25, 25), 0, archived()),
             (fails(Policy::Fail), (26, 25), 0, archived()),
             (fails(Policy::Fail), (0, 0), 0, archived()),
@@ -207,6 +235,45 @@ mod tests {
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
+    }
+
+    #[test]
+    fn what_is_not_a_failure_is_put_off_ever_longer_and_counts_at_last() {
+        let put_off = |put_off| Extra { max_crashes: Some(7), put_off, ..Extra::default() };
+        let table = [
+            // retried, max    in a row    delay
+            ((0, 25), 0, 15),
+            ((0, 25), 3, 96),
+            ((3, 25), 0, 96),
+            // asynq archives these two.
+            ((25, 25), 1, 456_991),
+            ((0, 0), 24, 331_791),
+        ];
+        for (counters, before, delay) in table {
+            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(before));
+            let expected = Action::Retry {
+                delay: secs(delay),
+                error: Some("why".into()),
+                counted: false,
+                extra: put_off(before + 1),
+            };
+            assert_eq!(action, expected, "{counters:?} {before}");
+        }
+        let at_last = |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(25));
+        let Action::Retry { counted: true, extra, .. } = at_last((0, 25)) else { panic!("it counts") };
+        assert_eq!(extra, put_off(0));
+        assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: put_off(0) });
+        // Another end begins the count anew.
+        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::HandBack, put_off(9));
+        let Action::Retry { extra, .. } = action else { panic!("{action:?}") };
+        assert_eq!(extra, put_off(0));
+    }
+
+    #[test]
+    fn what_did_not_start_is_put_off_as_it_is() {
+        let extra = Extra { put_off: 3, unique_extend: true, ..Extra::default() };
+        let action = decide_with(Ended::PutOff(secs(5)), (25, 25), 0, OnUnknown::HandBack, extra.clone());
+        assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });
     }
 
     #[test]

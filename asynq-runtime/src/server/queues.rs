@@ -1,108 +1,205 @@
-//! Which queues to ask for how much: by weight, or strictly by rank (PROTOCOL §7.3).
+//! Which queues to ask for how much: by weight or strictly by rank (PROTOCOL §7.3), within the limit of each.
+//!
+//! A server is told *entries*: queues, and patterns that stand for all queues of such a name. The weight of a pattern is
+//! that of all its queues together, so that a thousand tenants do not drown the rest; its limit is that of each of them.
 
-use super::dice::Dice;
+use std::collections::HashMap;
+
+use super::{dice::Dice, pattern::Pattern};
 use crate::task::{QueueName, QueueWeight};
 
-/// The queues that a server serves; never empty.
+/// Most queues that one call asks.
+pub(crate) const MOST_ASKED: usize = 100;
+
+/// One entry of what a server was told to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// A queue, or all that match.
+    pub(crate) pattern: Pattern,
+    /// At least 1.
+    pub(crate) weight: u32,
+    /// Most tasks of one queue at a time on this server.
+    pub(crate) limit: Option<usize>,
+}
+
+/// The queues that a server serves at the moment.
 #[derive(Debug)]
 pub(crate) struct Queues {
     names: Vec<QueueName>,
-    declared: Vec<u32>,
-    /// The weights divided by their greatest common divisor.
+    /// Per queue: by which entry it is served.
+    entry_of: Vec<usize>,
+    entries: Vec<Entry>,
+    /// Per entry: its weight, divided by the greatest common divisor of all.
     weights: Vec<u64>,
-    /// Greatest weight first; equal ones as declared.
-    ranked: Vec<usize>,
+    /// The queues of each entry, greatest weight first; equal ones as declared.
+    ranked: Vec<Vec<usize>>,
     strict: bool,
 }
 
+/// A queue that may be asked, and for how much at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) queue: usize,
+    pub(crate) room: usize,
+}
+
 impl Queues {
-    pub(crate) fn new(queues: Vec<(QueueName, u32)>, strict: bool) -> Self {
-        let (names, declared): (Vec<_>, Vec<u32>) = queues.into_iter().unzip();
-        let divisor = declared.iter().copied().fold(0, gcd).max(1);
-        let weights = declared.iter().map(|weight| u64::from(weight / divisor)).collect();
-        let mut ranked: Vec<usize> = (0..names.len()).collect();
-        ranked.sort_by_key(|&i| std::cmp::Reverse(declared[i]));
-        Self { names, declared, weights, ranked, strict }
+    /// The queues of `entries`, `known` being those that exist. A queue that is named is served by its own entry and
+    /// need not exist; of several patterns the one that was given first counts.
+    pub(crate) fn new<'a>(entries: &[Entry], known: impl IntoIterator<Item = &'a QueueName>, strict: bool) -> Self {
+        let named = entries.iter().enumerate().filter(|(_, entry)| entry.pattern.is_exact());
+        let mut found: Vec<(usize, QueueName)> =
+            named.map(|(i, entry)| (i, QueueName::from_wire(entry.pattern.as_str()))).collect();
+        for name in known {
+            let exact = |entry: &Entry| entry.pattern.is_exact() && entry.pattern.as_str() == name.as_str();
+            if entries.iter().any(exact) {
+                continue;
+            }
+            let by = entries.iter().position(|entry| entry.pattern.matches(name.as_str()));
+            found.extend(by.map(|by| (by, name.clone())));
+        }
+        found.sort();
+        let (entry_of, names): (Vec<usize>, Vec<QueueName>) = found.into_iter().unzip();
+        let divisor = entries.iter().map(|entry| entry.weight).fold(0, gcd).max(1);
+        let weights = entries.iter().map(|entry| u64::from(entry.weight / divisor)).collect();
+        let mut ranks: Vec<usize> = (0..entries.len()).collect();
+        ranks.sort_by_key(|&i| std::cmp::Reverse(entries[i].weight));
+        let queues_of = |entry| (0..names.len()).filter(|&queue| entry_of[queue] == entry).collect();
+        let ranked = ranks.into_iter().map(queues_of).collect();
+        Self { ranked, names, entry_of, entries: entries.to_vec(), weights, strict }
     }
 
     pub(crate) fn names(&self) -> &[QueueName] {
         &self.names
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub(crate) fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// The weights as they were declared, which is what asynq shows.
-    pub(crate) fn shown(&self) -> Vec<QueueWeight> {
-        let pairs = self.names.iter().zip(&self.declared);
-        pairs
-            .map(|(name, &weight)| QueueWeight {
-                queue: Some(name.as_str().to_owned()),
-                weight: Some(i32::try_from(weight).unwrap_or(i32::MAX)),
-            })
-            .collect()
+    /// Most tasks of this queue at a time; `None` = as many as there are slots.
+    pub(crate) fn limit(&self, queue: usize) -> Option<usize> {
+        self.entries[self.entry_of[queue]].limit
     }
 
-    /// The queues by rank.
-    pub(crate) fn ranked(&self) -> &[usize] {
+    /// The queues by rank: those of one entry are equal.
+    pub(crate) fn ranked(&self) -> &[Vec<usize>] {
         &self.ranked
     }
 
-    /// Every queue once: a weighted sample without replacement. A queue comes first with the chance of its weight, and
-    /// so on among the rest.
-    pub(crate) fn order(&self, dice: &mut Dice) -> Vec<usize> {
-        let mut left: Vec<usize> = (0..self.names.len()).collect();
-        let mut order = Vec::with_capacity(left.len());
-        while let Some(place) = self.draw(&left, dice) {
-            order.push(left.remove(place));
-        }
-        order
+    /// The open queues in an order drawn by weight, without replacement: one comes first with the chance of its weight,
+    /// and so on among the rest.
+    pub(crate) fn order(&self, open: &[Open], dice: &mut Dice) -> Vec<Open> {
+        let open_of = self.count_by_entry(open);
+        let mut keyed: Vec<(f64, Open)> = open
+            .iter()
+            .map(|&open| {
+                let entry = self.entry_of[open.queue];
+                let weight = self.weights[entry] as f64 / open_of[&entry] as f64;
+                // Whoever waits the shortest by a clock that ticks with its weight (Efraimidis and Spirakis).
+                (-(1.0 - dice.fraction()).ln() / weight, open)
+            })
+            .collect();
+        keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        keyed.into_iter().map(|(_, open)| open).collect()
     }
 
-    /// Shares `free` slots among the `open` queues, each slot drawn by weight, as if every free worker asked for itself;
-    /// what it returns never asks for more than `free` in all.
-    pub(crate) fn share(&self, free: usize, open: &[usize], dice: &mut Dice) -> Vec<(usize, usize)> {
+    /// Shares `free` slots among the open queues by weight, as far as they have room; what it returns never asks for more
+    /// than `free` in all, and leaves a slot out only when no queue has room for it.
+    ///
+    /// One throw decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
+    pub(crate) fn share(&self, free: usize, open: &[Open], dice: &mut Dice) -> Vec<(usize, usize)> {
         let mut asked = vec![0; open.len()];
-        match open {
-            [] => {}
-            [_] => asked[0] = free,
-            _ => {
-                for _ in 0..free {
-                    if let Some(place) = self.draw(open, dice) {
-                        asked[place] += 1;
-                    }
-                }
+        let (mut left, mut places): (usize, Vec<usize>) = (free, (0..open.len()).collect());
+        while left > 0 {
+            places.retain(|&place| asked[place] < open[place].room);
+            if places.is_empty() {
+                break;
+            }
+            for (place, n) in self.split(left, open, &places, dice) {
+                let n = n.min(open[place].room - asked[place]);
+                asked[place] += n;
+                left -= n;
             }
         }
-        open.iter().copied().zip(asked).filter(|&(_, n)| n > 0).collect()
+        open.iter().map(|open| open.queue).zip(asked).filter(|&(_, n)| n > 0).collect()
     }
 
-    /// Shares `free` slots so that as many queues as possible are asked at all, in one round trip: for a server that
+    /// Shares `free` slots so that as many open queues as possible are asked at all, in one round trip: for a server that
     /// knows of no work anywhere, where a weight has nothing to decide yet.
-    pub(crate) fn probe(&self, free: usize, dice: &mut Dice) -> Vec<(usize, usize)> {
-        let order = self.order(dice);
-        let reached = &order[..order.len().min(free)];
-        let mut asked: Vec<(usize, usize)> = reached.iter().map(|&queue| (queue, 1)).collect();
-        for (queue, n) in self.share(free - reached.len(), reached, dice) {
-            if let Some(entry) = asked.iter_mut().find(|(known, _)| *known == queue) {
-                entry.1 += n;
-            }
+    pub(crate) fn probe(&self, free: usize, open: &[Open], dice: &mut Dice) -> Vec<(usize, usize)> {
+        let mut reached = self.order(open, dice);
+        reached.retain(|open| open.room > 0);
+        reached.truncate(free.min(MOST_ASKED));
+        let more: Vec<Open> = reached.iter().map(|open| Open { room: open.room - 1, ..*open }).collect();
+        let mut asked: Vec<(usize, usize)> = reached.iter().map(|open| (open.queue, 1)).collect();
+        let extra: HashMap<usize, usize> = self.share(free - reached.len(), &more, dice).into_iter().collect();
+        for (queue, n) in &mut asked {
+            *n += extra.get(queue).copied().unwrap_or_default();
         }
         asked
     }
 
-    /// A place in `among`, drawn by weight.
-    fn draw(&self, among: &[usize], dice: &mut Dice) -> Option<usize> {
-        let total: u64 = among.iter().map(|&queue| self.weights[queue]).sum();
-        let mut ticket = dice.below(total);
-        among.iter().position(|&queue| {
-            let weight = self.weights[queue];
-            let hit = ticket < weight;
-            ticket = ticket.saturating_sub(weight);
-            hit
-        })
+    /// `slots` shared by weight among the open queues at `places`: first among their entries, then equally among the
+    /// queues of each.
+    fn split(&self, slots: usize, open: &[Open], places: &[usize], dice: &mut Dice) -> Vec<(usize, usize)> {
+        let mut by_entry: Vec<(usize, Vec<usize>)> = Vec::new();
+        for &place in places {
+            let entry = self.entry_of[open[place].queue];
+            match by_entry.iter_mut().find(|(known, _)| *known == entry) {
+                Some((_, members)) => members.push(place),
+                None => by_entry.push((entry, vec![place])),
+            }
+        }
+        let weights = by_entry.iter().map(|(entry, _)| self.weights[*entry]).collect::<Vec<_>>();
+        let shares = portions(slots, &weights, dice);
+        let mut split = Vec::new();
+        for ((_, members), share) in by_entry.iter().zip(shares) {
+            let portions = portions(share, &vec![1; members.len()], dice);
+            split.extend(members.iter().copied().zip(portions).filter(|&(_, n)| n > 0));
+        }
+        split
     }
+
+    fn count_by_entry(&self, open: &[Open]) -> HashMap<usize, usize> {
+        let mut counts = HashMap::new();
+        for open in open {
+            *counts.entry(self.entry_of[open.queue]).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// The entries with their weights as they were declared, which is what asynq shows; a pattern as it is written.
+pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
+    let one = |entry: &Entry| QueueWeight {
+        queue: Some(entry.pattern.as_str().to_owned()),
+        weight: Some(i32::try_from(entry.weight).unwrap_or(i32::MAX)),
+    };
+    entries.iter().map(one).collect()
+}
+
+/// `slots` in whole portions by weight, with one throw: the borders between the portions are moved together by the same
+/// fraction of a slot (systematic sampling).
+fn portions(slots: usize, weights: &[u64], dice: &mut Dice) -> Vec<usize> {
+    let total: u64 = weights.iter().sum();
+    if total == 0 {
+        return vec![0; weights.len()];
+    }
+    let shift = u128::from(dice.below(total));
+    let (mut below, mut before) = (0, 0);
+    weights
+        .iter()
+        .map(|&weight| {
+            below += u128::from(weight);
+            let border = ((slots as u128 * below + shift) / u128::from(total)) as usize;
+            border - std::mem::replace(&mut before, border)
+        })
+        .collect()
 }
 
 fn gcd(a: u32, b: u32) -> u32 {
@@ -110,93 +207,4 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queues(weights: &[u32], strict: bool) -> Queues {
-        let named = weights.iter().enumerate().map(|(i, &w)| (QueueName::new(&format!("q{i}")).unwrap(), w));
-        Queues::new(named.collect(), strict)
-    }
-
-    #[test]
-    fn each_order_has_every_queue_once() {
-        let queues = queues(&[6, 3, 1, 1_000_000], false);
-        let mut dice = Dice::seeded(7);
-        for _ in 0..1_000 {
-            let mut order = queues.order(&mut dice);
-            order.sort_unstable();
-            assert_eq!(order, [0, 1, 2, 3]);
-        }
-    }
-
-    #[test]
-    fn a_queue_comes_first_as_often_as_its_weight_says() {
-        let queues = queues(&[60, 30, 10], false);
-        let mut dice = Dice::seeded(42);
-        let (mut first, mut second_after_0) = ([0u32; 3], [0u32; 3]);
-        let rounds = 100_000;
-        for _ in 0..rounds {
-            let order = queues.order(&mut dice);
-            first[order[0]] += 1;
-            if order[0] == 0 {
-                second_after_0[order[1]] += 1;
-            }
-        }
-        for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
-            assert!((f64::from(first[queue]) / f64::from(rounds) - share).abs() < 0.01, "{first:?}");
-        }
-        let share = f64::from(second_after_0[1]) / f64::from(first[0]);
-        assert!((share - 0.75).abs() < 0.01, "{second_after_0:?}");
-    }
-
-    #[test]
-    fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() {
-        let queues = queues(&[60, 30, 10], false);
-        assert_eq!(queues.weights, [6, 3, 1]);
-        let shown: Vec<_> = queues.shown().into_iter().map(|q| q.weight).collect();
-        assert_eq!(shown, [Some(60), Some(30), Some(10)]);
-        // The same throws give the same order, divided or not.
-        let other = self::queues(&[6, 3, 1], false);
-        let (mut a, mut b) = (Dice::seeded(3), Dice::seeded(3));
-        assert!((0..100).all(|_| queues.order(&mut a) == other.order(&mut b)));
-    }
-
-    #[test]
-    fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
-        let queues = queues(&[6, 3, 1], false);
-        let mut dice = Dice::seeded(9);
-        let mut sums = [0usize; 3];
-        for free in 0..200 {
-            let shares = queues.share(free, &[0, 1, 2], &mut dice);
-            assert_eq!(shares.iter().map(|(_, n)| n).sum::<usize>(), free);
-            assert!(shares.iter().all(|&(_, n)| n > 0));
-            for (queue, n) in shares {
-                sums[queue] += n;
-            }
-        }
-        let total: usize = sums.iter().sum();
-        for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
-            assert!((sums[queue] as f64 / total as f64 - share).abs() < 0.02, "{sums:?}");
-        }
-        assert_eq!(queues.share(5, &[1], &mut dice), [(1, 5)]);
-        assert_eq!(queues.share(5, &[], &mut dice), []);
-    }
-
-    #[test]
-    fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
-        let queues = queues(&[6, 3, 1], false);
-        let mut dice = Dice::seeded(5);
-        for free in 0..20 {
-            let asked = queues.probe(free, &mut dice);
-            assert_eq!(asked.len(), free.min(3));
-            assert_eq!(asked.iter().map(|(_, n)| n).sum::<usize>(), free);
-        }
-    }
-
-    #[test]
-    fn strict_rank_is_by_weight_and_then_as_declared() {
-        let queues = queues(&[1, 9, 5, 9], true);
-        assert!(queues.is_strict());
-        assert_eq!(queues.ranked(), [1, 3, 2, 0]);
-    }
-}
+mod tests;

@@ -31,8 +31,9 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 /// Recovers all that can be.
 async fn turn(hub: &Hub) -> Result<(), BrokerError> {
+    let queues = hub.queues.now();
     loop {
-        let recovered = hub.answer(hub.broker.recover(hub.queues.names())).await?;
+        let recovered = hub.answer(hub.broker.recover(queues.names())).await?;
         for (queue, id) in &recovered.tasks {
             tracing::warn!(%queue, %id, "its worker died; the task is pending again");
         }

@@ -1,8 +1,10 @@
 //! A server that runs, held by its owner: look at it, quiet it, leave in order, or drop it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{error::ServerError, heart::HeartThread, hub::Hub, service::Services, shutdown, signals::Signals};
+use super::{
+    error::ServerError, heart::HeartThread, hooks::Moments, hub::Hub, service::Services, shutdown, signals::Signals,
+};
 use crate::{broker::Broker, client::Client};
 
 /// A server that runs. Dropping it ends everything at once: what was running runs again when its lease is over. To
@@ -12,6 +14,7 @@ use crate::{broker::Broker, client::Client};
 pub struct Running {
     pub(super) hub: Arc<Hub>,
     pub(super) services: Services,
+    pub(super) moments: Mutex<Moments>,
     pub(super) closes_broker: bool,
     pub(super) heart: HeartThread,
 }
@@ -54,8 +57,9 @@ impl Running {
     /// # Errors
     ///
     /// A service had failed.
-    pub async fn shutdown(self) -> Result<(), ServerError> {
-        self.heart.call(shutdown::drain(Arc::clone(&self.hub), self.closes_broker)).await?;
+    pub async fn shutdown(mut self) -> Result<(), ServerError> {
+        let moments = std::mem::take(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.heart.call(shutdown::drain(Arc::clone(&self.hub), moments, self.closes_broker)).await?;
         self.services.outcome()
     }
 

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -21,8 +21,8 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{RunKey, ServerName},
-    task::{TaskId, TaskMessage, WorkerInfo},
+    broker::{HeldLock, RunKey, ServerName},
+    task::{QueueName, TaskId, TaskMessage, WorkerInfo},
 };
 
 /// Longest payload that is shown to others (RELIABILITY F35).
@@ -34,6 +34,10 @@ pub(crate) struct Runs {
     live: Mutex<HashMap<RunKey, Live>>,
     slots: usize,
     used: AtomicUsize,
+    /// Slots that each queue's tasks take; no entry = none.
+    used_by: Mutex<HashMap<QueueName, usize>>,
+    /// How many were taken in hand so far.
+    held: AtomicU64,
     suspect_runs: AtomicBool,
     /// A slot became free; for the fetcher alone.
     freed: Notify,
@@ -45,7 +49,11 @@ pub(crate) struct Runs {
 struct Live {
     stop: Arc<Stop>,
     message: Arc<TaskMessage>,
+    /// Whether its unique lock must last as long as it runs.
+    extends_lock: bool,
     since: DateTime<Utc>,
+    /// Its place among all that were taken in hand, the first one first.
+    place: u64,
     phase: Phase,
 }
 
@@ -64,6 +72,8 @@ impl Runs {
             live: Mutex::default(),
             slots,
             used: AtomicUsize::new(0),
+            used_by: Mutex::default(),
+            held: AtomicU64::new(0),
             suspect_runs: AtomicBool::new(false),
             freed: Notify::new(),
             emptied: Notify::new(),
@@ -78,6 +88,11 @@ impl Runs {
     /// How many slots are taken.
     pub(crate) fn running(&self) -> usize {
         self.used.load(Ordering::Acquire)
+    }
+
+    /// How many slots the tasks of `queue` take.
+    pub(crate) fn running_of(&self, queue: &QueueName) -> usize {
+        self.used_by().get(queue).copied().unwrap_or_default()
     }
 
     /// Whether a suspect is running.
@@ -108,8 +123,14 @@ impl Runs {
 
     /// Takes a dequeued task in hand.
     pub(crate) fn hold(&self, attempt: &Attempt, now: DateTime<Utc>) {
-        let live =
-            Live { stop: Arc::new(Stop::new()), message: Arc::clone(&attempt.message), since: now, phase: Phase::Held };
+        let live = Live {
+            stop: Arc::new(Stop::new()),
+            message: Arc::clone(&attempt.message),
+            extends_lock: attempt.extra.unique_extend && !attempt.message.unique_key.is_empty(),
+            since: now,
+            place: self.held.fetch_add(1, Ordering::AcqRel),
+            phase: Phase::Held,
+        };
         self.lock().insert(attempt.key.clone(), live);
     }
 
@@ -119,6 +140,7 @@ impl Runs {
         let run = live.get_mut(key)?;
         run.phase = Phase::Running;
         self.used.fetch_add(1, Ordering::AcqRel);
+        *self.used_by().entry(key.queue.clone()).or_default() += 1;
         if is_suspect {
             self.suspect_runs.store(true, Ordering::Release);
         }
@@ -135,11 +157,19 @@ impl Runs {
         })
     }
 
-    /// Gives a slot back.
-    pub(crate) fn release(&self, was_suspect: bool) {
+    /// Gives a slot of `queue` back.
+    pub(crate) fn release(&self, queue: &QueueName, was_suspect: bool) {
         if was_suspect {
             self.suspect_runs.store(false, Ordering::Release);
         }
+        let mut used_by = self.used_by();
+        if let Some(used) = used_by.get_mut(queue) {
+            *used -= 1;
+            if *used == 0 {
+                used_by.remove(queue);
+            }
+        }
+        drop(used_by);
         if self.used.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_waiters();
         }
@@ -197,6 +227,18 @@ impl Runs {
             .collect()
     }
 
+    /// The place of this run among all that were taken in hand; `None` if it is out of our hands.
+    pub(crate) fn place(&self, key: &RunKey) -> Option<u64> {
+        self.lock().get(key).map(|run| run.place)
+    }
+
+    /// The unique locks that must not end before their tasks do.
+    pub(crate) fn held_locks(&self) -> Vec<HeldLock> {
+        let live = self.lock();
+        let extended = live.iter().filter(|(_, run)| run.extends_lock);
+        extended.map(|(run, live)| HeldLock { run: run.clone(), key: live.message.unique_key.clone() }).collect()
+    }
+
     /// Everything in hand, whose leases are to be extended.
     pub(crate) fn keys(&self) -> Vec<RunKey> {
         self.lock().keys().cloned().collect()
@@ -229,6 +271,10 @@ impl Runs {
     fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn used_by(&self) -> MutexGuard<'_, HashMap<QueueName, usize>> {
+        self.used_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn shown_payload(payload: &Bytes) -> Bytes {
@@ -240,7 +286,7 @@ mod tests {
     use super::*;
     use crate::{
         broker::{Run, RunToken},
-        task::{Extra, QueueName},
+        task::Extra,
     };
 
     fn attempt(queue: &str, id: &str) -> Attempt {
@@ -283,8 +329,9 @@ mod tests {
         assert!(!runs.settling(&a.key));
         // Its slot is free when its job has ended, not before.
         assert_eq!(runs.free(), 0);
-        runs.release(false);
-        assert_eq!(runs.free(), 1);
+        assert_eq!(runs.running_of(&a.key.queue), 1);
+        runs.release(&a.key.queue, false);
+        assert_eq!((runs.free(), runs.running_of(&a.key.queue)), (1, 0));
     }
 
     #[test]
@@ -299,6 +346,20 @@ mod tests {
         assert_eq!(runs.keys().len(), 1);
         // Handing back what has not ended leaves what has ended alone.
         assert!(runs.take_unended().is_empty());
+    }
+
+    #[test]
+    fn only_locks_that_ask_for_it_are_extended() {
+        let runs = Runs::new(4);
+        for (id, unique_key, unique_extend) in [("1", "k1", true), ("2", "k2", false), ("3", "", true)] {
+            let mut attempt = attempt("a", id);
+            attempt.extra.unique_extend = unique_extend;
+            let message = TaskMessage { unique_key: unique_key.to_owned(), ..TaskMessage::default() };
+            attempt.message = Arc::new(message);
+            runs.hold(&attempt, Utc::now());
+        }
+        let keys: Vec<_> = runs.held_locks().into_iter().map(|lock| (lock.run.id.to_string(), lock.key)).collect();
+        assert_eq!(keys, [("1".to_owned(), "k1".to_owned())]);
     }
 
     #[test]

@@ -9,8 +9,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{hub::Hub, stop::Why};
-use crate::broker::{Action, Settlement};
+use super::{hooks::Moments, hub::Hub, stop::Why};
+use crate::{
+    broker::{Action, Settlement},
+    client::Client,
+};
 
 /// A shutdown timeout that nobody lives to see; a longer one would overflow the clock.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
@@ -22,11 +25,12 @@ const SETTLE: Duration = Duration::from_millis(700);
 const LEAVE: Duration = Duration::from_millis(850);
 
 /// Ends the server's work. Runs on the heart's thread.
-pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
+pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) {
     let end = Instant::now() + hub.config.shutdown_timeout.min(ENDLESS);
     hub.quiet.cancel();
     hub.closing.cancel();
     hub.runs.poke();
+    let hooks = hub.jobs.spawn(moments.drain(Client::new(Arc::clone(&hub.broker))));
     let nothing_runs = async {
         hub.fetched_last.cancelled().await;
         hub.runs.emptied().await;
@@ -36,17 +40,27 @@ pub(crate) async fn drain(hub: Arc<Hub>, closes_broker: bool) {
         if running > 0 {
             tracing::warn!(running, "the shutdown timeout is over: what still runs is handed back");
         }
+        hub.outbox.gather();
         hub.runs.stop_all(Why::Leaving);
         within(end + NOTICE, hub.runs.emptied()).await;
     }
+    let told = hooks.abort_handle();
+    if !within(end, async { drop(hooks.await) }).await {
+        tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
+        told.abort();
+    }
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
     for (run, message) in hub.runs.take_unended() {
-        hub.outbox.put(Settlement { run, message, action: Action::Requeue, resend: false });
+        let place = hub.runs.place(&run).unwrap_or_default();
+        hub.outbox.put_back(place, Settlement { run, message, action: Action::Requeue, resend: false });
     }
+    hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {
         let left = hub.outbox.len();
         tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
     }
+    // Told by `closing`, too: what it has taken goes back to its group.
+    within(end + SETTLE, hub.aggregated_last.cancelled()).await;
     // Told by `closing`; they may still be using the broker.
     within(end + SETTLE, hub.services_ended.cancelled()).await;
     hub.leaving.cancel();

@@ -22,8 +22,12 @@ pub struct Signals {
     pub beat: Signal,
     /// The leases of all that is in hand were extended.
     pub extended: Signal,
+    /// An archived task was deleted because its archive was full.
+    pub trimmed: Signal,
     /// A turn of the janitor ended.
     pub cleaned: Signal,
+    /// A turn of the aggregator ended.
+    pub aggregated: Signal,
     /// The server listens for cancel requests.
     pub subscribed: Signal,
     /// The server has stopped fetching.

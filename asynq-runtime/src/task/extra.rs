@@ -22,6 +22,9 @@ pub struct Extra {
     /// Whether its unique lock lasts at least as long as it runs, whatever its time.
     #[prost(bool, tag = "5")]
     pub unique_extend: bool,
+    /// How many attempts in a row have ended as not a failure.
+    #[prost(uint32, tag = "6")]
+    pub put_off: u32,
 }
 
 /// What frees the unique lock of a task; its time frees it in any case.

@@ -12,8 +12,9 @@ use crate::{
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
-    task::{TaskInfo, TaskState},
+    job::{Aggregates, Aggregation, IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
+    server::{Aggregations, IntoAggregated},
+    task::{GroupName, TaskInfo, TaskState},
 };
 
 /// The states of tasks that have still to run.
@@ -30,6 +31,8 @@ pub struct TestApp {
     clock: ManualClock,
     registry: Registry,
     states: StateMap,
+    aggregations: Aggregations,
+    aggregated: Vec<Aggregation>,
 }
 
 impl TestApp {
@@ -43,7 +46,14 @@ impl TestApp {
         let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
         let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
         let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
-        Self { client: Client::new(Arc::new(broker)), clock, registry, states: StateMap::default() }
+        Self {
+            client: Client::new(Arc::new(broker)),
+            clock,
+            registry,
+            states: StateMap::default(),
+            aggregations: Aggregations::default(),
+            aggregated: Vec::new(),
+        }
     }
 
     /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs.
@@ -73,6 +83,62 @@ impl TestApp {
         self
     }
 
+    /// Aggregates tasks into `J`, a job written by hand, and runs it too.
+    ///
+    /// # Panics
+    ///
+    /// Another job has its name.
+    #[must_use]
+    pub fn register_aggregate<J: Aggregates>(mut self) -> Self {
+        self.aggregated.push(Aggregation::of::<J>(std::any::type_name::<J>(), 0));
+        self.register::<J>()
+    }
+
+    /// Makes one task of all tasks that wait together in a group, as
+    /// [`ServerBuilder::aggregate`](crate::server::ServerBuilder::aggregate) does.
+    #[must_use]
+    pub fn aggregate<F, R, How>(mut self, pattern: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        self.aggregations.add_function(pattern.into(), function);
+        self
+    }
+
+    /// A group is ripe when no task has joined it for this long, by the clock of this application; default 1 minute.
+    ///
+    /// # Panics
+    ///
+    /// It is below 1 s, or the text is no duration.
+    #[must_use]
+    pub fn group_grace(mut self, grace: impl IntoSpan) -> Self {
+        self.aggregations.set_grace(grace).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
+        self
+    }
+
+    /// … or when its first task has waited for this long; default never.
+    ///
+    /// # Panics
+    ///
+    /// As [`group_grace`](Self::group_grace).
+    #[must_use]
+    pub fn group_max_delay(mut self, delay: impl IntoSpan) -> Self {
+        self.aggregations.set_max_delay(delay).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
+        self
+    }
+
+    /// … or when it has so many tasks, and never makes one of more; default 1000.
+    ///
+    /// # Panics
+    ///
+    /// It is 0.
+    #[must_use]
+    pub fn group_max_size(mut self, size: usize) -> Self {
+        self.aggregations.set_max_size(size).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
+        self
+    }
+
     /// What enqueues into this application.
     pub fn client(&self) -> &Client {
         &self.client
@@ -93,13 +159,16 @@ impl TestApp {
     }
 
     /// Runs everything that is due, one task after the other, also what those tasks enqueue, until nothing is due.
-    /// Failed tasks wait for their retry: [`advance`](Self::advance), then drain again.
+    /// Ripe groups are aggregated too. Failed tasks wait for their retry: [`advance`](Self::advance), then drain again.
     ///
     /// # Panics
     ///
-    /// It comes to no end, because tasks keep enqueuing tasks.
+    /// It comes to no end, because tasks keep enqueuing tasks; or tasks of one job are aggregated into two.
     pub async fn drain(&self) -> Drained {
-        drain::drain(self.client.broker(), &self.registry, &self.states).await
+        let mut aggregations = self.aggregations.clone();
+        let given = Aggregation::linked().chain(self.aggregated.iter().copied());
+        aggregations.serve(&self.registry, given).unwrap_or_else(|error| panic!("{error}"));
+        drain::drain(self.client.broker(), &self.registry, &self.states, &aggregations).await
     }
 
     /// Asserts that a task of `J` is waiting whose arguments `matches`, due now or later.

@@ -1,6 +1,6 @@
 //! Runs what is due in a [`TestApp`](super::TestApp), one task after the other.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -8,8 +8,8 @@ use super::app::said;
 use crate::{
     broker::{Action, Broker, ServerName, Settlement, Wanted},
     job::{BlockingPool, Registry, StateMap},
-    server::{Executor, ExecutorParts, OnUnknown},
-    task::{QueueName, ServerInfo, TaskId},
+    server::{Aggregations, Executor, ExecutorParts, OnUnknown},
+    task::{GroupName, QueueName, ServerInfo, TaskId},
 };
 
 /// More tasks than a test runs on purpose.
@@ -31,6 +31,10 @@ pub struct Drained {
     pub snoozed: usize,
     /// Tasks whose type or shape no job here knows.
     pub handed_back: usize,
+    /// Tasks in groups that became a part of another task, or run by themselves, or were given up.
+    pub aggregated: usize,
+    /// Groups that were ripe and could not be aggregated, with the reason; their tasks are in them again.
+    pub unaggregated: Vec<(GroupName, String)>,
     /// Why attempts failed, in the order of the attempts.
     pub failures: Vec<Failure>,
 }
@@ -49,13 +53,19 @@ pub struct Failure {
     pub archived: bool,
 }
 
-pub(super) async fn drain(broker: &Arc<dyn Broker>, registry: &Registry, states: &StateMap) -> Drained {
+pub(super) async fn drain(
+    broker: &Arc<dyn Broker>,
+    registry: &Registry,
+    states: &StateMap,
+    aggregations: &Aggregations,
+) -> Drained {
     let executor = Executor::new(ExecutorParts {
         registry: registry.clone(),
         states: Arc::new(states.clone()),
         blocking: BlockingPool::default(),
         broker: Arc::clone(broker),
         on_unknown: OnUnknown::HandBack,
+        backoff: None,
     });
     // A server of its own each time: between two drains any time may pass on the clock.
     let member = said(broker.join(&name(), &ServerInfo::default()).await);
@@ -63,6 +73,9 @@ pub(super) async fn drain(broker: &Arc<dyn Broker>, registry: &Registry, states:
     loop {
         let queues = said(broker.queues().await);
         make_due(broker, &queues).await;
+        for queue in &queues {
+            drained.aggregate(broker, queue, aggregations, registry).await;
+        }
         let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
         let runs = said(broker.dequeue(&member, &wanted).await);
         if runs.is_empty() {
@@ -98,6 +111,41 @@ fn name() -> ServerName {
 }
 
 impl Drained {
+    /// Does what an aggregator would have done by now.
+    async fn aggregate(
+        &mut self,
+        broker: &Arc<dyn Broker>,
+        queue: &QueueName,
+        aggregations: &Aggregations,
+        registry: &Registry,
+    ) {
+        if aggregations.is_empty() {
+            return;
+        }
+        let failed: HashSet<GroupName> = self.unaggregated.iter().map(|(group, _)| group.clone()).collect();
+        let mut after = None;
+        loop {
+            let groups = said(broker.groups(queue, after.as_ref(), 100).await);
+            let Some(last) = groups.last() else { return };
+            after = Some(last.group.clone());
+            for group in groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
+                while let Some(set) = said(broker.claim_set(queue, &group, &aggregations.rules).await) {
+                    let knows = |name: &str| registry.get(name).is_some();
+                    let ended = match aggregations.aggregate(&set, broker.now(), knows).await {
+                        Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
+                        Err(why) => Err(why.to_string()),
+                    };
+                    if let Err(why) = ended {
+                        said(broker.release_set(&set).await);
+                        self.unaggregated.push((group, why));
+                        break;
+                    }
+                    self.aggregated += set.members.len();
+                }
+            }
+        }
+    }
+
     fn count(&mut self, settlement: &Settlement) {
         match &settlement.action {
             Action::Done | Action::Complete { .. } => self.succeeded += 1,

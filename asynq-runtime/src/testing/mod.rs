@@ -20,6 +20,30 @@
 //! # });
 //! ```
 //!
+//! Groups ripen by the same clock:
+//!
+//! ```standalone_crate
+//! # use asynq_runtime::prelude::*;
+//! use asynq_runtime::testing::TestApp;
+//!
+//! #[job(group = "digest")]
+//! async fn note(text: String) {}
+//!
+//! #[job(aggregates = note)]
+//! async fn digest(notes: Vec<note>) {}
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let app = TestApp::new().await.group_grace("5m");
+//! note::enqueue(app.client(), "a").await.unwrap();
+//! note::enqueue(app.client(), "b").await.unwrap();
+//!
+//! assert_eq!(app.drain().await.aggregated, 0);
+//! app.advance("5m").await;
+//! let drained = app.drain().await;
+//! assert_eq!((drained.aggregated, drained.succeeded), (2, 1));
+//! # });
+//! ```
+//!
 //! Everything here panics when something goes wrong, because that is how a test fails; nothing else in this crate does.
 
 #[cfg(feature = "sqlite")]

@@ -4,6 +4,11 @@
 mod endings;
 mod faults;
 mod flaky;
+mod handlers;
+mod hooks;
+mod layers;
+mod locks;
+mod queues;
 mod setup;
 #[cfg(unix)]
 mod signals;

@@ -128,6 +128,68 @@ async fn a_stop_returns_in_time_although_the_broker_is_dead() {
     assert!(took >= timeout && took < timeout + Duration::from_secs(1), "{took:?}");
 }
 
+#[tokio::test]
+async fn a_stop_returns_in_time_whichever_call_the_broker_leaves_unanswered() {
+    const CALLS: [&str; 17] = [
+        "ping",
+        "dequeue_sparing",
+        "ready",
+        "wait_for_work",
+        "settle",
+        "free_lock",
+        "write_result",
+        "forward",
+        "wait_for_due",
+        "extend",
+        "extend_locks",
+        "recover",
+        "sweep",
+        "beat",
+        "leave",
+        "cancellations",
+        "queues",
+    ];
+    let mut stops = tokio::task::JoinSet::new();
+    for call in CALLS {
+        stops.spawn(async move {
+            let inner = memory().await;
+            let flaky = Flaky::with_lease(inner.clone(), Duration::from_millis(60));
+            let broker: Arc<dyn Broker> = flaky.clone();
+            let (builder, mut log) = server::<(waits, quick)>(&broker);
+            let builder = builder.state(Gate::new(tokio::sync::Semaphore::new(0)));
+            let builder = builder.queue("default", 1).queue("tenant:*", 1).health_check("10ms", |_| {});
+            let running = start(builder.shutdown_timeout(Duration::from_millis(100))).await;
+            waits::job("a").enqueue(&Client::new(inner)).await.unwrap();
+            assert_eq!(told(&mut log).await, "a started");
+            *flaky.hangs.lock().unwrap() = Some(call);
+            let since = Instant::now();
+            soon(running.shutdown()).await.unwrap();
+            (call, since.elapsed())
+        });
+    }
+    for (call, took) in stops.join_all().await {
+        assert!(took < Duration::from_millis(1500), "{call}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
+    const TASKS: usize = 600;
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let client = Client::new(broker.clone());
+    let name = |i: usize| format!("{i:04}");
+    let jobs = (0..TASKS).map(|i| waits::job(name(i)).task_id(name(i)));
+    assert!(client.enqueue_many(jobs).await.unwrap().iter().all(Result::is_ok));
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(Duration::from_millis(50))).await;
+    for _ in 0..TASKS - 50 {
+        told(&mut log).await;
+    }
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, (0..TASKS).map(name).collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
     let broker = memory().await;

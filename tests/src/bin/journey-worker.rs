@@ -1,13 +1,13 @@
 //! A worker for the journey tests: its jobs write down when they start and when they end.
 //!
-//! `ASYNQ_URL` names the broker, `JOURNAL` the file, `CONCURRENCY` how many tasks run at a time. It prints `ready` once
+//! `ASYNQ_URL` names the broker, `JOURNAL` and `DIGESTS` the files, `CONCURRENCY` how many tasks run at a time. It prints `ready` once
 //! it works, and ends as its signals say.
 
 use std::path::PathBuf;
 
 use asynq_runtime::{prelude::*, server::Server};
 use asynq_tests::{
-    jobs::{Poison, Record},
+    jobs::{Digest, Poison, Record},
     journal::Journal,
 };
 
@@ -18,6 +18,9 @@ async fn main() -> Result<(), BoxError> {
     let shutdown_timeout = std::env::var("SHUTDOWN_TIMEOUT").unwrap_or_else(|_| "8s".into());
     let server = Server::builder(std::env::var("ASYNQ_URL")?)
         .registry(Registry::only::<(Record, Poison)>()?)
+        .register_aggregate::<Digest>()
+        .group_grace("1s")
+        .group_max_size(5)
         .concurrency(concurrency)
         .shutdown_timeout(shutdown_timeout.as_str())
         .state(Journal::open(&journal)?)

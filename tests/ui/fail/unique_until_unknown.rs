@@ -1,6 +1,6 @@
 use asynq_runtime::prelude::*;
 
-#[job(unique = "1h", unique_until = "start")]
+#[job(unique = "1h", unique_until = "started")]
 async fn send(to: String) -> JobResult {
     Ok(drop(to))
 }

@@ -11,6 +11,16 @@ async fn send(ctx: &JobContext, state: State<u8>, to: ::std::string::String, all
     ::core::result::Result::Ok(all[0])
 }
 
+#[job(unique = "1h", unique_until = "start", backoff = "linear(1s)", expires = "1h", group = "all")]
+async fn note(text: ::std::string::String) {
+    let _ = text;
+}
+
+#[job(aggregates = note)]
+fn digest(notes: ::std::vec::Vec<note>) {
+    let _ = notes;
+}
+
 #[job]
 fn block(file: &::std::path::Path) -> JobResult {
     ::std::fs::metadata(file)?;
@@ -19,5 +29,7 @@ fn block(file: &::std::path::Path) -> JobResult {
 
 fn main() {
     let _ = send::job("ann", &[1]);
+    let _ = note::job("a");
+    let _ = digest::job(::std::vec::Vec::new());
     let _ = block::job(::std::path::Path::new("a"));
 }

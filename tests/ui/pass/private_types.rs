@@ -13,7 +13,13 @@ mod jobs {
         Ok(hidden)
     }
 
+    #[job(aggregates = private)]
+    async fn together(all: Vec<private>) {
+        drop(all);
+    }
+
     pub(super) fn make() {
+        let _ = together::job(Vec::new());
         let _ = private::job(Hidden);
     }
 }

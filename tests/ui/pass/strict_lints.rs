@@ -37,7 +37,7 @@
 )]
 #![allow(unused_crate_dependencies)]
 
-use asynq_runtime::{Client, EnqueueError, JobContext, JobResult, State, TaskInfo, job};
+use asynq_runtime::{Client, EnqueueError, JobContext, JobError, JobResult, State, TaskInfo, job};
 
 /// Every kind of parameter.
 #[job(queue = "low", retry = 1, timeout = "1m", unique = "1h", unique_by = "to", retention = "1d", name = "a:b")]
@@ -61,6 +61,30 @@ fn blocking(ctx: &JobContext, state: State<u8>, one: u64) -> Result<u64, std::io
     Ok(one)
 }
 
+/// Waits in a group.
+#[job(
+    group = "digest",
+    expires = "1h500ms",
+    unique = "1h",
+    unique_until = "success",
+    unique_extend = true,
+    backoff = "exponential(1s, 10m)"
+)]
+async fn note(text: String) {
+    drop(text);
+}
+
+/// Made of many.
+#[job(aggregates = note, backoff = gentle)]
+async fn digest(ctx: &JobContext, notes: Vec<note>) {
+    drop((ctx.group(), notes));
+}
+
+fn gentle(retried: u32, error: &JobError) -> std::time::Duration {
+    let _ = error.policy();
+    std::time::Duration::from_secs(u64::from(retried))
+}
+
 /// Nothing at all.
 #[job]
 async fn nothing() {}
@@ -76,6 +100,8 @@ async fn old(to: String) {
 async fn enqueue(client: &Client) -> Result<TaskInfo, EnqueueError> {
     drop(everything::enqueue(client, "a", "b", &[1], "c".as_ref(), None).await?);
     drop(blocking::enqueue_in(client, "10m", 5).await?);
+    drop(note::enqueue(client, "a").await?);
+    drop(digest::enqueue(client, Vec::new()).await?);
     nothing::job().queue("low").enqueue(client).await
 }
 

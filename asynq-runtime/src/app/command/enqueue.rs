@@ -23,6 +23,9 @@ pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) ->
     if let Some(at) = text("at") {
         task = task.process_at(moment(at)?);
     }
+    if let Some(group) = text("group") {
+        task = task.group(group);
+    }
     let info = client(settings).await?.enqueue(task).await?;
     let due = match info.next_process_at {
         Some(at) if info.state == crate::TaskState::Scheduled => {

@@ -10,6 +10,7 @@ use super::{super::table::Table, AppError, print, print_json};
 use crate::{
     job::{Codec, JobDescriptor, JobOptions, Registry},
     server::{ServiceEntry, ServiceRow},
+    task::UniqueUntil,
 };
 
 pub(in super::super) fn jobs(services: &[&ServiceEntry], as_json: bool) -> Result<(), AppError> {
@@ -73,19 +74,34 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
 
 /// What holds for tasks of the job, as people say it.
 pub(super) fn options(job: &JobDescriptor) -> String {
-    let JobOptions { retry, timeout, deadline, unique, retention, max_crashes, .. } = job.options;
+    let JobOptions { retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
+    let JobOptions { unique, unique_until, unique_extend, .. } = job.options;
     let limit = timeout.or(if deadline.is_some() { None } else { Some(JobOptions::DEFAULT_TIMEOUT) });
     let span = |what: &str, span: Option<Duration>| span.map(|span| format!("{what} {}", duration::format(span)));
     let parts = [
         Some(format!("retry {retry}")),
+        job.backoff.map(|backoff| format!("backoff {backoff}")),
         span("timeout", limit),
         span("deadline", deadline),
+        span("expires", expires),
+        group.map(|group| format!("group {group}")),
         span("unique", unique),
+        (unique_until != UniqueUntil::End).then(|| format!("unique_until {}", word(unique_until))),
+        unique_extend.then(|| "unique_extend".to_owned()),
         span("retention", retention),
         max_crashes.map(|n| format!("max_crashes {n}")),
         (job.codec == Codec::Json).then(|| "json".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The word of the attribute.
+fn word(until: UniqueUntil) -> &'static str {
+    match until {
+        UniqueUntil::End => "end",
+        UniqueUntil::Success => "success",
+        UniqueUntil::Start => "start",
+    }
 }
 
 /// A JSON payload has no fingerprint to be checked by.
@@ -105,7 +121,8 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
 }
 
 fn job_to_json(job: &JobDescriptor) -> Value {
-    let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes } = job.options;
+    let JobOptions { queue, retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
+    let JobOptions { unique, unique_until, unique_extend, .. } = job.options;
     let fingerprint = job.fingerprint();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     json!({
@@ -114,9 +131,14 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "retry": retry,
         "timeout_seconds": seconds(timeout),
         "deadline_seconds": seconds(deadline),
+        "expires_seconds": seconds(expires),
+        "group": group,
         "unique_seconds": seconds(unique),
+        "unique_until": unique.map(|_| word(unique_until)),
+        "unique_extend": unique_extend,
         "retention_seconds": seconds(retention),
         "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
+        "backoff": job.backoff.map(|backoff| backoff.to_string()),
         "codec": job.codec.as_str(),
         "arguments": {
             "shape": fingerprint.shape,
@@ -136,7 +158,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{Job, JobContext, JobResult};
+    use crate::job::{Backoff, Job, JobContext, JobResult};
 
     #[derive(Serialize, Deserialize)]
     struct Mail {
@@ -154,6 +176,44 @@ mod tests {
         async fn run(self, _: &JobContext) -> JobResult {
             Ok(())
         }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Note {}
+
+    impl Job for Note {
+        const NAME: &'static str = "note";
+        const OPTIONS: JobOptions = JobOptions::new()
+            .expires(Duration::from_secs(600))
+            .group("digest")
+            .unique(Duration::from_secs(60))
+            .unique_until(UniqueUntil::Success)
+            .unique_extend();
+        const BACKOFF: Option<Backoff> = Some(Backoff::linear(Duration::from_secs(10)));
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_option_is_shown_in_the_words_of_the_attribute() {
+        let job = JobDescriptor::of::<Note>("src/note.rs", 1);
+        assert_eq!(
+            options(&job),
+            "retry 25, backoff linear(10s), timeout 30m, expires 10m, group digest, unique 1m, unique_until success, \
+             unique_extend"
+        );
+        let json = job_to_json(&job);
+        assert_eq!((&json["group"], &json["expires_seconds"]), (&json!("digest"), &json!(600.0)));
+        assert_eq!((&json["unique_until"], &json["unique_extend"]), (&json!("success"), &json!(true)));
+        assert_eq!(json["backoff"], "linear(10s)");
+        let mail = job_to_json(&JobDescriptor::of::<Tidy>("src/tidy.rs", 1));
+        assert_eq!(
+            (&mail["group"], &mail["backoff"], &mail["unique_until"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+        assert_eq!(mail["unique_extend"], false);
     }
 
     #[derive(Serialize)]

@@ -45,6 +45,8 @@ pub(in super::super) async fn worker(
         registry: server.registry(),
         location: server.broker().location(),
         queues: server.queues().collect(),
+        limits: server.queue_limits().collect(),
+        handlers: server.handlers().collect(),
         concurrency: server.concurrency(),
         services: &rows,
     };
@@ -57,6 +59,8 @@ struct Start<'a> {
     registry: &'a Registry,
     location: String,
     queues: Vec<(&'a str, u32)>,
+    limits: Vec<(&'a str, usize)>,
+    handlers: Vec<&'a str>,
     concurrency: usize,
     services: &'a [(&'static str, Vec<ServiceRow>)],
 }
@@ -83,6 +87,9 @@ impl Start<'_> {
         for job in self.registry.iter() {
             table.row([job.name.into(), job.options.queue.into(), options(job)]);
         }
+        for pattern in &self.handlers {
+            table.row([format!("{pattern}…"), String::new(), "handler of raw tasks".into()]);
+        }
         format!(
             "{table}{}\nbroker {} · queues {} · {} at a time\n\n",
             services_table(self.services),
@@ -93,7 +100,10 @@ impl Start<'_> {
     }
 
     fn queue_list(&self) -> String {
-        self.queues.iter().map(|(queue, weight)| format!("{queue}={weight}")).collect::<Vec<_>>().join(" ")
+        let limit =
+            |queue: &str| self.limits.iter().find(|(name, _)| *name == queue).map(|(_, limit)| format!("/{limit}"));
+        let one = |&(queue, weight): &(&str, u32)| format!("{queue}={weight}{}", limit(queue).unwrap_or_default());
+        self.queues.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -124,16 +134,19 @@ mod tests {
         let start = Start {
             registry: &registry,
             location: "redis://:***@h/0".into(),
-            queues: vec![("critical", 6)],
+            queues: vec![("critical", 6), ("tenant:*", 1)],
+            limits: vec![("tenant:*", 2)],
+            handlers: vec!["image:"],
             concurrency: 4,
             services: &[],
         };
         assert_eq!(
             start.to_text(),
-            "JOB   QUEUE     OPTIONS\n\
-             mail  critical  retry 5, timeout 30m\n\
+            "JOB      QUEUE     OPTIONS\n\
+             mail     critical  retry 5, timeout 30m\n\
+             image:…            handler of raw tasks\n\
              \n\
-             broker redis://:***@h/0 · queues critical=6 · 4 at a time\n\n"
+             broker redis://:***@h/0 · queues critical=6 tenant:*=1/2 · 4 at a time\n\n"
         );
     }
 }

@@ -44,6 +44,8 @@ impl Listener {
                 // What was asked for meanwhile is lost: the listener must know.
                 News::Lost => None,
                 News::Connected => return,
+                #[cfg(feature = "cluster")]
+                News::Moved => return,
             };
             // Closed: the listener was dropped, and its connection is about to end.
             if let Err(TrySendError::Full(_)) = sender.try_send(request) {
@@ -52,7 +54,8 @@ impl Listener {
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CANCEL);
-        let link = Link::open(io, Role { greeting: vec![subscribe], news: Some(Arc::new(news)), ..role });
+        let link =
+            Link::open(io, Role { greeting: vec![subscribe], news: Some(Arc::new(news)), ..role.on_one_server() });
         link.first_attempt().await?;
         Ok(Self { requests, link })
     }

@@ -17,6 +17,7 @@ use super::{
     super::{BrokerError, Refused},
     clock::BrokerClock,
     connection::Link,
+    durability::Durability,
     keys::{Keys, QUEUES},
     produce::{Outcome, Waiting, read_outcomes},
     reply,
@@ -38,14 +39,15 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Commit {
     link: Link,
     clock: Arc<BrokerClock>,
+    durability: Durability,
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
 }
 
 impl Commit {
-    pub(super) fn new(link: Link, clock: Arc<BrokerClock>) -> Self {
-        Self { link, clock, client: uuid::Uuid::new_v4().simple().to_string(), known: Mutex::default() }
+    pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability) -> Self {
+        Self { link, clock, durability, client: uuid::Uuid::new_v4().simple().to_string(), known: Mutex::default() }
     }
 
     /// Makes the queue known again with the next task, because somebody deletes it.
@@ -55,8 +57,10 @@ impl Commit {
 
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
         let commit = self;
-        let turns = Arc::new(Semaphore::new(IN_FLIGHT));
-        let free_slots = Arc::new(Mutex::new((0..IN_FLIGHT).collect::<Vec<_>>()));
+        // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
+        let in_flight = if commit.durability == Durability::Async { IN_FLIGHT } else { 1 };
+        let turns = Arc::new(Semaphore::new(in_flight));
+        let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
         // The turn first, the batch after it: what comes in meanwhile travels together.
@@ -93,7 +97,7 @@ impl Commit {
         for (queue, places) in &places {
             let size = |&(call, i): &(usize, usize)| batch[call].items[i].message.len();
             let portions = portions(places, size).into_iter();
-            chunks.extend(portions.map(|places| Chunk { queue, places, answer: None }));
+            chunks.extend(portions.map(|places| Chunk { queue, places, answer: None, doubt: None }));
         }
         self.deliver(&batch, &mut chunks, slot, number).await;
 
@@ -136,13 +140,15 @@ impl Commit {
                 calls.push(chunks[i].call(batch, &self.clock.argument(), &receipt, number, attempt > 0));
             }
             let others = calls.len() - open.len();
-            match self.link.send(calls).await {
+            match self.link.send_safely(calls, self.durability).await {
                 Ok(mut answers) => {
                     let scripts = answers.split_off(others);
-                    if answers.first().is_some_and(Result::is_ok) {
+                    if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
                         self.remember(unknown, generation);
                     }
-                    open.iter().zip(scripts).for_each(|(&i, answer)| chunks[i].answer = Some(answer));
+                    for (&i, (answer, doubt)) in open.iter().zip(scripts) {
+                        (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
+                    }
                 }
                 Err(error) => open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone()))),
             }
@@ -170,6 +176,8 @@ struct Chunk<'b> {
     queue: &'b QueueName,
     places: &'b [(usize, usize)],
     answer: Option<Result<Value, BrokerError>>,
+    /// Why what was stored is not as safe as it should be.
+    doubt: Option<BrokerError>,
 }
 
 impl Chunk<'_> {
@@ -218,7 +226,20 @@ impl Chunk<'_> {
         call
     }
 
-    fn outcomes(self) -> Vec<Outcome> {
+    fn outcomes(mut self) -> Vec<Outcome> {
+        let doubt = self.doubt.take();
+        let outcomes = self.stored();
+        match doubt {
+            None => outcomes,
+            // A task that was refused is refused.
+            Some(doubt) => {
+                let doubted = |outcome: Outcome| outcome.and_then(|_| Err(Refused::Broker(doubt.clone())));
+                outcomes.into_iter().map(doubted).collect()
+            }
+        }
+    }
+
+    fn stored(self) -> Vec<Outcome> {
         let size = self.places.len();
         let all = |error: BrokerError| vec![Err(Refused::Broker(error)); size];
         match self.answer {

@@ -1,96 +1,70 @@
-//! A connection that is always there or on its way, and calls on it, none of which is ever repeated here.
+//! The way to Redis, wherever it runs: one server, or every master of a cluster.
 
-use std::time::Duration;
-
-use redis::{Pipeline, ServerErrorKind, Value, aio::MultiplexedConnection};
-use tokio::{sync::watch, time::timeout};
+use redis::Value;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::BrokerError,
+    durability::Durability,
     io::Io,
-    keeper::{Keeper, Role, report_lost},
+    keeper::Role,
+    line::{Line, Reply, answer},
     reply,
-    script::{Call, Script},
+    script::Call,
 };
+#[cfg(feature = "cluster")]
+use super::{cluster::Cluster, keeper::At};
 
-/// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
-const WRITE: usize = 4 << 20;
-
-/// One connection of the broker, and whoever keeps it up.
+/// Sends calls to whoever keeps their keys.
 #[derive(Debug, Clone)]
-pub(super) struct Link {
-    state: watch::Receiver<State>,
-    lost: watch::Sender<u64>,
-    timeout: Duration,
-}
-
-/// Where a link is in its life.
-#[derive(Debug, Clone)]
-pub(super) enum State {
-    /// On its way.
-    Opening,
-    /// Of use, until somebody reports this generation as lost.
-    Up { connection: MultiplexedConnection, generation: u64 },
-    /// The last attempt failed so; the next one follows.
-    Down(BrokerError),
+pub(super) enum Link {
+    One(Line),
+    #[cfg(feature = "cluster")]
+    Many(Cluster),
 }
 
 /// An answer to one command.
 pub(super) type Answer = Result<Value, BrokerError>;
 
 impl Link {
-    /// Begins to connect, on `io`, and keeps the connection up until `io` ends or the link is dropped.
+    /// Begins to connect, on `io`, and keeps the connections up until `io` ends or the link is dropped.
     pub(super) fn open(io: &Io, role: Role) -> Self {
-        let (state, watched) = watch::channel(State::Opening);
-        let (lost, reports) = watch::channel(0);
-        let link = Self { state: watched, lost: lost.clone(), timeout: role.timeout };
-        let keeper = Keeper::new(role, state.clone(), lost);
-        io.spawn(async move {
-            tokio::select! {
-                () = keeper.run(reports) => {}
-                // The last clone of the link was dropped.
-                () = state.closed() => {}
-            }
-        });
-        link
+        #[cfg(feature = "cluster")]
+        if let At::Cluster(topology) = &role.at {
+            let topology = topology.clone();
+            return Self::Many(Cluster::open(io.spawner(), role, topology));
+        }
+        Self::One(Line::open(&io.spawner(), role))
     }
 
     /// Waits for the outcome of the first attempt to connect.
     pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
-        let mut state = self.state.clone();
-        let state = state.wait_for(|state| !matches!(state, State::Opening)).await.map_err(|_| closed())?;
-        match &*state {
-            State::Down(error) => Err(error.clone()),
-            _ => Ok(()),
+        match self {
+            Self::One(line) => line.first_attempt().await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.first_attempt().await,
         }
     }
 
-    /// Counts the connections made; a new number means that Redis may be another or have restarted.
+    /// Differs after a connection was made; then Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
-        match &*self.state.borrow() {
-            State::Up { generation, .. } => *generation,
-            _ => 0,
+        match self {
+            Self::One(line) => line.generation(),
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.generation(),
         }
     }
 
-    /// Sends `calls` in one write, or in several where they are large, and returns one answer each. A script that Redis
-    /// does not know is sent again with its text, alone; nothing else is ever sent twice.
+    /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer each.
+    /// Calls whose keys are on different masters run in no order. A script that Redis does not know is sent again with
+    /// its text, and a call that a node of a cluster sent on without running it goes to the node it named; nothing else
+    /// is ever sent twice.
     ///
     /// # Errors
     ///
     /// No answer at all. Whether any of the calls took effect is then unknown.
     pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
-        let size = calls.len();
-        let mut answers = Vec::with_capacity(size);
-        for write in writes(calls) {
-            let many = write.len();
-            match self.write(write).await {
-                Ok(some) => answers.extend(some),
-                Err(error) if answers.is_empty() && many == size => return Err(error),
-                Err(error) => answers.extend(vec![Err(error); many]),
-            }
-        }
-        Ok(answers)
+        let replies = self.deliver(calls, Durability::Async).await?;
+        Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
     }
 
     /// Sends one call.
@@ -98,149 +72,43 @@ impl Link {
         self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
     }
 
-    async fn write(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
-        let mut pipeline = Pipeline::with_capacity(calls.len());
-        let mut scripts: Vec<Option<&'static Script>> = Vec::with_capacity(calls.len());
-        for call in calls {
-            let (script, command) = call.into_parts();
-            scripts.push(script);
-            pipeline.add_command(command);
-        }
-        let mut answers: Vec<Answer> = Vec::with_capacity(scripts.len());
-        let mut forgotten = Vec::new();
-        let mut again = Pipeline::new();
-        let sent = pipeline.cmd_iter().zip(scripts);
-        for (i, (value, (command, script))) in self.exchange(&pipeline).await?.into_iter().zip(sent).enumerate() {
-            if let (true, Some(script)) = (is_noscript(&value), script) {
-                forgotten.push(i);
-                again.add_command(script.with_text(command));
-            }
-            answers.push(answer(value));
-        }
-        if forgotten.is_empty() {
-            return Ok(answers);
-        }
-        // The others were answered: that counts whatever becomes of these.
-        match self.exchange(&again).await {
-            Ok(values) => forgotten.into_iter().zip(values).for_each(|(i, value)| answers[i] = answer(value)),
-            Err(error) => forgotten.into_iter().for_each(|i| answers[i] = Err(error.clone())),
-        }
-        Ok(answers)
+    /// The same, and says of each call why it is not as safe as `durability` asks for. The connection is kept waiting
+    /// meanwhile: it should be used for nothing else.
+    pub(super) async fn send_safely(
+        &self,
+        calls: Vec<Call>,
+        durability: Durability,
+    ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
+        let replies = self.deliver(calls, durability).await?;
+        Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
     }
 
-    async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
-        let (mut connection, generation) = self.up().await?;
-        // The connection has this time-out, too; but on a runtime whose timers are late only one of them may be seen.
-        match connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
-            Ok(values) if values.len() == pipeline.len() => {
-                if values.iter().any(is_demoted) {
-                    self.report_lost(generation);
-                }
-                Ok(values)
+    /// Asks every server that takes writes.
+    pub(super) async fn send_to_each(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
+        match self {
+            Self::One(_) => self.send(vec![call]).await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => {
+                let replies = cluster.send_to_each(&call).await?;
+                Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
             }
-            Ok(_) => {
-                self.report_lost(generation);
-                Err(reply::unexpected("a wrong number of answers"))
-            }
-            Err(error) => {
-                // A connection that does not answer may never do so again: a new one finds out.
-                self.report_lost(generation);
-                if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
-            }
-        }
-    }
-
-    /// The connection, waiting for one until the time-out.
-    async fn up(&self) -> Result<(MultiplexedConnection, u64), BrokerError> {
-        let usable = |state: &State| match state {
-            // Whoever saw it fail has said so, before the keeper could take it away.
-            State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
-            State::Up { connection, generation } => Some(Ok((connection.clone(), *generation))),
-            // Waiting does not change these.
-            State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
-            State::Down(_) | State::Opening => None,
-        };
-        if self.state.has_changed().is_err() {
-            return Err(closed());
-        }
-        if let Some(found) = usable(&self.state.borrow()) {
-            return found;
-        }
-        let mut state = self.state.clone();
-        match timeout(self.timeout, state.wait_for(|state| usable(state).is_some())).await {
-            Ok(Ok(state)) => usable(&state).unwrap_or_else(|| Err(closed())),
-            Ok(Err(_)) => Err(closed()),
-            Err(_) => match &*self.state.borrow() {
-                State::Down(error) => Err(error.clone()),
-                _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),
-            },
         }
     }
 
     /// Waits until the broker is closed, and returns the error that says so.
     pub(super) async fn ended(&self) -> BrokerError {
-        let mut state = self.state.clone();
-        while state.changed().await.is_ok() {}
-        closed()
-    }
-
-    fn report_lost(&self, generation: u64) {
-        report_lost(&self.lost, generation);
-    }
-}
-
-/// An answer, or what an error in its place means.
-pub(super) fn answer(value: Value) -> Answer {
-    match value {
-        Value::ServerError(error) => Err(reply::refused(&error)),
-        value => Ok(value),
-    }
-}
-
-/// Portions of at most [`WRITE`] bytes, or of one call.
-fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
-    let mut writes = vec![Vec::new()];
-    let mut bytes = 0;
-    for call in calls {
-        let size = call.bytes();
-        bytes += size;
-        match writes.last_mut() {
-            Some(write) if write.is_empty() || bytes <= WRITE => write.push(call),
-            _ => {
-                bytes = size;
-                writes.push(vec![call]);
-            }
+        match self {
+            Self::One(line) => line.ended().await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.ended().await,
         }
     }
-    writes.retain(|write| !write.is_empty());
-    writes
-}
 
-fn is_noscript(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
-/// Whether a failover made this server a replica: its name may lead to the new master.
-fn is_demoted(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
-}
-
-fn closed() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {
-        let call = |bytes: usize| Call::plain("SET").arg(vec![0_u8; bytes]);
-        let sizes = |calls: &[usize]| -> Vec<usize> {
-            writes(calls.iter().map(|&bytes| call(bytes)).collect()).iter().map(Vec::len).collect()
-        };
-        assert_eq!(sizes(&[]), [] as [usize; 0]);
-        assert_eq!(sizes(&[10; 500]), [500]);
-        assert_eq!(sizes(&[WRITE * 2, 1, WRITE - 100, 1000, 1]), [1, 2, 2]);
+    async fn deliver(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        match self {
+            Self::One(line) => line.send(calls, durability).await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.send(calls, durability).await,
+        }
     }
 }

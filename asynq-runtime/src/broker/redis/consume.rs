@@ -12,6 +12,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
     RedisBroker,
+    connection::Answer,
     keys::Keys,
     reply,
     script::{Call, DEQUEUE, PER_SCRIPT, RESUME},
@@ -81,6 +82,24 @@ impl Consume for RedisBroker {
             }
             None => Ok(runs),
         }
+    }
+
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        if queues.is_empty() {
+            return Ok(Vec::new());
+        }
+        let calls = queues
+            .iter()
+            .map(Keys::new)
+            .flat_map(|keys| [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]);
+        let answers = self.link.send(calls.collect()).await?;
+        let is_ready = |answers: &[Answer]| match answers {
+            [Ok(pending), Ok(paused)] => reply::number(pending) > Some(0) && reply::number(paused) == Some(0),
+            // A key of a foreign type: the dequeue tells what is wrong with it.
+            _ => true,
+        };
+        let ready = queues.iter().zip(answers.chunks(2)).filter(|(_, answers)| is_ready(answers));
+        Ok(ready.map(|(queue, _)| queue.clone()).collect())
     }
 
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {

@@ -16,6 +16,17 @@ pub(super) struct Io {
     stop: watch::Sender<bool>,
 }
 
+/// Starts tasks on the thread without keeping it alive.
+#[derive(Debug, Clone)]
+pub(super) struct Spawner(runtime::Handle);
+
+impl Spawner {
+    /// Runs `task` until it ends or the thread does; after that, not at all.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+}
+
 impl Io {
     pub(super) fn start() -> Result<Self, BrokerError> {
         let failed = |source| {
@@ -43,6 +54,11 @@ impl Io {
     /// Runs `task` until it ends or the thread does.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
+    }
+
+    /// What starts further tasks on the thread, for as long as it runs.
+    pub(super) fn spawner(&self) -> Spawner {
+        Spawner(self.handle.clone())
     }
 
     /// Ends the thread and every task on it.

@@ -14,21 +14,28 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+#[cfg(feature = "cluster")]
+use super::cluster::Topology;
+#[cfg(feature = "sentinel")]
+use super::sentinel;
 use super::{
     super::{BrokerError, BrokerErrorKind},
     clock::BrokerClock,
-    connection::{State, answer},
+    line::{State, answer},
     reply,
-    url::Target,
+    url::{Address, Place, Target},
 };
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// What one [`Link`](super::connection::Link) is for.
+#[derive(Clone)]
 pub(super) struct Role {
-    /// Where.
+    /// How to log in.
     pub(super) target: Target,
+    /// Where.
+    pub(super) at: At,
     /// Longest wait for a connection, and for an answer.
     pub(super) timeout: Duration,
     /// Learns Redis's time whenever a connection is made.
@@ -39,6 +46,33 @@ pub(super) struct Role {
     pub(super) news: Option<Arc<dyn Fn(News) + Send + Sync>>,
 }
 
+/// Which of the target's servers to connect to.
+#[derive(Clone)]
+pub(super) enum At {
+    /// The one that the URL names, or the master that its sentinels name.
+    Target,
+    /// Every master of the cluster.
+    #[cfg(feature = "cluster")]
+    Cluster(Topology),
+    /// One certain node.
+    #[cfg(feature = "cluster")]
+    Node(Address),
+    /// Any node: the first that lets us in.
+    #[cfg(feature = "cluster")]
+    AnyNode(Topology),
+}
+
+impl Role {
+    /// The same on one connection, where any node of a cluster will do.
+    pub(super) fn on_one_server(self) -> Self {
+        #[cfg(feature = "cluster")]
+        if let At::Cluster(topology) = self.at {
+            return Self { at: At::AnyNode(topology), ..self };
+        }
+        self
+    }
+}
+
 /// What happens on a connection besides answers.
 #[derive(Debug)]
 pub(super) enum News {
@@ -46,6 +80,9 @@ pub(super) enum News {
     Connected,
     /// The connection is gone.
     Lost,
+    /// Keys have moved between the nodes of a cluster.
+    #[cfg(feature = "cluster")]
+    Moved,
     /// Redis says something.
     Push(PushInfo),
 }
@@ -84,9 +121,9 @@ impl Keeper {
         let mut failures = 0;
         for generation in 1.. {
             match self.connect(generation).await {
-                Ok(connection) => {
+                Ok((connection, to)) => {
                     let since = Instant::now();
-                    self.state.send_replace(State::Up { connection, generation });
+                    self.state.send_replace(State::Up { connection, generation, to });
                     self.tell(News::Connected);
                     if reports.wait_for(|lost| *lost >= generation).await.is_err() {
                         return;
@@ -107,18 +144,58 @@ impl Keeper {
         }
     }
 
-    async fn connect(&mut self, generation: u64) -> Result<MultiplexedConnection, BrokerError> {
-        let opened = timeout(self.role.timeout, self.open(generation)).await;
+    async fn connect(&mut self, generation: u64) -> Result<(MultiplexedConnection, Address), BrokerError> {
         let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
+        let candidates = self.candidates(generation).await?;
+        let opened = timeout(self.role.timeout, self.open_one_of(candidates, generation)).await;
         opened.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn open(&mut self, generation: u64) -> Result<MultiplexedConnection, BrokerError> {
-        let opened = self.open_with(ProtocolVersion::RESP3, generation).await;
+    /// Whom to try, in turn.
+    async fn candidates(&self, generation: u64) -> Result<Vec<Address>, BrokerError> {
+        #[cfg(not(feature = "cluster"))]
+        let _ = generation;
+        match &self.role.at {
+            #[cfg(feature = "cluster")]
+            At::Node(address) => Ok(vec![address.clone()]),
+            // One that does not answer must not be the first every time.
+            #[cfg(feature = "cluster")]
+            At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
+            At::Target => match self.role.target.place() {
+                Place::One(address) => Ok(vec![address.clone()]),
+                Place::Cluster(seeds) => Ok(seeds.clone()),
+                #[cfg(feature = "sentinel")]
+                Place::Sentinel(sentinels) => {
+                    Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.timeout).await?])
+                }
+                #[cfg(not(feature = "sentinel"))]
+                Place::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
+            },
+        }
+    }
+
+    async fn open_one_of(
+        &mut self,
+        candidates: Vec<Address>,
+        generation: u64,
+    ) -> Result<(MultiplexedConnection, Address), BrokerError> {
+        let mut failure = None;
+        for address in candidates {
+            match self.open(&address, generation).await {
+                Ok(connection) => return Ok((connection, address)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
+    }
+
+    async fn open(&mut self, address: &Address, generation: u64) -> Result<MultiplexedConnection, BrokerError> {
+        let client = |protocol| self.role.target.client(address, protocol);
+        let opened = self.open_with(client(ProtocolVersion::RESP3)?, true, generation).await;
         let opened = match opened {
             // A proxy, perhaps. Without RESP3 there is no news; whoever needs them has a role of its own.
             Err(error) if reply::lacks_resp3(&error) && self.role.news.is_none() => {
-                self.open_with(ProtocolVersion::RESP2, generation).await
+                self.open_with(client(ProtocolVersion::RESP2)?, false, generation).await
             }
             opened => opened,
         };
@@ -127,12 +204,17 @@ impl Keeper {
         Ok(connection)
     }
 
-    async fn open_with(&self, protocol: ProtocolVersion, generation: u64) -> redis::RedisResult<MultiplexedConnection> {
+    async fn open_with(
+        &self,
+        client: Client,
+        resp3: bool,
+        generation: u64,
+    ) -> redis::RedisResult<MultiplexedConnection> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.role.timeout))
             .set_response_timeout(Some(self.role.timeout))
             .set_pipeline_buffer_size(256);
-        if protocol == ProtocolVersion::RESP3 {
+        if resp3 {
             let (lost, news) = (self.lost.clone(), self.role.news.clone());
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
                 if push.kind == PushKind::Disconnection {
@@ -143,10 +225,7 @@ impl Keeper {
                 Ok(())
             });
         }
-        let info = self.role.target.connection_info(protocol).map_err(|error| {
-            redis::RedisError::from((redis::ErrorKind::InvalidClientConfig, "address", error.to_string()))
-        })?;
-        Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
+        client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// Asks who is there, learns its time, and sends the role's greeting.
@@ -154,6 +233,10 @@ impl Keeper {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let by_sentinel = matches!((&self.role.at, self.role.target.place()), (At::Target, Place::Sentinel(_)));
+        if by_sentinel {
+            pipeline.cmd("ROLE");
+        }
         for command in &self.role.greeting {
             pipeline.add_command(command.clone());
         }
@@ -166,10 +249,16 @@ impl Keeper {
         }
         let client = values.next().and_then(|value| reply::number(&value));
         let info = values.next().and_then(reply::text).unwrap_or_default();
+        if by_sentinel {
+            check_master(answer(values.next().unwrap_or_default())?)?;
+        }
         for value in values {
             answer(value)?;
         }
         check_version(&info)?;
+        if matches!(self.role.at, At::Target) {
+            check_mode(&info)?;
+        }
         let identity = client
             .zip(info_field(&info, "run_id"))
             .map(|(client, run_id)| Identity { run_id: run_id.to_owned(), client });
@@ -219,9 +308,45 @@ fn check_version(info: &str) -> Result<(), BrokerError> {
     Err(BrokerError::new(BrokerErrorKind::Config, format!("Redis {version} is too old: asynq needs 6.2 or newer")))
 }
 
+/// Sentinels may name a server that is not the master yet, or no longer.
+fn check_master(role: Value) -> Result<(), BrokerError> {
+    let role = reply::array(role)?.into_iter().next().and_then(reply::text);
+    if role.as_deref() == Some("master") {
+        return Ok(());
+    }
+    Err(BrokerError::new(
+        BrokerErrorKind::Unavailable,
+        "the sentinels name a server that is no master: a failover is on",
+    ))
+}
+
+/// A URL of one server that leads to something else.
+fn check_mode(info: &str) -> Result<(), BrokerError> {
+    let scheme = match info_field(info, "redis_mode") {
+        Some("cluster") => "redis-cluster://",
+        Some("sentinel") => "redis-sentinel://",
+        _ => return Ok(()),
+    };
+    Err(BrokerError::new(BrokerErrorKind::Config, format!("this is not a Redis of its own: use a {scheme} URL")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_another_mode_names_its_scheme() {
+        assert!(check_mode("redis_mode:standalone\r\n").is_ok() && check_mode("").is_ok());
+        for (mode, scheme) in [("cluster", "redis-cluster://"), ("sentinel", "redis-sentinel://")] {
+            let error = check_mode(&format!("redis_mode:{mode}\r\n")).unwrap_err();
+            assert_eq!(error.kind(), BrokerErrorKind::Config);
+            assert!(error.to_string().contains(scheme), "{error}");
+        }
+        let role = |name: &str| Value::Array(vec![Value::BulkString(name.into()), Value::Int(1)]);
+        assert!(check_master(role("master")).is_ok());
+        assert!(check_master(role("slave")).unwrap_err().is_unavailable());
+        assert!(check_master(Value::Nil).unwrap_err().is_unavailable());
+    }
 
     #[test]
     fn pauses_between_attempts_double_up_to_a_second() {

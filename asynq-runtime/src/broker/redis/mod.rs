@@ -2,14 +2,18 @@
 
 mod cancel;
 mod clock;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod commit;
 mod connection;
 mod consume;
+mod durability;
 mod groups;
 mod inspect;
 mod io;
 mod keeper;
 mod keys;
+mod line;
 mod maintain;
 mod presence;
 mod produce;
@@ -18,7 +22,10 @@ mod reply;
 mod schedule;
 mod script;
 mod semaphore;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod settle;
+mod tls;
 mod url;
 mod wake;
 
@@ -30,18 +37,21 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+pub use self::durability::Durability;
 use self::{
     clock::BrokerClock,
     connection::Link,
     consume::UnansweredDequeues,
     io::Io,
-    keeper::{News, Role},
+    keeper::{At, Role},
     maintain::Sweeps,
     produce::Producer,
     script::Call,
     url::Target,
     wake::Wake,
 };
+#[cfg(feature = "cluster")]
+use self::{cluster::Topology, url::Place};
 use super::{Broker, BrokerError, BrokerErrorKind};
 use crate::clock::Clock;
 
@@ -51,6 +61,7 @@ use crate::clock::Clock;
 /// any Tokio runtime that has its time driver enabled.
 pub struct RedisBroker {
     target: Target,
+    at: At,
     call_timeout: Duration,
     lease: Duration,
     clock: Arc<BrokerClock>,
@@ -76,8 +87,12 @@ pub struct RedisOptions {
     /// tasks of a dead worker back sooner; [`join`](super::Presence::join) refuses it while a Go server is listed, which
     /// would call such a lease lapsed. `?lease=10s` in the URL comes first.
     pub lease: Duration,
-    /// Whether to use a Redis that may evict any key when its memory is full, which loses tasks. Default: no.
+    /// Whether to use a Redis that may evict keys when its memory is full (any `maxmemory-policy` but `noeviction`), which
+    /// loses tasks or their locks. Default: no. `?allow_eviction=true` in the URL comes first.
     pub allow_eviction: bool,
+    /// How safe a task is when its enqueue returns. Default: as Redis is set up. `?durability=replicas(1)` or
+    /// `?durability=fsync`, with `&durability_timeout=1s`, in the URL comes first.
+    pub durability: Durability,
 }
 
 impl Default for RedisOptions {
@@ -87,6 +102,7 @@ impl Default for RedisOptions {
             call_timeout: Duration::from_millis(500),
             lease: Duration::from_secs(30),
             allow_eviction: false,
+            durability: Durability::Async,
         }
     }
 }
@@ -99,20 +115,34 @@ impl RedisOptions {
 }
 
 impl RedisBroker {
-    /// Connects to `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path?db=&user=&pass=`, each with an
-    /// optional `lease=10s` (see [`RedisOptions::lease`]).
+    /// Connects to a Redis, a Redis Cluster or the master that sentinels name:
     ///
-    /// Afterwards a lost connection is made again by itself, with a back-off of 20 ms doubling to 1 s.
+    /// - `redis://[user[:password]@]host[:port][/db]`, `redis+unix:///path?db=&user=&pass=`
+    /// - `redis-cluster://[user:password@]host[:port],…` (feature `cluster`): some nodes; they know the others
+    /// - `redis-sentinel://[user:password@]host[:26379],…[/db]?master=name` (feature `sentinel`), with `sentinel_user=` and
+    ///   `sentinel_pass=` where the sentinels want a login of their own
+    /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://` (feature `tls`): the same with TLS, trusting the system's
+    ///   authorities or those of `ca=/path.pem`, with a client certificate from `cert=` and `key=`; the three files are
+    ///   PEM and are read again for each connection
+    ///
+    /// each with an optional `lease=10s`, `allow_eviction=true`, `durability=replicas(1)` (see [`RedisOptions`]).
+    ///
+    /// Afterwards a lost connection is made again by itself, with a back-off of 20 ms doubling to 1 s; sentinels are asked
+    /// each time, and a cluster's nodes when a slot has moved.
     ///
     /// # Errors
     ///
     /// [`Config`](BrokerErrorKind::Config): the URL or an option cannot be used, Redis is older than 6.2 or may evict
-    /// keys. [`Denied`](BrokerErrorKind::Denied): the login was refused.
+    /// keys, or cannot give the durability. [`Denied`](BrokerErrorKind::Denied): the login was refused, a permission is
+    /// missing, or one side refuses the other's certificate.
     /// [`Unavailable`](BrokerErrorKind::Unavailable) or [`Timeout`](BrokerErrorKind::Timeout): not reachable now.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
-        let RedisOptions { clock, call_timeout, lease, allow_eviction } = options;
-        let lease = target.lease().unwrap_or(lease);
+        let RedisOptions { clock, call_timeout, lease, allow_eviction, durability } = options;
+        let wishes = target.wishes();
+        let lease = wishes.lease.unwrap_or(lease);
+        let allow_eviction = wishes.allow_eviction.unwrap_or(allow_eviction);
+        let durability = wishes.durability.unwrap_or(durability);
         if call_timeout.is_zero() || lease < Duration::from_secs(2) || lease.subsec_nanos() > 0 {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,
@@ -123,28 +153,51 @@ impl RedisBroker {
         let io = Io::start()?;
         let role = Role {
             target: target.clone(),
+            at: At::Target,
             timeout: call_timeout,
             clock: Arc::clone(&clock),
             greeting: Vec::new(),
             news: None,
         };
-        let link = Link::open(&io, role);
-        link.first_attempt().await.map_err(|error| at(&target, error))?;
+        #[cfg(feature = "cluster")]
+        let role = match target.place() {
+            Place::Cluster(_) => Role { at: At::Cluster(Topology::open(&io.spawner(), role.clone())), ..role },
+            _ => role,
+        };
+        let at = role.at.clone();
+        let link = Link::open(&io, role.clone());
+        link.first_attempt().await.map_err(|error| located(&target, error))?;
         check_eviction(&link, allow_eviction).await?;
-        let producer = Producer::start(&io, link.clone(), Arc::clone(&clock), call_timeout);
+        let produces = match durability.probe() {
+            None => link.clone(),
+            Some(probe) => {
+                for answer in link.send_to_each(probe).await? {
+                    durability.check(answer).map_err(|error| located(&target, error))?;
+                }
+                // Of its own: whoever waits for replicas keeps the connection waiting.
+                Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role })
+            }
+        };
+        let producer = Producer::start(&io, produces, Arc::clone(&clock), call_timeout, durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
-        Ok(Self { target, call_timeout, lease, clock, link, wake, producer, unanswered, sweeps, io })
+        Ok(Self { target, at, call_timeout, lease, clock, link, wake, producer, unanswered, sweeps, io })
     }
 
     /// What a further connection of this broker needs.
-    fn role(&self, greeting: Vec<redis::Cmd>, news: Option<Arc<dyn Fn(News) + Send + Sync>>) -> Role {
-        let (target, clock) = (self.target.clone(), Arc::clone(&self.clock));
-        Role { target, timeout: self.call_timeout, clock, greeting, news }
+    fn role(&self) -> Role {
+        Role {
+            target: self.target.clone(),
+            at: self.at.clone(),
+            timeout: self.call_timeout,
+            clock: Arc::clone(&self.clock),
+            greeting: Vec::new(),
+            news: None,
+        }
     }
 
     /// The tracking connection; opened by the first who waits, so that a producer has none.
     fn wake(&self) -> &Wake {
-        self.wake.get_or_init(|| Wake::open(&self.io, self.role(Vec::new(), None)))
+        self.wake.get_or_init(|| Wake::open(&self.io, self.role()))
     }
 }
 
@@ -183,25 +236,29 @@ impl fmt::Debug for RedisBroker {
 }
 
 /// The error with the place it is about.
-fn at(target: &Target, error: BrokerError) -> BrokerError {
+fn located(target: &Target, error: BrokerError) -> BrokerError {
     let message = format!("{error} at {target}");
     BrokerError::with_source(error.kind(), message, error)
 }
 
-/// A Redis that evicts any key loses tasks without a word (RELIABILITY F11).
+/// A Redis that evicts keys loses tasks, or the locks of unique ones, without a word (RELIABILITY F11).
 async fn check_eviction(link: &Link, allowed: bool) -> Result<(), BrokerError> {
-    // Who may not ask is believed.
-    let Ok(info) = link.send_one(Call::plain("INFO").arg("memory")).await else { return Ok(()) };
-    let info = reply::text(info).unwrap_or_default();
-    let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();
-    if !policy.starts_with("allkeys") || allowed {
+    if allowed {
         return Ok(());
     }
-    Err(BrokerError::new(
-        BrokerErrorKind::Config,
-        format!(
-            "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
-             set it to noeviction, or allow_eviction in the options"
-        ),
-    ))
+    // Who may not ask is believed.
+    for info in link.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
+        let info = info.ok().and_then(reply::text).unwrap_or_default();
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();
+        if !matches!(policy, "" | "noeviction") {
+            return Err(BrokerError::new(
+                BrokerErrorKind::Config,
+                format!(
+                    "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
+                     set it to noeviction, or allow_eviction=true in the URL or the options"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }

@@ -93,7 +93,7 @@ impl Presence for RedisBroker {
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        let listener = cancel::Listener::open(&self.io, self.role(Vec::new(), None)).await?;
+        let listener = cancel::Listener::open(&self.io, self.role()).await?;
         Ok(Box::new(listener))
     }
 }

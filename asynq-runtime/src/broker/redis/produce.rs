@@ -15,6 +15,7 @@ use super::{
     clock::BrokerClock,
     commit::{Commit, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
+    durability::Durability,
     io::Io,
     reply,
 };
@@ -62,11 +63,17 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    pub(super) fn start(io: &Io, link: Link, clock: Arc<BrokerClock>, call_timeout: Duration) -> Self {
+    pub(super) fn start(
+        io: &Io,
+        link: Link,
+        clock: Arc<BrokerClock>,
+        call_timeout: Duration,
+        durability: Durability,
+    ) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        let commit = Arc::new(Commit::new(link, clock));
+        let commit = Arc::new(Commit::new(link, clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
-        Self { waiting, commit, patience: patience(call_timeout) }
+        Self { waiting, commit, patience: patience(call_timeout.saturating_add(durability.patience())) }
     }
 
     /// Makes the queue known again with the next task, because somebody deletes it.

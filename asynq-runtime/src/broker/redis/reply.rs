@@ -2,7 +2,10 @@
 
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
-use super::super::{BrokerError, BrokerErrorKind};
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    tls,
+};
 
 /// An answer that no version of the scripts gives.
 pub(super) fn unexpected(what: &str) -> BrokerError {
@@ -75,6 +78,9 @@ pub(super) fn refused(error: &ServerError) -> BrokerError {
 
 /// What an error of the connection means.
 pub(super) fn failed(error: RedisError) -> BrokerError {
+    if let Some((kind, message)) = tls::trouble(&error) {
+        return BrokerError::with_source(kind, message, error);
+    }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
@@ -129,6 +135,10 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if code != "ERR" {
         return code;
     }
+    // A script that looked for a key which its slot's move has taken away already.
+    if details.contains("non local key") {
+        return "TRYAGAIN";
+    }
     let mut words = details.split(|c: char| !c.is_ascii_uppercase());
     words.find_map(|word| HIDDEN.into_iter().find(|hidden| *hidden == word)).unwrap_or(code)
 }
@@ -167,6 +177,17 @@ mod tests {
             ("LOADING", "Redis is loading the dataset in memory", BrokerErrorKind::Unavailable),
             ("BUSY", "", BrokerErrorKind::Unavailable),
             ("MOVED", "1 h:1", BrokerErrorKind::Unavailable),
+            ("ASK", "1 h:1", BrokerErrorKind::Unavailable),
+            ("TRYAGAIN", "Multiple keys request during rehashing of slot", BrokerErrorKind::Unavailable),
+            ("CLUSTERDOWN", "Hash slot not served", BrokerErrorKind::Unavailable),
+            ("MASTERDOWN", "", BrokerErrorKind::Unavailable),
+            ("READONLY", "", BrokerErrorKind::Unavailable),
+            (
+                "ERR",
+                "Script attempted to access a non local key in a cluster node script: 1, on @user_script:1.",
+                BrokerErrorKind::Unavailable,
+            ),
+            ("CROSSSLOT", "", BrokerErrorKind::Config),
             ("WRONGPASS", "", BrokerErrorKind::Denied),
             ("NOAUTH", "", BrokerErrorKind::Denied),
             ("NOPERM", "", BrokerErrorKind::Denied),

@@ -69,7 +69,7 @@ impl Script {
         for key in keys {
             command.arg(key);
         }
-        Call { script: Some(self), command }
+        Call { script: Some(self), command, beside: None, asking: false }
     }
 
     /// A call of the script with its text, which loads and runs it in one step.
@@ -112,12 +112,55 @@ pub(super) fn portions<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]>
 pub(super) struct Call {
     script: Option<&'static Script>,
     command: Cmd,
+    /// A key whose server it goes to, for a command that names none.
+    beside: Option<String>,
+    /// For a server that is about to get the slot of its keys.
+    asking: bool,
 }
+
+/// Commands without a key: any server may answer them. One that concerns a certain server, such as `SCAN`, says
+/// [`beside`](Call::beside) which key it means.
+const KEYLESS: [&str; 12] =
+    ["PING", "INFO", "TIME", "PUBLISH", "SCAN", "CLIENT", "CLUSTER", "CONFIG", "SCRIPT", "ROLE", "WAIT", "WAITAOF"];
 
 impl Call {
     /// A command that is no script.
     pub(super) fn plain(name: &str) -> Self {
-        Self { script: None, command: redis::cmd(name) }
+        Self { script: None, command: redis::cmd(name), beside: None, asking: false }
+    }
+
+    /// Sends a command that names no key to the server which keeps `key`.
+    pub(super) fn beside(mut self, key: impl Into<String>) -> Self {
+        self.beside = Some(key.into());
+        self
+    }
+
+    /// The key that decides where it goes: a script's first, or a command's first argument; `None` if any server will do.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
+    pub(super) fn routing_key(&self) -> Option<&[u8]> {
+        if let Some(key) = &self.beside {
+            return Some(key.as_bytes());
+        }
+        let argument = |n| match self.command.args_iter().nth(n) {
+            Some(redis::Arg::Simple(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let name = argument(0)?;
+        match &self.script {
+            // EVALSHA, digest, number of keys, keys.
+            Some(_) => argument(3),
+            None if KEYLESS.iter().any(|keyless| name.eq_ignore_ascii_case(keyless.as_bytes())) => None,
+            // MEMORY USAGE key, OBJECT ENCODING key.
+            None if [&b"MEMORY"[..], b"OBJECT"].iter().any(|two| name.eq_ignore_ascii_case(two)) => argument(2),
+            None => argument(1),
+        }
+    }
+
+    /// The same for a server that is about to get the slot of its keys.
+    #[cfg(feature = "cluster")]
+    pub(super) fn asking(mut self, asking: bool) -> Self {
+        self.asking = asking;
+        self
     }
 
     /// The call with one more argument.
@@ -139,9 +182,9 @@ impl Call {
             .sum()
     }
 
-    /// The command, and the script that it calls.
-    pub(super) fn into_parts(self) -> (Option<&'static Script>, Cmd) {
-        (self.script, self.command)
+    /// The script that it calls, whether `ASKING` goes before it, and the command.
+    pub(super) fn into_parts(self) -> (Option<&'static Script>, bool, Cmd) {
+        (self.script, self.asking, self.command)
     }
 }
 
@@ -165,8 +208,25 @@ mod tests {
     }
 
     #[test]
+    fn a_call_goes_where_its_first_key_is() {
+        let cases = [
+            (RESUME.on(&["a", "b"]).arg("c"), Some("a")),
+            (Call::plain("LLEN").arg("a"), Some("a")),
+            (Call::plain("DEL").arg("a").arg("b"), Some("a")),
+            (Call::plain("memory").arg("USAGE").arg("a"), Some("a")),
+            (Call::plain("TIME"), None),
+            (Call::plain("publish").arg("asynq:cancel").arg("id"), None),
+            (Call::plain("SCAN").arg(0).arg("MATCH").arg("a*"), None),
+            (Call::plain("SCAN").arg(0).beside("b"), Some("b")),
+        ];
+        for (call, expected) in cases {
+            assert_eq!(call.routing_key(), expected.map(str::as_bytes), "{call:?}");
+        }
+    }
+
+    #[test]
     fn a_call_can_be_sent_with_the_text_in_place_of_the_digest() {
-        let (script, call) = RESUME.on(&["a"]).arg("prefix").arg(7).into_parts();
+        let (script, _, call) = RESUME.on(&["a"]).arg("prefix").arg(7).into_parts();
         let text = script.unwrap().with_text(&call);
         let tail = |command: &Cmd| {
             command

@@ -62,6 +62,9 @@ impl Wake {
             let change = match news {
                 News::Push(push) => changed(push),
                 News::Lost => Some(Ring::All),
+                // A key that is not there says nothing when its slot goes to another node.
+                #[cfg(feature = "cluster")]
+                News::Moved => Some(Ring::All),
                 News::Connected => None,
             };
             // An error means that nobody waits.

@@ -66,6 +66,21 @@ impl Consume for SqliteBroker {
         answer
     }
 
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        let queues = queues.to_vec();
+        self.store
+            .read(move |view| {
+                let mut ready = Vec::new();
+                for queue in &queues {
+                    if is_ready(view, queue)? {
+                        ready.push(queue.clone());
+                    }
+                }
+                Ok(ready)
+            })
+            .await
+    }
+
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
         let mut news = self.store.common.news.work();

@@ -54,6 +54,24 @@ impl Job for Welcome {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct Reminder {}
+
+impl Job for Reminder {
+    const NAME: &'static str = "reminder";
+    const OPTIONS: JobOptions = JobOptions::new()
+        .group("mails")
+        .expires(Duration::from_secs(10))
+        .unique(Duration::from_secs(60))
+        .unique_until(UniqueUntil::Success)
+        .unique_extend();
+    type Output = JobResult;
+
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
 fn welcome(to: &str, note: &str) -> Welcome {
     Welcome { to: to.into(), note: note.into() }
 }
@@ -101,7 +119,8 @@ fn timeout_and_deadline_default_as_in_asynq() {
         (raw().deadline(at(2_000_000_000)), 0, 2_000_000_000),
         (raw().deadline(at(2_000_000_000) + chrono::TimeDelta::milliseconds(1)), 0, 2_000_000_001),
         (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
-        (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1), // 0 would mean none
+        (raw().deadline("90s"), 0, 1_893_553_445 + 90 + 1), // from the enqueue on
+        (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1),     // 0 would mean none
         (raw().deadline(at(-5)), 0, 1),
     ] {
         let message = new(task).message;
@@ -136,6 +155,51 @@ fn a_lock_is_in_the_message_and_lasts_whole_seconds() {
 }
 
 #[test]
+fn expiry_is_kept_to_the_millisecond_rounded_up() {
+    let now_ms = NOW.timestamp_millis();
+    let at = |ms| DateTime::<Utc>::from_timestamp_millis(ms).unwrap();
+    for (task, expected) in [
+        (raw(), None),
+        (raw().expires("10m"), Some(now_ms + 600_000 + 1)),
+        (raw().expires(Duration::from_micros(1)), Some(now_ms + 1)),
+        (raw().expires(at(now_ms + 5)), Some(now_ms + 5)),
+        (raw().expires(at(now_ms + 5) + chrono::TimeDelta::nanoseconds(1)), Some(now_ms + 6)),
+        (raw().expires(at(5)), Some(5)),
+        (raw().expires(SystemTime::UNIX_EPOCH), Some(0)),
+        (raw().expires("1h").expires("2s"), Some(now_ms + 2_001)),
+        (raw().process_in("10m").expires("11m"), Some(now_ms + 660_001)),
+        (raw().process_at(at(5)).expires(at(5)), Some(5)), // due in the past is due now
+    ] {
+        assert_eq!(new(task).extra.expires_ms, expected);
+    }
+    let error = refused(raw().process_in("10m").expires("10m"));
+    assert!(error.starts_with("invalid option `expires`: the task would expire before it is due"), "{error}");
+}
+
+#[test]
+fn a_group_is_in_the_task_and_in_its_message() {
+    let task = new(raw().group("mails").unique("60s"));
+    assert_eq!((task.group.unwrap().as_str(), task.message.group_key.as_str()), ("mails", "mails"));
+    assert!(task.unique.is_some());
+}
+
+#[test]
+fn what_frees_a_lock_is_kept_where_it_is_not_the_default() {
+    let extra = |task: RawTask| new(task.unique("60s")).extra;
+    assert_eq!(extra(raw().unique_until(UniqueUntil::End)), Extra::default());
+    assert_eq!(extra(raw().unique_until(UniqueUntil::Start)).unique_until(), UniqueUntil::Start);
+    assert_eq!(extra(raw().unique_until(UniqueUntil::Success)).unique_until(), UniqueUntil::Success);
+    assert!(extra(raw().unique_extend()).unique_extend);
+}
+
+#[test]
+fn a_job_declares_all_of_it() {
+    let task = new(Reminder {});
+    assert_eq!((task.group.unwrap().as_str(), task.extra.expires_ms), ("mails", Some(NOW.timestamp_millis() + 10_001)));
+    assert_eq!((task.extra.unique_until(), task.extra.unique_extend), (UniqueUntil::Success, true));
+}
+
+#[test]
 fn unique_by_leaves_the_other_arguments_out() {
     let key = |to: &str, note: &str| new(welcome(to, note)).message.unique_key;
     assert_eq!(key("ann", "x"), key("ann", "y"));
@@ -165,6 +229,20 @@ fn what_cannot_be_is_told_with_what_to_write() {
         (raw().queue(&long), "queue name is 201 bytes long; write at most 200"),
         (raw().task_id(" "), "task id must not be empty"),
         (raw().task_id("a\nb"), "task id must not contain the control character `\\n`"),
+        (raw().task_id("agg:1"), "invalid option `task_id`: ids that begin with `agg:` are reserved; choose another"),
+        (raw().task_id("cron:report"), "ids that begin with `cron:` are reserved"),
+        (raw().group(" "), "group name must not be empty"),
+        (raw().group("a:018cc251-f400-7a00-8000-000000000000"), "cannot be used: group name"),
+        (raw().expires("0s"), "invalid option `expires`: it must be longer than zero"),
+        (raw().expires("soon"), "invalid option `expires`: invalid duration \"soon\""),
+        (raw().deadline("0s"), "invalid option `deadline`: it must be longer than zero"),
+        (raw().deadline(Duration::MAX), "invalid option `deadline`: it must be at most 292 years"),
+        (raw().unique_until(UniqueUntil::Start), "invalid option `unique_until`: it needs `unique`"),
+        (raw().unique_extend(), "invalid option `unique_extend`: it needs `unique`"),
+        (
+            raw().unique("1h").unique_until(UniqueUntil::Start).unique_extend(),
+            "invalid option `unique_extend`: the lock is freed when the task starts; leave one out",
+        ),
         (RawTask::new("\t", "abc"), "job name must not be empty"),
         (
             raw().timeout("3 parsecs"),

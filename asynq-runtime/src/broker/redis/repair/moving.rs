@@ -73,8 +73,16 @@ impl RedisBroker {
                 Some(_) if queue == to => return Ok(Changed::Done),
                 Some(state) => {
                     let moving = found.departure(queue, to, state, self.clock.now().timestamp());
-                    self.check_room(id, &moving, &found).await?;
-                    self.hold(id, &moving, state).await?;
+                    match self.check_room(id, &moving, &found).await {
+                        Ok(()) => self.hold(id, &moving, state).await?,
+                        // Where the task has left this queue meanwhile, what is in the way over there is itself.
+                        Err(refused) => match self.look(queue, id).await? {
+                            Some(now) if now.state() == Some(state) && now.field("msg") == found.field("msg") => {
+                                return Err(refused);
+                            }
+                            _ => {}
+                        },
+                    }
                 }
                 None => return Err(reply::unexpected("a task in an unknown state: run, archive or delete it").into()),
             }

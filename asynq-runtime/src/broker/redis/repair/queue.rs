@@ -46,6 +46,7 @@ impl RedisBroker {
         let mut cursor = "0".to_owned();
         loop {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+            let scan = scan.beside(keys.pending());
             let mut parts = reply::array(self.link.send_one(scan).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();

@@ -1,0 +1,137 @@
+// #[job(aggregates = mails::note)]
+// async fn digest(ctx: &JobContext, notes: Vec<mails::note>, mailer: State<Mailer>) -> JobResult {
+//     mailer.send(ctx.group(), &notes).await
+// }
+
+async fn digest(
+    ctx: &JobContext,
+    notes: Vec<mails::note>,
+    mailer: State<Mailer>,
+) -> JobResult {
+    mailer.send(ctx.group(), &notes).await
+}
+/// Job `digest` · made of many `note`.
+/// Runs [`digest()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+#[serde(transparent)]
+struct digest {
+    /// Argument `notes` of [`digest()`].
+    notes: Vec<mails::note>,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl digest {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(notes: Vec<mails::note>) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self { notes })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        notes: Vec<mails::note>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(notes).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        notes: Vec<mails::note>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(notes).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        notes: Vec<mails::note>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(notes).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for digest {
+        const NAME: &'static str = "digest";
+        const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Mailer>()];
+        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
+            <JobResult as __rt::IntoJobResult>::into_job_result(
+                digest(ctx, self.notes, __rt::state::<Mailer>(ctx)?).await,
+            )
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < digest > (::core::file!(), ::core::line!())
+    }
+    impl __rt::Aggregates for digest {
+        type Of = mails::note;
+        fn aggregate(tasks: __rt::Vec<mails::note>) -> Self {
+            Self { notes: tasks }
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::Aggregation::of:: < digest > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,120 @@
+// #[job(backoff = pauses::gentle, unique = "1h", unique_until = "start")]
+// async fn sync() -> JobResult {
+//     Ok(())
+// }
+
+async fn sync() -> JobResult {
+    Ok(())
+}
+/// Job `sync` · unique for 1h · unique until it starts · backs off by a function.
+/// Runs [`sync()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct sync {}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl sync {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job() -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {})
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job().process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Job for sync {
+        const NAME: &'static str = "sync";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
+            .unique(__rt::Duration::from_secs(3600))
+            .unique_until(__rt::UniqueUntil::Start);
+        const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(
+            __rt::Backoff::by(pauses::gentle),
+        );
+        type Output = JobResult;
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            sync().await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < sync > (::core::file!(), ::core::line!())
+    }
+};

@@ -1,0 +1,222 @@
+//! Routes calls to the masters of a Redis Cluster: one connection each, a batch split by owner and sent in parallel.
+//!
+//! The redis crate's own cluster client repeats what got no answer; here nothing is repeated. What a node refused to run
+//! because the slot is elsewhere was not run, and goes on to the node it named.
+
+mod redirect;
+mod slots;
+mod topology;
+
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use tokio::task::JoinSet;
+
+pub(super) use self::topology::Topology;
+use self::{redirect::Redirect, slots::SlotMap};
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    durability::Durability,
+    io::Spawner,
+    keeper::{At, News, Role},
+    line::{Line, Reply, closed},
+    script::Call,
+    url::Address,
+};
+
+/// How often a call is sent on; a slot that moves that often is moving still.
+const HOPS: usize = 5;
+
+/// The connections to every master, opened when they are needed.
+#[derive(Debug, Clone)]
+pub(super) struct Cluster(Arc<Shared>);
+
+struct Shared {
+    topology: Topology,
+    role: Role,
+    io: Spawner,
+    lines: Mutex<HashMap<Address, Line>>,
+}
+
+/// One call on its way.
+struct Errand {
+    /// Where its reply belongs.
+    place: usize,
+    call: Call,
+    to: Address,
+}
+
+/// The errands to one node and what came of them.
+type Trip = (Address, Vec<Errand>, Result<Vec<Reply>, BrokerError>);
+
+impl Cluster {
+    pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
+        if let Some(news) = role.news.clone() {
+            let mut maps = topology.watch();
+            io.spawn(async move {
+                while maps.changed().await.is_ok() {
+                    news(News::Moved);
+                }
+            });
+        }
+        Self(Arc::new(Shared { topology, role, io, lines: Mutex::default() }))
+    }
+
+    /// Waits until the nodes of the cluster are known.
+    pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
+        self.0.topology.first().await.map(|_| ())
+    }
+
+    /// Differs after any of the connections was made again.
+    pub(super) fn generation(&self) -> u64 {
+        let lines = self.lock();
+        let mut generations: Vec<(String, u64)> =
+            lines.iter().map(|(address, line)| (address.to_string(), line.generation())).collect();
+        generations.sort();
+        let mut hasher = DefaultHasher::new();
+        generations.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// See [`Link::send`](super::connection::Link::send).
+    pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let deadline = Instant::now() + self.0.role.timeout;
+        let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
+        let mut open = Vec::with_capacity(calls.len());
+        for (place, call) in calls.into_iter().enumerate() {
+            match self.owner(&map, &call) {
+                Some(to) => open.push(Errand { place, call, to }),
+                None => replies[place] = Some(refused(no_owner())),
+            }
+        }
+        for hop in 0.. {
+            let mut on = Vec::new();
+            for (from, errands, outcome) in self.travel(open, durability).await {
+                let back = match outcome {
+                    Ok(back) => back,
+                    Err(error) => {
+                        // Perhaps it is gone for good, and another node has its slots.
+                        self.0.topology.refresh();
+                        errands.iter().for_each(|errand| replies[errand.place] = Some(refused(error.clone())));
+                        continue;
+                    }
+                };
+                for (errand, reply) in errands.into_iter().zip(back) {
+                    match Redirect::read(&reply.value, &from) {
+                        Some(redirect) => {
+                            self.learn(&redirect);
+                            if hop < HOPS && Instant::now() < deadline {
+                                on.push(Errand {
+                                    place: errand.place,
+                                    call: errand.call.asking(redirect.asking),
+                                    to: redirect.to,
+                                });
+                                continue;
+                            }
+                        }
+                        None if redirect::is_down(&reply.value) => self.0.topology.refresh(),
+                        None => {}
+                    }
+                    replies[errand.place] = Some(reply);
+                }
+            }
+            if on.is_empty() {
+                break;
+            }
+            open = on;
+        }
+        Ok(replies.into_iter().map(|reply| reply.unwrap_or_else(|| refused(no_owner()))).collect())
+    }
+
+    /// Asks every master.
+    pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
+        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let errands = |to: &Address| Errand { place: 0, call: call.clone(), to: to.clone() };
+        let trips = self.travel(map.masters().iter().map(errands).collect(), Durability::Async).await;
+        Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
+    }
+
+    pub(super) async fn ended(&self) -> BrokerError {
+        self.0.topology.ended().await
+    }
+
+    fn learn(&self, redirect: &Redirect) {
+        if !redirect.asking {
+            self.0.topology.moved(redirect.slot, &redirect.to);
+        }
+    }
+
+    /// Whoever keeps the call's key; without a key, a node that is connected already.
+    fn owner(&self, map: &SlotMap, call: &Call) -> Option<Address> {
+        if let Some(key) = call.routing_key() {
+            return map.owner(slots::slot(key)).cloned();
+        }
+        let lines = self.lock();
+        let up = map.masters().iter().find(|master| lines.get(*master).is_some_and(|line| line.generation() > 0));
+        up.or_else(|| map.masters().first()).cloned()
+    }
+
+    /// Every errand once, those to one node in one go, the nodes side by side.
+    async fn travel(&self, errands: Vec<Errand>, durability: Durability) -> Vec<Trip> {
+        let mut by_node: Vec<(Address, Vec<Errand>)> = Vec::new();
+        for errand in errands {
+            match by_node.iter_mut().find(|(to, _)| *to == errand.to) {
+                Some((_, some)) => some.push(errand),
+                None => by_node.push((errand.to.clone(), vec![errand])),
+            }
+        }
+        if by_node.len() == 1
+            && let Some((to, errands)) = by_node.pop()
+        {
+            return vec![trip(self.line(&to), to, errands, durability).await];
+        }
+        let mut under_way = JoinSet::new();
+        for (to, errands) in by_node {
+            under_way.spawn(trip(self.line(&to), to, errands, durability));
+        }
+        under_way.join_all().await
+    }
+
+    /// The connection to a node; those to nodes that have left are closed.
+    fn line(&self, to: &Address) -> Line {
+        let mut lines = self.lock();
+        if let Some(line) = lines.get(to) {
+            return line.clone();
+        }
+        let map = self.0.topology.now();
+        lines.retain(|address, _| map.masters().contains(address));
+        let line = Line::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
+        lines.insert(to.clone(), line.clone());
+        line
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Line>> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn trip(line: Line, to: Address, errands: Vec<Errand>, durability: Durability) -> Trip {
+    // A copy each: a node may send a call on.
+    let calls = errands.iter().map(|errand| errand.call.clone()).collect();
+    let outcome = line.send(calls, durability).await;
+    (to, errands, outcome)
+}
+
+fn refused(error: BrokerError) -> Reply {
+    Reply { value: Err(error), doubt: None }
+}
+
+fn no_owner() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Unavailable, "no node of the cluster has this queue now")
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("topology", &self.topology).finish_non_exhaustive()
+    }
+}

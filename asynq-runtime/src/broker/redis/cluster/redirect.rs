@@ -1,0 +1,77 @@
+//! Reads where a node of a cluster sends a call that it did not run.
+
+use redis::{ServerErrorKind, Value};
+
+use super::{super::url::Address, BrokerError};
+
+/// Where a call goes instead.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    pub(super) slot: u16,
+    pub(super) to: Address,
+    /// For this call only: the node is about to get the slot.
+    pub(super) asking: bool,
+}
+
+impl Redirect {
+    /// The redirection in the answer of `from`, if it is one. It names no host where the nodes know none but their own.
+    pub(super) fn read(answer: &Result<Value, BrokerError>, from: &Address) -> Option<Self> {
+        let Ok(Value::ServerError(error)) = answer else { return None };
+        let asking = match error.kind()? {
+            ServerErrorKind::Moved => false,
+            ServerErrorKind::Ask => true,
+            _ => return None,
+        };
+        let mut words = error.details()?.split_ascii_whitespace();
+        let slot = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        let to = address(host, port.parse().ok()?, from)?;
+        Some(Self { slot, to, asking })
+    }
+}
+
+/// A node's address as another node tells it; without a host it is where that one is.
+pub(super) fn address(host: &str, port: u16, from: &Address) -> Option<Address> {
+    let host = match (host.trim_matches(['[', ']']), from) {
+        ("" | "?", Address::Tcp { host, .. }) => host.clone(),
+        ("" | "?", Address::Unix(_)) => return None,
+        (host, _) => host.to_owned(),
+    };
+    Some(Address::Tcp { host, port })
+}
+
+/// Whether the cluster, or this part of it, waits for a failover.
+pub(super) fn is_down(answer: &Result<Value, BrokerError>) -> bool {
+    let kinds = [ServerErrorKind::ClusterDown, ServerErrorKind::MasterDown, ServerErrorKind::ReadOnly];
+    matches!(answer, Ok(Value::ServerError(error)) if error.kind().is_some_and(|kind| kinds.contains(&kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.into(), port }
+    }
+
+    fn refusal(line: &str) -> Result<Value, BrokerError> {
+        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).map_err(|_| unreachable!("it can be read"))
+    }
+
+    #[test]
+    fn moved_and_ask_name_slot_and_node() {
+        let from = at("here", 1);
+        let read = |line: &str| Redirect::read(&refusal(line), &from);
+        let to = |slot, to, asking| Some(Redirect { slot, to, asking });
+        assert_eq!(read("MOVED 3999 10.0.0.1:7000"), to(3999, at("10.0.0.1", 7000), false));
+        assert_eq!(read("ASK 0 redis-2.local:7001"), to(0, at("redis-2.local", 7001), true));
+        assert_eq!(read("MOVED 1 ::1:7000"), to(1, at("::1", 7000), false));
+        assert_eq!(read("MOVED 1 :7000"), to(1, at("here", 7000), false));
+        assert_eq!(read("MOVED 1 ?:7000"), to(1, at("here", 7000), false));
+        for other in ["TRYAGAIN x", "CLUSTERDOWN x", "ERR MOVED 1 h:1", "MOVED", "MOVED x h:1", "MOVED 1 h"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert_eq!(Redirect::read(&Ok(Value::Okay), &from), None);
+        assert!(is_down(&refusal("CLUSTERDOWN The cluster is down")) && !is_down(&refusal("TRYAGAIN x")));
+    }
+}

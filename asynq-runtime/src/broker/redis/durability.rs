@@ -1,0 +1,188 @@
+//! How safe an enqueue is when it returns (RELIABILITY F12).
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use redis::Value;
+
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    reply,
+    script::Call,
+};
+
+/// How safe a task is when its enqueue returns.
+///
+/// Redis answers a write before its replicas and its disk have it. Waiting for them costs their delay with every
+/// enqueue; an enqueue that is not confirmed in time fails with
+/// [`Unconfirmed`](crate::broker::BrokerErrorKind::Unconfirmed): the task is stored, and will run unless that one server
+/// is lost.
+///
+/// It does not make a failover lossless: Redis can still choose a replica that lacks the write, which `n` = all of them
+/// rules out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// As Redis is set up: stored there, and replicated and written to disk in its own time. The default.
+    #[default]
+    Async,
+    /// `n` replicas have it (`WAIT`).
+    #[non_exhaustive]
+    Replicas {
+        /// How many, 1 to 100.
+        n: u8,
+        /// Longest wait, 1 ms to 1 min.
+        timeout: Duration,
+    },
+    /// It is on the server's disk (`WAITAOF`): needs Redis 7.2 with `appendonly yes`.
+    #[non_exhaustive]
+    Fsync {
+        /// Longest wait, 1 ms to 1 min.
+        timeout: Duration,
+    },
+}
+
+impl Durability {
+    /// Times that can be waited.
+    pub(super) const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+    const DEFAULT_PATIENCE: Duration = Duration::from_secs(1);
+
+    /// `n` replicas within a second; 1 if `n` is 0, and 100 if it is more than that.
+    pub fn replicas(n: u8) -> Self {
+        Self::Replicas { n: n.clamp(1, 100), timeout: Self::DEFAULT_PATIENCE }
+    }
+
+    /// On disk within a second.
+    pub fn fsync() -> Self {
+        Self::Fsync { timeout: Self::DEFAULT_PATIENCE }
+    }
+
+    /// The same with another longest wait; one outside 1 ms to 1 min becomes the nearer of the two.
+    pub fn within(self, timeout: Duration) -> Self {
+        let timeout = timeout.clamp(*Self::PATIENCE.start(), *Self::PATIENCE.end());
+        match self {
+            Self::Async => self,
+            Self::Replicas { n, .. } => Self::Replicas { n, timeout },
+            Self::Fsync { .. } => Self::Fsync { timeout },
+        }
+    }
+
+    /// Reads `async`, `replicas(N)` or `fsync`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "async" => Some(Self::Async),
+            "fsync" => Some(Self::fsync()),
+            _ => {
+                let n = text.strip_prefix("replicas(")?.strip_suffix(')')?.parse().ok()?;
+                (1..=100).contains(&n).then(|| Self::replicas(n))
+            }
+        }
+    }
+
+    /// Longest wait; zero where there is none.
+    pub(super) fn patience(self) -> Duration {
+        match self {
+            Self::Async => Duration::ZERO,
+            Self::Replicas { timeout, .. } | Self::Fsync { timeout } => timeout,
+        }
+    }
+
+    /// What to send behind the writes, on their connection.
+    pub(super) fn wait(self) -> Option<Call> {
+        // Zero would be for ever.
+        let ms = |timeout: Duration| timeout.as_millis().max(1) as u64;
+        match self {
+            Self::Async => None,
+            Self::Replicas { n, timeout } => Some(Call::plain("WAIT").arg(n).arg(ms(timeout))),
+            Self::Fsync { timeout } => Some(Call::plain("WAITAOF").arg(1).arg(0).arg(ms(timeout))),
+        }
+    }
+
+    /// A wait that shows whether the server can do it at all.
+    pub(super) fn probe(self) -> Option<Call> {
+        self.within(*Self::PATIENCE.start()).wait()
+    }
+
+    /// Whether the server can wait this way, from its answer to the probe.
+    pub(super) fn check(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
+        match answer {
+            Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::with_source(
+                BrokerErrorKind::Config,
+                "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
+                error,
+            )),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// What the answer to [`wait`](Self::wait) says of everything sent before it.
+    pub(super) fn confirmed(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
+        let reached = |number: Option<i64>, least: u8| number.is_some_and(|number| number >= i64::from(least));
+        let good = match (self, &answer) {
+            (Self::Async, _) => true,
+            (Self::Replicas { n, .. }, Ok(value)) => reached(reply::number(value), n),
+            (Self::Fsync { .. }, Ok(Value::Array(counts))) => reached(counts.first().and_then(reply::number), 1),
+            _ => false,
+        };
+        if good {
+            return Ok(());
+        }
+        let message = match self {
+            Self::Replicas { n, timeout } => {
+                format!("the task is stored, but {n} replica(s) did not confirm it within {timeout:?}")
+            }
+            _ => format!("the task is stored, but not confirmed to be on disk within {:?}", self.patience()),
+        };
+        Err(match answer {
+            Ok(_) => BrokerError::new(BrokerErrorKind::Unconfirmed, message),
+            Err(source) => BrokerError::with_source(BrokerErrorKind::Unconfirmed, message, source),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_url() {
+        assert_eq!(Durability::parse("async"), Some(Durability::Async));
+        assert_eq!(Durability::parse("fsync"), Some(Durability::fsync()));
+        assert_eq!(Durability::parse("replicas(3)"), Some(Durability::replicas(3)));
+        for bad in ["", "replicas", "replicas()", "replicas(0)", "replicas(101)", "replicas(1", "Fsync"] {
+            assert_eq!(Durability::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_number_asked_for_is_enough() {
+        let ok = |durability: Durability, value| durability.confirmed(Ok(value)).is_ok();
+        let counts = |local, others| Value::Array(vec![Value::Int(local), Value::Int(others)]);
+        let cases = [
+            (Durability::Async, Value::Nil, true),
+            (Durability::replicas(1), Value::Int(0), false),
+            (Durability::replicas(1), Value::Int(1), true),
+            (Durability::replicas(2), Value::Int(1), false),
+            (Durability::replicas(2), Value::Int(3), true),
+            (Durability::replicas(1), Value::Nil, false),
+            (Durability::fsync(), counts(0, 2), false),
+            (Durability::fsync(), counts(1, 0), true),
+            (Durability::fsync(), Value::Int(1), false),
+        ];
+        for (durability, value, expected) in cases {
+            assert_eq!(ok(durability, value.clone()), expected, "{durability:?} {value:?}");
+        }
+        let lost = BrokerError::new(BrokerErrorKind::Timeout, "late");
+        let error = Durability::replicas(1).confirmed(Err(lost)).unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Unconfirmed);
+        assert!(error.is_ambiguous() && !error.is_unavailable());
+        assert!(error.to_string().contains("is stored"), "{error}");
+    }
+
+    #[test]
+    fn a_wait_is_never_for_ever() {
+        assert_eq!(Durability::fsync().within(Duration::ZERO).patience(), Duration::from_millis(1));
+        assert_eq!(Durability::replicas(0), Durability::Replicas { n: 1, timeout: Duration::from_secs(1) });
+        assert_eq!(Durability::Async.within(Duration::MAX).patience(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,302 @@
+//! A connection to one server that is always there or on its way, and calls on it, none of which is ever repeated here.
+
+use std::time::Duration;
+
+use redis::{Pipeline, ServerErrorKind, Value, aio::MultiplexedConnection};
+use tokio::{sync::watch, time::timeout};
+
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    durability::Durability,
+    io::Spawner,
+    keeper::{Keeper, Role, report_lost},
+    reply,
+    script::{Call, Script},
+    url::Address,
+};
+
+/// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
+const WRITE: usize = 4 << 20;
+
+/// One connection of the broker, and whoever keeps it up.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    state: watch::Receiver<State>,
+    lost: watch::Sender<u64>,
+    timeout: Duration,
+}
+
+/// Where a line is in its life.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// On its way.
+    Opening,
+    /// Of use, until somebody reports this generation as lost.
+    Up {
+        connection: MultiplexedConnection,
+        generation: u64,
+        #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
+        to: Address,
+    },
+    /// The last attempt failed so; the next one follows.
+    Down(BrokerError),
+}
+
+/// What came back for one call: as Redis said it, errors included.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    pub(super) value: Result<Value, BrokerError>,
+    /// Why the durability that was asked for was not reached.
+    pub(super) doubt: Option<BrokerError>,
+}
+
+impl Line {
+    /// Begins to connect, and keeps the connection up until the broker's thread ends or the line is dropped.
+    pub(super) fn open(io: &Spawner, role: Role) -> Self {
+        let (state, watched) = watch::channel(State::Opening);
+        let (lost, reports) = watch::channel(0);
+        let line = Self { state: watched, lost: lost.clone(), timeout: role.timeout };
+        let keeper = Keeper::new(role, state.clone(), lost);
+        io.spawn(async move {
+            tokio::select! {
+                () = keeper.run(reports) => {}
+                // The last clone of the line was dropped.
+                () = state.closed() => {}
+            }
+        });
+        line
+    }
+
+    /// Waits for the outcome of the first attempt to connect.
+    pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
+        let mut state = self.state.clone();
+        let state = state.wait_for(|state| !matches!(state, State::Opening)).await.map_err(|_| closed())?;
+        match &*state {
+            State::Down(error) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts the connections made; a new number means that Redis may be another or have restarted.
+    pub(super) fn generation(&self) -> u64 {
+        match &*self.state.borrow() {
+            State::Up { generation, .. } => *generation,
+            _ => 0,
+        }
+    }
+
+    /// The server it is connected to now.
+    #[cfg(feature = "cluster")]
+    pub(super) fn connected_to(&self) -> Option<Address> {
+        match &*self.state.borrow() {
+            State::Up { to, .. } => Some(to.clone()),
+            _ => None,
+        }
+    }
+
+    /// Drops the connection; the next one may lead to another server.
+    #[cfg(feature = "cluster")]
+    pub(super) fn reconnect(&self) {
+        self.report_lost(self.generation());
+    }
+
+    /// Sends `calls` in one write, or in several where they are large, each followed by the wait that `durability` asks
+    /// for, and returns one reply each. A script that Redis does not know is sent again with its text, alone; nothing
+    /// else is ever sent twice.
+    ///
+    /// # Errors
+    ///
+    /// No answer at all. Whether any of the calls took effect is then unknown.
+    pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        let size = calls.len();
+        let mut replies = Vec::with_capacity(size);
+        for write in writes(calls) {
+            let many = write.len();
+            match self.write(write, durability).await {
+                Ok(some) => replies.extend(some),
+                Err(error) if replies.is_empty() && many == size => return Err(error),
+                Err(error) => replies.extend(vec![Reply { value: Err(error), doubt: None }; many]),
+            }
+        }
+        Ok(replies)
+    }
+
+    async fn write(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts: Vec<Option<(&'static Script, bool)>> = Vec::with_capacity(calls.len());
+        // Where in the pipeline each call is: some have a word before them.
+        let mut places = Vec::with_capacity(calls.len());
+        for call in calls {
+            let (script, asking, command) = call.into_parts();
+            push(&mut pipeline, asking, command);
+            places.push(pipeline.len() - 1);
+            scripts.push(script.map(|script| (script, asking)));
+        }
+        let (values, mut doubt) = self.exchange_and_wait(&mut pipeline, durability).await?;
+        let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
+        let mut answers: Vec<Result<Value, BrokerError>> = Vec::with_capacity(scripts.len());
+        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
+        for (i, (place, script)) in places.into_iter().zip(scripts).enumerate() {
+            let value = values.get_mut(place).and_then(Option::take).unwrap_or_default();
+            if let (true, Some((script, asking))) = (is_noscript(&value), script)
+                && let Some(command) = pipeline.cmd_iter().nth(place)
+            {
+                push(&mut again, asking, script.with_text(command));
+                forgotten.push((i, again.len() - 1));
+            }
+            answers.push(Ok(value));
+        }
+        if !forgotten.is_empty() {
+            // The others were answered: that counts whatever becomes of these.
+            match self.exchange_and_wait(&mut again, durability).await {
+                Ok((values, later)) => {
+                    doubt = doubt.or(later);
+                    let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
+                    for (i, place) in forgotten {
+                        answers[i] = Ok(values.get_mut(place).and_then(Option::take).unwrap_or_default());
+                    }
+                }
+                Err(error) => forgotten.into_iter().for_each(|(i, _)| answers[i] = Err(error.clone())),
+            }
+        }
+        Ok(answers.into_iter().map(|value| Reply { value, doubt: doubt.clone() }).collect())
+    }
+
+    /// The answers to `pipeline`, and why the durability was not reached.
+    async fn exchange_and_wait(
+        &self,
+        pipeline: &mut Pipeline,
+        durability: Durability,
+    ) -> Result<(Vec<Value>, Option<BrokerError>), BrokerError> {
+        let Some(wait) = durability.wait() else { return Ok((self.exchange(pipeline).await?, None)) };
+        let (_, _, command) = wait.into_parts();
+        pipeline.add_command(command);
+        let mut values = self.exchange(pipeline).await?;
+        let last = values.pop().unwrap_or_default();
+        Ok((values, durability.confirmed(answer(last)).err()))
+    }
+
+    async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
+        let (mut connection, generation) = self.up().await?;
+        // The connection has this time-out, too; but on a runtime whose timers are late only one of them may be seen.
+        match connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
+            Ok(values) if values.len() == pipeline.len() => {
+                if values.iter().any(is_demoted) {
+                    self.report_lost(generation);
+                }
+                Ok(values)
+            }
+            Ok(_) => {
+                self.report_lost(generation);
+                Err(reply::unexpected("a wrong number of answers"))
+            }
+            Err(error) => {
+                // A connection that does not answer may never do so again: a new one finds out.
+                self.report_lost(generation);
+                if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
+            }
+        }
+    }
+
+    /// The connection, waiting for one until the time-out.
+    async fn up(&self) -> Result<(MultiplexedConnection, u64), BrokerError> {
+        let usable = |state: &State| match state {
+            // Whoever saw it fail has said so, before the keeper could take it away.
+            State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
+            State::Up { connection, generation, .. } => Some(Ok((connection.clone(), *generation))),
+            // Waiting does not change these.
+            State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
+            State::Down(_) | State::Opening => None,
+        };
+        if self.state.has_changed().is_err() {
+            return Err(closed());
+        }
+        if let Some(found) = usable(&self.state.borrow()) {
+            return found;
+        }
+        let mut state = self.state.clone();
+        match timeout(self.timeout, state.wait_for(|state| usable(state).is_some())).await {
+            Ok(Ok(state)) => usable(&state).unwrap_or_else(|| Err(closed())),
+            Ok(Err(_)) => Err(closed()),
+            Err(_) => match &*self.state.borrow() {
+                State::Down(error) => Err(error.clone()),
+                _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),
+            },
+        }
+    }
+
+    /// Waits until the broker is closed, and returns the error that says so.
+    pub(super) async fn ended(&self) -> BrokerError {
+        let mut state = self.state.clone();
+        while state.changed().await.is_ok() {}
+        closed()
+    }
+
+    fn report_lost(&self, generation: u64) {
+        report_lost(&self.lost, generation);
+    }
+}
+
+/// Adds a command, with the word before it that a node which is only about to own its slot wants.
+fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
+    if asking {
+        pipeline.cmd("ASKING");
+    }
+    pipeline.add_command(command);
+}
+
+/// An answer, or what an error in its place means.
+pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
+    match value {
+        Value::ServerError(error) => Err(reply::refused(&error)),
+        value => Ok(value),
+    }
+}
+
+/// Portions of at most [`WRITE`] bytes, or of one call.
+fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
+    let mut writes = vec![Vec::new()];
+    let mut bytes = 0;
+    for call in calls {
+        let size = call.bytes();
+        bytes += size;
+        match writes.last_mut() {
+            Some(write) if write.is_empty() || bytes <= WRITE => write.push(call),
+            _ => {
+                bytes = size;
+                writes.push(vec![call]);
+            }
+        }
+    }
+    writes.retain(|write| !write.is_empty());
+    writes
+}
+
+fn is_noscript(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
+}
+
+/// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
+fn is_demoted(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
+}
+
+pub(super) fn closed() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {
+        let call = |bytes: usize| Call::plain("SET").arg(vec![0_u8; bytes]);
+        let sizes = |calls: &[usize]| -> Vec<usize> {
+            writes(calls.iter().map(|&bytes| call(bytes)).collect()).iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(&[]), [] as [usize; 0]);
+        assert_eq!(sizes(&[10; 500]), [500]);
+        assert_eq!(sizes(&[WRITE * 2, 1, WRITE - 100, 1000, 1]), [1, 2, 2]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Asks the sentinels who the master is.
+
+use std::{collections::HashMap, time::Duration};
+
+use redis::{AsyncConnectionConfig, Value};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    line::answer,
+    reply,
+    url::{Address, Sentinels, Target},
+};
+
+/// What one sentinel says: the master, or that it knows none of that name.
+type Vote = Result<Option<Address>, BrokerError>;
+
+/// Where the master is: asked of all sentinels at once, settled as soon as most of them agree, at the latest after
+/// `patience`.
+///
+/// # Errors
+///
+/// [`Config`](BrokerErrorKind::Config): none knows the name. Otherwise why nobody answered.
+pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Duration) -> Result<Address, BrokerError> {
+    let mut asking = JoinSet::new();
+    for sentinel in &sentinels.at {
+        let (target, sentinels, sentinel) = (target.clone(), sentinels.clone(), sentinel.clone());
+        asking.spawn(async move {
+            let late = || BrokerError::new(BrokerErrorKind::Timeout, "no sentinel answered in time");
+            timeout(patience, ask(&target, &sentinels, &sentinel, patience)).await.unwrap_or_else(|_| Err(late()))
+        });
+    }
+    let mut votes = Vec::new();
+    while let Some(vote) = asking.join_next().await {
+        votes.extend(vote.ok());
+        if let Some(master) = majority(&votes, sentinels.at.len()) {
+            return Ok(master);
+        }
+    }
+    most_named(votes, &sentinels.master)
+}
+
+async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
+    let client = target.sentinel_client(sentinel, &sentinels.login)?;
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(patience)).set_response_timeout(Some(patience));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(reply::failed)?;
+    let mut question = redis::pipe();
+    question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
+    let values = connection.send_packed_commands(&question, 0, 1).await.map_err(reply::failed)?;
+    read(answer(values.into_iter().next().unwrap_or_default())?)
+}
+
+fn read(value: Value) -> Vote {
+    let parts: Vec<String> = reply::array(value)?.into_iter().filter_map(reply::text).collect();
+    match &parts[..] {
+        [] => Ok(None),
+        [host, port] => {
+            let port = port.parse().map_err(|_| reply::unexpected("no port"))?;
+            Ok(Some(Address::Tcp { host: host.clone(), port }))
+        }
+        _ => Err(reply::unexpected("no address")),
+    }
+}
+
+fn count(votes: &[Vote]) -> HashMap<&Address, usize> {
+    let mut named = HashMap::new();
+    for address in votes.iter().filter_map(|vote| vote.as_ref().ok()?.as_ref()) {
+        *named.entry(address).or_insert(0) += 1;
+    }
+    named
+}
+
+/// The master that more than half of all sentinels name.
+fn majority(votes: &[Vote], sentinels: usize) -> Option<Address> {
+    count(votes).into_iter().find(|(_, named)| 2 * named > sentinels).map(|(address, _)| address.clone())
+}
+
+/// The master that most of those who answered name; the first named of equals.
+fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
+    let named = count(&votes);
+    let most = named.values().max().copied();
+    let first = votes.iter().filter_map(|vote| vote.as_ref().ok()?.as_ref());
+    if let Some(master) = first.into_iter().find(|address| named.get(address).copied() == most) {
+        return Ok(master.clone());
+    }
+    if votes.iter().any(Result::is_ok) {
+        let message = format!("the sentinels know no master named `{name}`: see master= in the Redis URL");
+        return Err(BrokerError::new(BrokerErrorKind::Config, message));
+    }
+    let mut errors: Vec<BrokerError> = votes.into_iter().filter_map(Result::err).collect();
+    // What will not pass by itself is what people have to know.
+    errors.sort_by_key(BrokerError::is_unavailable);
+    match errors.into_iter().next() {
+        Some(error) => {
+            let message = format!("no sentinel answered: {error}");
+            Err(BrokerError::with_source(error.kind(), message, error))
+        }
+        None => Err(BrokerError::new(BrokerErrorKind::Unavailable, "no sentinel answered")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp { host: "h".into(), port }
+    }
+
+    fn error(kind: BrokerErrorKind) -> Vote {
+        Err(BrokerError::new(kind, "x"))
+    }
+
+    #[test]
+    fn more_than_half_decide_at_once_and_otherwise_most() {
+        let a = || Ok(Some(at(1)));
+        let b = || Ok(Some(at(2)));
+        assert_eq!(majority(&[a()], 3), None);
+        assert_eq!(majority(&[a(), b(), a()], 3), Some(at(1)));
+        assert_eq!(majority(&[a()], 1), Some(at(1)));
+        assert_eq!(most_named(vec![b(), a(), a()], "m").unwrap(), at(1));
+        assert_eq!(most_named(vec![b(), a()], "m").unwrap(), at(2));
+        assert_eq!(most_named(vec![error(BrokerErrorKind::Timeout), Ok(None), b()], "m").unwrap(), at(2));
+    }
+
+    #[test]
+    fn without_a_master_the_reason_is_the_one_that_will_not_pass() {
+        let kind = |votes| most_named(votes, "m").unwrap_err().kind();
+        let late = || error(BrokerErrorKind::Timeout);
+        assert_eq!(kind(vec![Ok(None), late()]), BrokerErrorKind::Config);
+        assert_eq!(kind(vec![late(), error(BrokerErrorKind::Denied)]), BrokerErrorKind::Denied);
+        assert_eq!(kind(vec![late(), late()]), BrokerErrorKind::Timeout);
+        assert_eq!(kind(Vec::new()), BrokerErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn an_address_is_two_texts_and_an_unknown_name_nothing() {
+        let text = |text: &str| Value::BulkString(text.into());
+        assert_eq!(read(Value::Array(vec![text("h"), text("1")])).unwrap(), Some(at(1)));
+        assert_eq!(read(Value::Nil).unwrap(), None);
+        assert!(read(Value::Array(vec![text("h"), text("x")])).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! TLS by rustls: whom to trust, who we are, and what a failed handshake means.
+//!
+//! There is no way around a check and none back to plain text: a `rediss://` URL is TLS or an error.
+
+use std::path::PathBuf;
+
+use redis::{Client, ConnectionInfo, RedisError};
+
+use super::super::{BrokerError, BrokerErrorKind};
+
+/// Files in PEM. They are read for each new connection, so that a renewed certificate needs no restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tls {
+    /// Authorities to trust instead of the system's.
+    ca: Option<PathBuf>,
+    /// Our own certificate and its key.
+    identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    /// TLS with these files.
+    pub(super) fn new(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Self, BrokerError> {
+        if !cfg!(feature = "tls") {
+            return Err(config("this program was built without TLS: turn on the feature `tls` of asynq-runtime"));
+        }
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(config("a client certificate takes both cert and key in the Redis URL")),
+        };
+        Ok(Self { ca, identity })
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// Ready to connect.
+    pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, BrokerError> {
+        // rustls wants one provider per process. Without a choice of the program's it is ring, in C and assembly that
+        // any C compiler builds. An error means that somebody was faster, which is as good.
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client_tls = match &self.identity {
+            Some((cert, key)) => {
+                let (client_cert, client_key) = (read(cert, "cert")?, read(key, "key")?);
+                Some(redis::ClientTlsConfig { client_cert, client_key })
+            }
+            None => None,
+        };
+        let root_cert = self.ca.as_ref().map(|ca| read(ca, "ca")).transpose()?;
+        if root_cert.as_ref().is_some_and(|pem| !has_certificate(pem)) {
+            return Err(config("the file that `ca` in the Redis URL names holds no certificate in PEM"));
+        }
+        Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert }).map_err(|error| {
+            let message = "the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM";
+            BrokerError::with_source(BrokerErrorKind::Config, message, error)
+        })
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    pub(super) fn client(&self, _: ConnectionInfo) -> Result<Client, BrokerError> {
+        Err(config("this program was built without TLS: turn on the feature `tls` of asynq-runtime"))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn read(path: &std::path::Path, parameter: &str) -> Result<Vec<u8>, BrokerError> {
+    std::fs::read(path).map_err(|error| {
+        let message = format!("cannot read the file that `{parameter}` in the Redis URL names: {}", path.display());
+        BrokerError::with_source(BrokerErrorKind::Config, message, error)
+    })
+}
+
+#[cfg(feature = "tls")]
+fn has_certificate(pem: &[u8]) -> bool {
+    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+    CertificateDer::pem_slice_iter(pem).next().is_some_and(|first| first.is_ok())
+}
+
+fn config(message: &str) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Config, message)
+}
+
+/// What is wrong with the other side's certificate or ours, if that is why `error` came. It will be so again: waiting
+/// helps nobody.
+#[cfg(feature = "tls")]
+pub(super) fn trouble(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
+    if error.kind() == redis::ErrorKind::InvalidClientConfig {
+        let text = "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
+        return Some((BrokerErrorKind::Config, text.to_owned()));
+    }
+    cause(error).and_then(meaning)
+}
+
+#[cfg(not(feature = "tls"))]
+pub(super) fn trouble(_: &RedisError) -> Option<(BrokerErrorKind, String)> {
+    None
+}
+
+/// rustls's own error in the redis crate's, which hides it in an `io::Error` in an `Arc`.
+#[cfg(feature = "tls")]
+fn cause(error: &RedisError) -> Option<&rustls::Error> {
+    use std::{error::Error, io, sync::Arc};
+    let source = Error::source(error)?;
+    let inner: &(dyn Error + 'static) = match source.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        Some(shared) => &**shared,
+        None => source,
+    };
+    match inner.downcast_ref::<io::Error>() {
+        Some(io) => io.get_ref()?.downcast_ref(),
+        None => inner.downcast_ref(),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
+    use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+    let text = match error {
+        Error::InvalidCertificate(bad) => match bad {
+            Bad::Expired | Bad::ExpiredContext { .. } => "it has expired",
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "it is not valid yet: check the clocks",
+            Bad::Revoked => "it was revoked",
+            Bad::UnknownIssuer => "nobody we trust signed it; name its authority by ca= in the URL",
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "it is for another host than the URL names",
+            _ => "see the cause",
+        },
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied,
+        ) => {
+            let text = "Redis refused our certificate: name the right one by cert= and key= in the URL";
+            return Some((BrokerErrorKind::Denied, text.to_owned()));
+        }
+        Error::AlertReceived(_) | Error::PeerIncompatible(_) => {
+            let text = "Redis and this program have no version or cipher of TLS in common: see the cause";
+            return Some((BrokerErrorKind::Config, text.to_owned()));
+        }
+        Error::InvalidMessage(_) => {
+            let text = "the server does not speak TLS on this port; redis:// would be plain text";
+            return Some((BrokerErrorKind::Config, text.to_owned()));
+        }
+        _ => return None,
+    };
+    Some((BrokerErrorKind::Denied, format!("the certificate of Redis is refused: {text}")))
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use std::io;
+
+    use rustls::{AlertDescription, CertificateError, Error};
+
+    use super::*;
+
+    #[test]
+    fn a_refused_certificate_is_found_inside_the_errors_that_carry_it() {
+        let cases = [
+            (Error::InvalidCertificate(CertificateError::Expired), BrokerErrorKind::Denied, "expired"),
+            (Error::InvalidCertificate(CertificateError::UnknownIssuer), BrokerErrorKind::Denied, "ca="),
+            (Error::InvalidCertificate(CertificateError::NotValidForName), BrokerErrorKind::Denied, "another host"),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), BrokerErrorKind::Denied, "cert="),
+            (Error::AlertReceived(AlertDescription::ProtocolVersion), BrokerErrorKind::Config, "in common"),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
+                BrokerErrorKind::Config,
+                "does not speak TLS",
+            ),
+        ];
+        for (error, kind, text) in cases {
+            let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+            let (found, message) = trouble(&wrapped).unwrap();
+            assert_eq!(found, kind);
+            assert!(message.contains(text), "{message}");
+        }
+        assert!(trouble(&RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused))).is_none());
+    }
+}

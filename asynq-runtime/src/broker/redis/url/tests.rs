@@ -1,0 +1,165 @@
+use super::*;
+
+fn at(host: &str, port: u16) -> Address {
+    Address::Tcp { host: host.into(), port }
+}
+
+fn login(user: Option<&str>, password: Option<&str>) -> Login {
+    Login { user: user.map(Into::into), password: password.map(Into::into) }
+}
+
+fn target(place: Place, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
+    Target { place, login: login(user, password), tls: None, db, wishes: Wishes::default() }
+}
+
+fn tcp(host: &str, port: u16, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
+    target(Place::One(at(host, port)), user, password, db)
+}
+
+fn unix(path: &str, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
+    target(Place::One(Address::Unix(path.into())), user, password, db)
+}
+
+#[test]
+fn every_form_of_url_is_read() {
+    let cases = [
+        ("redis://localhost", tcp("localhost", 6379, None, None, 0)),
+        ("redis://localhost:6380/3", tcp("localhost", 6380, None, None, 3)),
+        ("redis://localhost/", tcp("localhost", 6379, None, None, 0)),
+        ("redis://:pw@h:1/2", tcp("h", 1, None, Some("pw"), 2)),
+        ("redis://u:p%40%2F%25@h", tcp("h", 6379, Some("u"), Some("p@/%"), 0)),
+        ("redis://u:p@ss@h", tcp("h", 6379, Some("u"), Some("p@ss"), 0)),
+        ("redis://[::1]:7/1", tcp("::1", 7, None, None, 1)),
+        ("redis://h?db=4&user=u&pass=p", tcp("h", 6379, Some("u"), Some("p"), 4)),
+        ("redis+unix:///run/r.sock", unix("/run/r.sock", None, None, 0)),
+        ("redis+unix:///run/r%20s.sock?db=2&user=u&pass=%25", unix("/run/r s.sock", Some("u"), Some("%"), 2)),
+        ("redis-socket://:pw@/run/r.sock?db=5", unix("/run/r.sock", None, Some("pw"), 5)),
+    ];
+    for (url, expected) in cases {
+        let target = Target::parse(url).unwrap();
+        assert!(target == expected, "{url} was read as {target}");
+    }
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_cluster_is_named_by_some_of_its_nodes() {
+    let nodes = Place::Cluster(vec![at("a", 7000), at("b", 6379), at("::1", 7)]);
+    let read = Target::parse("redis-cluster://u:p@a:7000,b,[::1]:7").unwrap();
+    assert!(read == target(nodes, Some("u"), Some("p"), 0), "{read}");
+    assert_eq!(read.to_string(), "redis-cluster://u@a:7000,b:6379,[::1]:7");
+    assert!(Target::parse("redis-cluster://a/0").is_ok());
+    assert!(Target::parse("redis-cluster://a/1").unwrap_err().to_string().contains("database 0"));
+}
+
+#[cfg(feature = "sentinel")]
+#[test]
+fn sentinels_are_named_with_the_master_and_two_logins() {
+    let url = "redis-sentinel://u:p@a:1,b/3?master=m%20y&sentinel_user=su&sentinel_pass=sp";
+    let sentinels =
+        Sentinels { at: vec![at("a", 1), at("b", 26379)], master: "m y".into(), login: login(Some("su"), Some("sp")) };
+    let read = Target::parse(url).unwrap();
+    assert!(read == target(Place::Sentinel(sentinels), Some("u"), Some("p"), 3), "{read}");
+    assert_eq!(read.to_string(), "redis-sentinel://u@a:1,b:26379/3?master=m y");
+    for (url, expected) in [
+        ("redis-sentinel://a", "names the master"),
+        ("redis-sentinel://a?master=", "names the master"),
+        ("redis-sentinel://a?master=m&sentinel_user=x", "sentinel_pass"),
+        ("redis-sentinel://?master=m", "no host"),
+        ("redis://a?master=m", "redis-sentinel://"),
+    ] {
+        let error = Target::parse(url).unwrap_err().to_string();
+        assert!(error.contains(expected), "{url}: {error}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn tls_takes_an_authority_and_a_certificate_of_its_own() {
+    for url in ["rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem", "rediss://h:1/2", "rediss://h?ca=/ca%20s.pem"] {
+        let read = Target::parse(url).unwrap();
+        assert!(read.tls.is_some() && read.to_string().starts_with("rediss://h"), "{url}: {read}");
+    }
+    for (url, expected) in [
+        ("rediss://h?cert=/c.pem", "cert and key"),
+        ("rediss://h?key=/k.pem", "cert and key"),
+        ("redis://h?ca=/ca.pem", "rediss://"),
+        ("redis+unix:///s?ca=/ca.pem", "rediss://"),
+    ] {
+        let error = Target::parse(url).unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config);
+        assert!(error.to_string().contains(expected), "{url}: {error}");
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn without_the_feature_tls_is_refused_by_its_name() {
+    for url in ["rediss://:canary@h", "rediss://h?ca=/ca.pem"] {
+        let error = Target::parse(url).unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config);
+        assert!(error.to_string().contains("feature `tls`"), "{error}");
+    }
+}
+
+#[test]
+fn wishes_are_read() {
+    let wishes = |url: &str| Target::parse(url).unwrap().wishes().clone();
+    let ten = Duration::from_secs(10);
+    assert_eq!(wishes("redis://h"), Wishes::default());
+    assert_eq!(wishes("redis://h?lease=10s").lease, Some(ten));
+    assert_eq!(wishes("redis://h?allow_eviction=true").allow_eviction, Some(true));
+    let replicas = |n, timeout| Some(Durability::Replicas { n, timeout });
+    assert_eq!(wishes("redis://h?durability=replicas(2)").durability, replicas(2, Duration::from_secs(1)));
+    assert_eq!(wishes("redis://h?durability_timeout=10s&durability=replicas(1)").durability, replicas(1, ten));
+    assert_eq!(
+        wishes("redis://h?durability=fsync&durability_timeout=10s").durability,
+        Some(Durability::Fsync { timeout: ten })
+    );
+}
+
+#[test]
+fn a_url_that_cannot_be_used_says_why_and_keeps_the_password() {
+    let cases = [
+        ("canary", "redis://"),
+        ("http://u:canary@h", "scheme"),
+        ("redis://:canary@", "host"),
+        ("redis://h:canary", "port"),
+        ("redis://:canary@h/one", "database"),
+        ("redis://:canary@h/-1", "database"),
+        ("redis://canary@h", "no password"),
+        ("redis://:canary%zz@h", "percent"),
+        ("redis://:canary@h?canary=1", "parameter"),
+        ("redis://:canary@h?lease=soon", "lease"),
+        ("redis://:canary@h?lease=2500ms", "lease"),
+        ("redis://:canary@h?lease=1s", "2s to 1h"),
+        ("redis://:canary@h?allow_eviction=canary", "true or false"),
+        ("redis://:canary@h?durability=canary", "replicas(N)"),
+        ("redis://:canary@h?durability=replicas(0)", "replicas(N)"),
+        ("redis://:canary@h?durability_timeout=1s", "needs durability"),
+        ("redis://:canary@h?durability=fsync&durability_timeout=2h", "1ms to 1m"),
+        ("redis+unix://host/canary.sock", "three slashes"),
+        ("redis+unix://", "path"),
+        ("redis://[::1", "bracket"),
+    ];
+    for (url, expected) in cases {
+        let error = Target::parse(url).unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config);
+        assert!(error.to_string().contains(expected), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error:?}");
+    }
+}
+
+#[test]
+fn no_text_of_a_target_shows_the_password() {
+    let mut urls = vec!["redis://u:canary@h:1/2", "redis://:canary@[::1]", "redis+unix:///s?pass=canary"];
+    if cfg!(feature = "sentinel") {
+        urls.push("redis-sentinel://u:canary@h?master=m&sentinel_pass=canary");
+    }
+    for url in urls {
+        let target = Target::parse(url).unwrap();
+        let info = target.connection_info(&at("h", 1), &target.login, 0, ProtocolVersion::RESP3).unwrap();
+        assert!(!format!("{target} {target:?} {info:?} {:?} {:?}", target.place, target.login).contains("canary"));
+    }
+    assert_eq!(Target::parse("redis://u:pw@h:1/2").unwrap().to_string(), "redis://u@h:1/2");
+}

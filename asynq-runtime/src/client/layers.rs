@@ -1,0 +1,211 @@
+//! Layers around enqueueing: any tower layers over a service of one task ([`Client::layer`]).
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::sync::Mutex;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::Client;
+use crate::{
+    job::{BoxError, BoxFuture, EnqueueError, PreparedTask},
+    task::TaskInfo,
+};
+
+/// Tasks of one call that are on their way through the layers at a time.
+const TOGETHER: usize = 256;
+
+/// What a layer around enqueueing wraps: sends tasks to the broker, or is a layer around that.
+pub struct EnqueueService(Box<dyn Erased>);
+
+type Answer = Result<TaskInfo, BoxError>;
+
+impl Service<PreparedTask> for EnqueueService {
+    type Response = TaskInfo;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Answer>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, task: PreparedTask) -> Self::Future {
+        self.0.call(task)
+    }
+}
+
+impl fmt::Debug for EnqueueService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnqueueService").finish_non_exhaustive()
+    }
+}
+
+trait Erased: Send {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
+    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer>;
+}
+
+struct Typed<S>(S);
+
+impl<S> Erased for Typed<S>
+where
+    S: Service<PreparedTask, Response = TaskInfo> + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer> {
+        let answer = self.0.call(task);
+        Box::pin(async move { answer.await.map_err(Into::into) })
+    }
+}
+
+/// A client as the service that its layers wrap.
+struct Inner(Client);
+
+impl Erased for Inner {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer> {
+        let client = self.0.clone();
+        Box::pin(async move { client.enqueue(task).await.map_err(Into::into) })
+    }
+}
+
+type Wrap = Arc<dyn Fn(EnqueueService) -> EnqueueService + Send + Sync>;
+
+/// The one service of a client and its clones.
+#[derive(Clone)]
+pub(super) struct Layered {
+    /// The layers, the outermost first.
+    wraps: Vec<Wrap>,
+    service: Arc<Mutex<EnqueueService>>,
+}
+
+impl fmt::Debug for Layered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered").field("layers", &self.wraps.len()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Puts a tower layer around every enqueue of this client and of clones that are made afterwards: it may change
+    /// headers or the queue, refuse, wait, and see the outcome. The layer that was added first is the outermost, as around
+    /// the server's jobs: it is the first to see a task and the last to see its outcome.
+    ///
+    /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
+    /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a
+    /// layer comes back as [`EnqueueError::Layer`].
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// # async fn connect() -> Result<Client, BoxError> {
+    /// let client = Client::from_env().await?;
+    /// Ok(client.layer(tower::util::MapRequestLayer::new(|task: asynq_runtime::PreparedTask| task.header("via", "web"))))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn layer<L>(self, layer: L) -> Self
+    where
+        L: Layer<EnqueueService> + Send + Sync + 'static,
+        L::Service: Service<PreparedTask, Response = TaskInfo> + Send + 'static,
+        <L::Service as Service<PreparedTask>>::Error: Into<BoxError>,
+        <L::Service as Service<PreparedTask>>::Future: Send + 'static,
+    {
+        let mut wraps = self.layered.map(|layered| layered.wraps).unwrap_or_default();
+        wraps.push(Arc::new(move |inner| EnqueueService(Box::new(Typed(layer.layer(inner))))));
+        Self { layered: None, ..self }.wrapped(wraps)
+    }
+
+    /// This client, which has no layers, in the given ones.
+    fn wrapped(self, wraps: Vec<Wrap>) -> Self {
+        let innermost = EnqueueService(Box::new(Inner(self.clone())));
+        let service = wraps.iter().rev().fold(innermost, |inner, wrap| wrap(inner));
+        Self { layered: Some(Layered { wraps, service: Arc::new(Mutex::new(service)) }), ..self }
+    }
+
+    /// The same layers around what is true of this client by now.
+    pub(super) fn wrapped_again(mut self) -> Self {
+        match self.layered.take() {
+            Some(layered) => self.wrapped(layered.wraps),
+            None => self,
+        }
+    }
+}
+
+impl Layered {
+    pub(super) async fn enqueue(&self, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
+        let mut service = self.service.lock().await;
+        let sent = match poll_fn(|cx| service.poll_ready(cx)).await {
+            Ok(()) => service.call(task),
+            Err(error) => return Err(error_of(error)),
+        };
+        drop(service);
+        sent.await.map_err(error_of)
+    }
+
+    pub(super) async fn enqueue_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
+        let mut outcomes = Vec::with_capacity(tasks.len());
+        let mut tasks = tasks.into_iter().peekable();
+        while tasks.peek().is_some() {
+            let some = tasks.by_ref().take(TOGETHER).map(|task| Box::pin(self.enqueue(task)));
+            outcomes.extend(AllOf { waiting: some.map(Outcome::Waits).collect() }.await);
+        }
+        outcomes
+    }
+}
+
+/// An error of our own comes out of the layers as it went in.
+fn error_of(error: BoxError) -> EnqueueError {
+    match error.downcast::<EnqueueError>() {
+        Ok(own) => *own,
+        Err(other) => EnqueueError::Layer(other.into()),
+    }
+}
+
+/// Waits for all of some futures, which go on side by side.
+struct AllOf<F: Future> {
+    waiting: Vec<Outcome<F>>,
+}
+
+enum Outcome<F: Future> {
+    Waits(Pin<Box<F>>),
+    Is(Option<F::Output>),
+}
+
+impl<F: Future> Unpin for AllOf<F> {}
+
+impl<F: Future> Future for AllOf<F> {
+    type Output = Vec<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut all_are_there = true;
+        for outcome in &mut self.waiting {
+            if let Outcome::Waits(future) = outcome {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(output) => *outcome = Outcome::Is(Some(output)),
+                    Poll::Pending => all_are_there = false,
+                }
+            }
+        }
+        if !all_are_there {
+            return Poll::Pending;
+        }
+        let outputs = self.waiting.iter_mut().filter_map(|outcome| match outcome {
+            Outcome::Is(output) => output.take(),
+            Outcome::Waits(_) => None,
+        });
+        Poll::Ready(outputs.collect())
+    }
+}

@@ -1,0 +1,231 @@
+//! Jobs that are made of many tasks of another: what `#[job(aggregates = …)]` writes.
+
+use std::{any::TypeId, fmt, ops::Range};
+
+use bytes::Bytes;
+
+use super::{Job, JobDescriptor, PayloadError, PreparedTask, codec::decode_arguments, panics};
+
+/// A job whose arguments are those of many tasks of [`Of`](Self::Of).
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job(group = "digest")]
+/// async fn note(text: String) {}
+///
+/// #[job(aggregates = note)]
+/// async fn digest(notes: Vec<note>) {
+///     println!("{} notes", notes.len());
+/// }
+/// ```
+pub trait Aggregates: Job {
+    /// The job whose tasks wait in a group.
+    type Of: Job;
+
+    /// One job of them, in the order in which they joined their group.
+    fn aggregate(tasks: Vec<Self::Of>) -> Self;
+}
+
+/// An aggregation with its types erased: what the inventory holds and the server uses.
+#[derive(Clone, Copy)]
+pub struct Aggregation {
+    /// Name of the job whose tasks wait in a group.
+    pub of: &'static str,
+    /// The job that is made of them.
+    pub job: JobDescriptor,
+    of_type: fn() -> TypeId,
+    make: fn(&[Bytes], usize) -> Made,
+}
+
+inventory::collect!(Aggregation);
+
+/// What was made of the payloads of tasks; a place is a position in the slice.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The new tasks, each with less than the limit as its payload where that can be.
+    pub(crate) tasks: Vec<PreparedTask>,
+    /// What is a part of none.
+    pub(crate) left_out: Vec<(usize, LeftOut)>,
+}
+
+/// Why a payload is a part of no new task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LeftOut {
+    /// It has a shape that another version of the program may know.
+    OtherShape,
+    /// It cannot be read.
+    Rejected(String),
+}
+
+impl Aggregation {
+    /// That of `J`, written at `file`:`line`. `const`, because the inventory is made of statics.
+    pub const fn of<J: Aggregates>(file: &'static str, line: u32) -> Self {
+        Self { of: J::Of::NAME, job: JobDescriptor::of::<J>(file, line), of_type: TypeId::of::<J::Of>, make: make::<J> }
+    }
+
+    /// Every aggregation that is linked into this program. The order of linking means nothing.
+    pub fn linked() -> impl Iterator<Item = Self> {
+        inventory::iter::<Self>().copied()
+    }
+
+    /// Whether both make the same job of the same tasks.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.job.is_same_job(&other.job) && (self.of_type)() == (other.of_type)()
+    }
+
+    /// Makes tasks of these payloads, whose own payloads have at most `limit` bytes.
+    pub(crate) fn make(&self, payloads: &[Bytes], limit: usize) -> Made {
+        (self.make)(payloads, limit)
+    }
+}
+
+impl fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregation").field("of", &self.of).field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+fn make<J: Aggregates>(payloads: &[Bytes], limit: usize) -> Made {
+    let mut made = Made::default();
+    let (mut from, mut size) = (0, 0_usize);
+    for (place, payload) in payloads.iter().enumerate() {
+        if size.saturating_add(payload.len()) > limit {
+            pack::<J>(from..place, payloads, limit, &mut made);
+            (from, size) = (place, 0);
+        }
+        size = size.saturating_add(payload.len());
+    }
+    pack::<J>(from..payloads.len(), payloads, limit, &mut made);
+    made
+}
+
+/// One task of these payloads, or as many as the limit asks for: an encoding may be longer than its parts.
+fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limit: usize, made: &mut Made) {
+    let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
+    for place in places.clone() {
+        match read::<J::Of>(&payloads[place]) {
+            Ok(job) => jobs.push(job),
+            Err(why) => left_out.push((place, why)),
+        }
+    }
+    let parts = jobs.len();
+    let task = (parts > 0).then(|| PreparedTask::from(J::aggregate(jobs)));
+    match task {
+        Some(task) if task.payload_len() > limit && places.len() > 1 => {
+            let middle = places.start + places.len() / 2;
+            pack::<J>(places.start..middle, payloads, limit, made);
+            pack::<J>(middle..places.end, payloads, limit, made);
+        }
+        Some(task) if task.payload_len() > limit => {
+            let size = task.payload_len();
+            let reason = format!("alone it makes a `{}` of {size} bytes, above the limit of {limit}", J::NAME);
+            made.left_out.push((places.start, LeftOut::Rejected(reason)));
+        }
+        task => {
+            made.tasks.extend(task);
+            made.left_out.append(&mut left_out);
+        }
+    }
+}
+
+/// Reading runs user code: one task that makes it panic must not keep its group from being aggregated.
+fn read<J: Job>(payload: &[u8]) -> Result<J, LeftOut> {
+    match panics::catch(|| decode_arguments(payload)) {
+        Ok(Ok(job)) => Ok(job),
+        Ok(Err(PayloadError::UnknownFingerprint { .. })) => Err(LeftOut::OtherShape),
+        Ok(Err(error @ PayloadError::Undecodable { .. })) => Err(LeftOut::Rejected(error.to_string())),
+        Err(panic) => Err(LeftOut::Rejected(format!("its arguments cannot be read: {panic}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{Codec, JobContext, JobResult, decode_arguments, encode_arguments};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Note {
+        text: String,
+    }
+
+    impl Job for Note {
+        const NAME: &'static str = "note";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    /// Its JSON is longer than the postcard of its parts.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Digest {
+        notes: Vec<Note>,
+    }
+
+    impl Job for Digest {
+        const NAME: &'static str = "digest";
+        const CODEC: Codec = Codec::Json;
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    impl Aggregates for Digest {
+        type Of = Note;
+        fn aggregate(notes: Vec<Note>) -> Self {
+            Self { notes }
+        }
+    }
+
+    fn note(text: &str) -> Bytes {
+        encode_arguments(&Note { text: text.into() }).unwrap()
+    }
+
+    /// The texts in each task, and what was left out.
+    fn made(payloads: &[Bytes], limit: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
+        let made = Aggregation::of::<Digest>("here", 1).make(payloads, limit);
+        let texts = |task: PreparedTask| {
+            let payload = task.into_result().unwrap().payload.unwrap();
+            assert!(payload.len() <= limit, "{} bytes", payload.len());
+            decode_arguments::<Digest>(&payload).unwrap().notes.into_iter().map(|note| note.text).collect()
+        };
+        (made.tasks.into_iter().map(texts).collect(), made.left_out)
+    }
+
+    #[test]
+    fn all_arguments_become_one_task_in_their_order() {
+        let (tasks, left_out) = made(&[note("a"), note("b"), note("c")], 1000);
+        assert_eq!((tasks, left_out), (vec![vec!["a".into(), "b".into(), "c".into()]], vec![]));
+        assert_eq!(made(&[], 1000), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_with_the_reason() {
+        let mut other = note("x").to_vec();
+        other[1] ^= 1;
+        let (tasks, left_out) = made(&[note("a"), other.into(), b"{}"[..].into(), note("b")], 1000);
+        assert_eq!(tasks, [["a", "b"]]);
+        assert_eq!(left_out[0], (1, LeftOut::OtherShape));
+        let (2, LeftOut::Rejected(reason)) = &left_out[1] else { panic!("{left_out:?}") };
+        assert!(reason.starts_with("the arguments of `note` cannot be read"), "{reason}");
+        assert_eq!(left_out.len(), 2);
+    }
+
+    #[test]
+    fn more_than_the_limit_becomes_several_tasks() {
+        let notes: Vec<_> = (0..20).map(|n| note(&n.to_string())).collect();
+        let (tasks, left_out) = made(&notes, 60);
+        assert!(tasks.len() > 4, "{tasks:?}");
+        let all: Vec<_> = tasks.into_iter().flatten().collect();
+        assert_eq!(all, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert!(left_out.is_empty());
+        let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(100)), note("b")], 60);
+        assert_eq!(tasks.concat(), ["a", "b"]);
+        let [(1, LeftOut::Rejected(reason))] = &*left_out else { panic!("{left_out:?}") };
+        assert!(reason.contains("above the limit of 60"), "{reason}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Results that a job writes while it still runs.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::{CodecError, JobContext, codec::encode_result};
+use crate::broker::{BrokerError, BrokerErrorKind, Settled};
+
+/// A result that was not written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteResultError {
+    /// The value cannot be encoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// Somebody else runs the task by now: stop. Nothing was written.
+    #[error("this run has ended: the task was taken over by another worker")]
+    Fenced,
+    /// The task was deleted: stop. Nothing was written.
+    #[error("this run has ended: the task was deleted")]
+    Gone,
+    /// The broker failed; the write may be repeated.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl JobContext {
+    /// Stores a result while the job runs, encoded as what the job returns (of a raw handler: as JSON); the last one
+    /// counts, and what the job returns counts more. Kept after success only where the task has a retention.
+    ///
+    /// A [detached](Self::detached) context swallows it.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteResultError`] says whether the run is still ours.
+    pub async fn write_result<T: Serialize + Sync>(&self, value: &T) -> Result<(), WriteResultError> {
+        self.write_result_raw(self.encoded(value)?).await
+    }
+
+    /// The same with bytes that are encoded already, for handlers: what Go's `ResultWriter` takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_result`](Self::write_result).
+    pub async fn write_result_raw(&self, result: impl Into<Bytes> + Send) -> Result<(), WriteResultError> {
+        let (Some(broker), result) = (self.broker(), result.into()) else { return Ok(()) };
+        match broker.write_result(self.run(), &result).await? {
+            Settled::Ok => Ok(()),
+            Settled::Fenced => Err(WriteResultError::Fenced),
+            Settled::Gone => Err(WriteResultError::Gone),
+        }
+    }
+
+    /// [`write_result`](Self::write_result) for a blocking job.
+    ///
+    /// # Errors
+    ///
+    /// As there; also when called outside a tokio runtime.
+    pub fn write_result_blocking<T: Serialize>(&self, value: &T) -> Result<(), WriteResultError> {
+        let result = self.encoded(value)?;
+        if self.broker().is_none() {
+            return Ok(());
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
+            BrokerError::with_source(BrokerErrorKind::Config, "writing a result needs the worker's runtime", error)
+        })?;
+        runtime.block_on(self.write_result_raw(result))
+    }
+
+    fn encoded<T: Serialize>(&self, value: &T) -> Result<Bytes, CodecError> {
+        encode_result(self.name(), self.codec(), value)
+    }
+}

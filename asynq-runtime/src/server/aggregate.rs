@@ -1,0 +1,296 @@
+//! Makes of the tasks of a set what shall become of them: by the functions and the typed aggregations of a server.
+//!
+//! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one
+//! task, those of other jobs run by themselves, and a set with a task that nothing here knows is left to others.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use crate::{
+    broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
+    client::{Client, new_task},
+    job::{
+        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, PreparedTask, RawTask, Registry,
+        RegistryError,
+    },
+    task::{GroupName, TaskId, TaskInfo, TaskState},
+};
+
+/// What a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate) may return: a `Result` of a task
+/// and any error, at once or from an `async` block.
+#[diagnostic::on_unimplemented(
+    message = "an aggregation cannot return `{Self}`",
+    label = "not what an aggregation returns",
+    note = "return `Result<RawTask, E>`, or an `async` block that does, where `E` is any error"
+)]
+pub trait IntoAggregated<How> {
+    /// The one task that is made of all, in the one form that the server works with.
+    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>>;
+}
+
+/// Marks a function that returns its task at once.
+#[derive(Debug)]
+pub enum AtOnce {}
+
+/// Marks an `async` function.
+#[derive(Debug)]
+pub enum Later {}
+
+impl<T, E> IntoAggregated<AtOnce> for Result<T, E>
+where
+    T: Into<PreparedTask>,
+    E: Into<BoxError>,
+{
+    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>> {
+        let made = self.map(Into::into).map_err(Into::into);
+        Box::pin(async { made })
+    }
+}
+
+impl<F, T, E> IntoAggregated<Later> for F
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Into<PreparedTask>,
+    E: Into<BoxError>,
+{
+    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>> {
+        Box::pin(async { self.await.map(Into::into).map_err(Into::into) })
+    }
+}
+
+type Function =
+    Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
+
+/// What a server aggregates, and by which rules. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Aggregations {
+    functions: Vec<(String, Function)>,
+    typed: BTreeMap<&'static str, Aggregation>,
+    pub(crate) rules: GroupRules,
+}
+
+/// An option's name, and why it cannot be what it is.
+pub(crate) type WrongRule = (&'static str, String);
+
+fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRule> {
+    match span.into_span().map_err(|error| (name, error.to_string()))? {
+        span if span < Duration::from_secs(1) => Err((name, "it must be at least 1s".to_owned())),
+        span if span > asynq_grammar::duration::MAX => Err((name, "it must be at most 292 years".to_owned())),
+        span => Ok(Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0))),
+    }
+}
+
+/// Why a set could not be aggregated; it goes back to its group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unaggregated {
+    #[error("nothing here knows what to do with its tasks of type {0:?}; another server may")]
+    Unknown(String),
+    #[error("its aggregation failed: {0}")]
+    Failed(String),
+    #[error("what was made of it cannot be enqueued: {0}")]
+    Invalid(String),
+}
+
+impl Aggregations {
+    /// Adds a function for the groups of this name, or of names that begin with it.
+    pub(crate) fn add_function<F, R, How>(&mut self, pattern: String, function: F)
+    where
+        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
+        R: IntoAggregated<How>,
+    {
+        let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
+        match self.functions.iter_mut().find(|(known, _)| *known == pattern) {
+            Some(entry) => entry.1 = function,
+            None => self.functions.push((pattern, function)),
+        }
+    }
+
+    /// Sets when the tasks of a group become a set, in whole seconds, rounded up.
+    ///
+    /// # Errors
+    ///
+    /// The name of the option, and why it cannot be.
+    pub(crate) fn set_grace(&mut self, grace: impl IntoSpan) -> Result<(), WrongRule> {
+        self.rules.grace = seconds("group_grace", grace)?;
+        Ok(())
+    }
+
+    /// The same for the longest wait of the first task of a group.
+    pub(crate) fn set_max_delay(&mut self, delay: impl IntoSpan) -> Result<(), WrongRule> {
+        self.rules.max_delay = Some(seconds("group_max_delay", delay)?);
+        Ok(())
+    }
+
+    /// The same for the number of tasks.
+    pub(crate) fn set_max_size(&mut self, size: usize) -> Result<(), WrongRule> {
+        if size == 0 {
+            return Err(("group_max_size", "a set has at least 1 task".to_owned()));
+        }
+        self.rules.max_size = Some(size);
+        Ok(())
+    }
+
+    /// Settles what is aggregated by type: those of these aggregations whose job is served.
+    ///
+    /// # Errors
+    ///
+    /// Tasks of one job would become two different ones.
+    pub(crate) fn serve(
+        &mut self,
+        registry: &Registry,
+        given: impl IntoIterator<Item = Aggregation>,
+    ) -> Result<(), RegistryError> {
+        self.typed.clear();
+        for aggregation in given {
+            if !registry.get(aggregation.job.name).is_some_and(|job| job.is_same_job(&aggregation.job)) {
+                continue;
+            }
+            match self.typed.get(aggregation.of) {
+                Some(known) if !known.is_same(&aggregation) => {
+                    // The order of linking means nothing, so that of the places makes the text the same every time.
+                    let mut jobs = [Box::new(known.job), Box::new(aggregation.job)];
+                    jobs.sort_by_key(|job| (job.file, job.line, job.type_name()));
+                    let [first, second] = jobs;
+                    return Err(RegistryError::AggregatedTwice { of: aggregation.of, first, second });
+                }
+                _ => self.typed.insert(aggregation.of, aggregation),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to be aggregated by.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.typed.is_empty()
+    }
+
+    /// Go's mux rule (PROTOCOL §10): the function of exactly this name, else that of the longest beginning of it.
+    fn function(&self, group: &GroupName) -> Option<&Function> {
+        let fitting = self.functions.iter().filter(|(pattern, _)| group.as_str().starts_with(pattern.as_str()));
+        fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, function)| function)
+    }
+
+    /// What becomes of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
+    /// and gives it a time.
+    pub(crate) async fn aggregate(
+        &self,
+        set: &TaskSet,
+        now: DateTime<Utc>,
+        knows: impl Fn(&str) -> bool,
+    ) -> Result<SetOutcome, Unaggregated> {
+        let Sorted { rejected, sound } = sort(&set.members, now.timestamp_millis());
+        let mut outcome = SetOutcome { rejected, ..SetOutcome::default() };
+        if sound.is_empty() {
+            return Ok(outcome);
+        }
+        if let Some(function) = self.function(&set.group) {
+            let tasks = sound.into_iter().map(|(_, info)| info).collect();
+            let made = function(set.group.clone(), tasks).await;
+            let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;
+            add(&mut outcome, set, task, now, Client::MAX_PAYLOAD_LIMIT)?;
+            return Ok(outcome);
+        }
+        let mut by_type = BTreeMap::<&str, Vec<(&TaskId, Bytes)>>::new();
+        for (id, info) in &sound {
+            by_type.entry(&info.r#type).or_default().push((id, info.payload.clone()));
+        }
+        for (name, tasks) in by_type {
+            match self.typed.get(name) {
+                Some(aggregation) => add_typed(&mut outcome, set, aggregation, &tasks, now)?,
+                None if knows(name) => {
+                    outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
+                }
+                None => return Err(Unaggregated::Unknown(name.to_owned())),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+impl fmt::Debug for Aggregations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregations")
+            .field("functions", &self.functions.iter().map(|(pattern, _)| pattern).collect::<Vec<_>>())
+            .field("typed", &self.typed.keys().collect::<Vec<_>>())
+            .field("rules", &self.rules)
+            .finish()
+    }
+}
+
+/// The tasks of a set: what nothing can be made of, and the others as they are shown to user code.
+struct Sorted {
+    rejected: Vec<Rejected>,
+    sound: Vec<(TaskId, TaskInfo)>,
+}
+
+fn sort(members: &[SetMember], now_ms: i64) -> Sorted {
+    let mut sorted = Sorted { rejected: Vec::new(), sound: Vec::with_capacity(members.len()) };
+    for SetMember { id, message, extra } in members {
+        let rejected = match message {
+            Err(bad) => Rejected { id: id.clone(), error: bad.to_string(), raw: Some(bad.raw.clone()) },
+            Ok(_) if extra.is_expired(now_ms) => Rejected {
+                id: id.clone(),
+                error: "expired: its group was not aggregated in time".to_owned(),
+                raw: None,
+            },
+            Ok(message) => {
+                sorted.sound.push((id.clone(), TaskInfo::from_message(message, TaskState::Aggregating)));
+                continue;
+            }
+        };
+        sorted.rejected.push(rejected);
+    }
+    sorted
+}
+
+/// Adds what is made of the tasks of one job.
+fn add_typed(
+    outcome: &mut SetOutcome,
+    set: &TaskSet,
+    aggregation: &Aggregation,
+    tasks: &[(&TaskId, Bytes)],
+    now: DateTime<Utc>,
+) -> Result<(), Unaggregated> {
+    let payloads: Vec<Bytes> = tasks.iter().map(|(_, payload)| payload.clone()).collect();
+    let made = aggregation.make(&payloads, Client::DEFAULT_PAYLOAD_LIMIT);
+    for task in made.tasks {
+        // For the job's context; what a function makes is enqueued as it is.
+        let task = RawTask::from_prepared(task).header(JobContext::GROUP_HEADER, set.group.as_str());
+        add(outcome, set, task.into(), now, Client::DEFAULT_PAYLOAD_LIMIT)?;
+    }
+    for (place, why) in made.left_out {
+        let id = tasks[place].0.clone();
+        match why {
+            // By itself it meets a worker, which hands it back until one comes that knows its shape.
+            LeftOut::OtherShape => outcome.alone.push(id),
+            LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error, raw: None }),
+        }
+    }
+    Ok(())
+}
+
+/// Adds a new task: in the set's queue, in no group, and with the id that the set gives it.
+fn add(
+    outcome: &mut SetOutcome,
+    set: &TaskSet,
+    task: PreparedTask,
+    now: DateTime<Utc>,
+    limit: usize,
+) -> Result<(), Unaggregated> {
+    let made = task
+        .into_result()
+        .and_then(|mut task| {
+            task.queue = Some(set.queue.clone());
+            task.id = Some(set.task_id(outcome.made.len()));
+            if task.group.take().is_some() {
+                let reason = "an aggregated task runs by itself; leave the group out".to_owned();
+                return Err(EnqueueError::Option { option: "group", reason });
+            }
+            new_task(PreparedTask::ready(task), now, limit)
+        })
+        .map_err(|error| Unaggregated::Invalid(error.to_string()))?;
+    outcome.made.push(NewTask { id_is_ours: true, ..made });
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Takes sets of tasks out of ripe groups and ends each with what was made of it (PROTOCOL §7.14).
+//!
+//! User code makes the new tasks where jobs run, with a time; several sets at once, so that a slow group holds up no
+//! other. The set and what was made of it change in one step of the broker (RELIABILITY F16). A server that has nothing to
+//! aggregate by runs no aggregator.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::{
+    aggregate::Unaggregated,
+    config::ANSWER,
+    hub::{self, Hub},
+    left_alone::{self, LeftAlone},
+    trouble::Trouble,
+};
+use crate::{
+    broker::{BrokerError, GroupRules, Refused, SetError, SetOutcome, TaskSet},
+    job::panics::Caught,
+    task::{GroupName, QueueName},
+};
+
+/// Soonest and latest turn; in between a tenth of the grace period.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(5);
+/// Groups that one call lists.
+const PAGE: usize = 100;
+/// Groups of one queue that one turn looks at; the next one goes on behind them.
+const GROUPS: usize = 1000;
+/// Sets of one group that one turn takes, as long as they are full.
+const SETS: usize = 10;
+/// Sets in hand at a time.
+const IN_HAND: usize = 4;
+/// Before the deadline of a set its new tasks must be made.
+const MARGIN: Duration = Duration::from_secs(20);
+/// Longest pause between two tries to end a set.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of a set.
+#[derive(Debug, Clone, thiserror::Error)]
+enum Unfinished {
+    #[error(transparent)]
+    Unaggregated(#[from] Unaggregated),
+    #[error("its aggregation took longer than a set is ours")]
+    TimedOut,
+    #[error("the server is leaving")]
+    Leaving,
+    #[error(transparent)]
+    Set(#[from] SetError),
+}
+
+/// Aggregates until the server closes; then sets that are not made yet go back to their groups.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let mut aggregator = Aggregator {
+        sets: JoinSet::new(),
+        left_alone: LeftAlone::default(),
+        behind: HashMap::new(),
+        hub: Arc::clone(&hub),
+    };
+    let mut trouble = Trouble::of("aggregator", LATEST);
+    let between = (hub.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
+    while !hub.closing.is_cancelled() {
+        let pause = match aggregator.turn().await {
+            Ok(()) => {
+                trouble.over();
+                hub.signals.aggregated.ring();
+                between
+            }
+            Err(error) if hub.has_closed(&error) => break,
+            Err(error) => trouble.met(&error),
+        };
+        aggregator.rest(pause).await;
+    }
+    while aggregator.ended().await {}
+    hub.aggregated_last.cancel();
+}
+
+struct Aggregator {
+    hub: Arc<Hub>,
+    /// What is being made, and ended.
+    sets: JoinSet<(QueueName, GroupName, Result<(), Unfinished>)>,
+    left_alone: LeftAlone,
+    /// Where the next turn goes on in queues that have more groups than a turn looks at.
+    behind: HashMap<QueueName, GroupName>,
+}
+
+impl Aggregator {
+    /// Looks at every group of every queue once, or at many of them.
+    async fn turn(&mut self) -> Result<(), BrokerError> {
+        let hub = Arc::clone(&self.hub);
+        for queue in hub.queues.now().names() {
+            let mut after = self.behind.remove(queue);
+            for page in 1.. {
+                let groups = hub.answer(hub.broker.groups(queue, after.as_ref(), PAGE)).await?;
+                let is_last = groups.len() < PAGE;
+                for stats in groups {
+                    self.group(queue, &stats.group).await?;
+                    if hub.closing.is_cancelled() {
+                        return Ok(());
+                    }
+                    after = Some(stats.group);
+                }
+                if is_last {
+                    break;
+                }
+                if page * PAGE >= GROUPS {
+                    self.behind.extend(after.map(|group| (queue.clone(), group)));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the sets of one group for which it is time.
+    async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<(), BrokerError> {
+        let hub = Arc::clone(&self.hub);
+        let full = most(&hub.aggregations.rules);
+        for _ in 0..SETS {
+            if self.left_alone.contains(queue, group, Instant::now()) {
+                break;
+            }
+            while self.sets.len() >= IN_HAND {
+                self.ended().await;
+            }
+            if hub.closing.is_cancelled() {
+                break;
+            }
+            let Some(set) = hub.answer(hub.broker.claim_set(queue, group, &hub.aggregations.rules)).await? else {
+                break;
+            };
+            let is_full = set.members.len() >= full;
+            let (queue, group, hub) = (queue.clone(), group.clone(), Arc::clone(&hub));
+            self.sets.spawn(async move { (queue, group, end(&hub, set).await) });
+            if !is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pauses, and sees to the sets that end meanwhile.
+    async fn rest(&mut self, pause: Duration) {
+        let closing = self.hub.closing.clone();
+        let end = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => return,
+                () = closing.cancelled() => return,
+                true = self.ended() => {}
+            }
+        }
+    }
+
+    /// Waits until a set has ended; `false` if there is none.
+    async fn ended(&mut self) -> bool {
+        let Some(ended) = self.sets.join_next().await else { return false };
+        // One that panicked says so itself, and its set goes back at its deadline.
+        let Ok((queue, group, outcome)) = ended else { return true };
+        match outcome {
+            Ok(()) => self.left_alone.forget(&queue, &group),
+            Err(Unfinished::Leaving) => {}
+            Err(why) => {
+                let pause = self.left_alone.add(&queue, &group, Instant::now());
+                tell(&queue, &group, pause, &why);
+            }
+        }
+        true
+    }
+}
+
+/// Says why a group was not aggregated; only once that other servers have to see to it.
+fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
+    const TEXT: &str = "a group was not aggregated and is left alone for a while";
+    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > left_alone::FIRST;
+    if is_known {
+        tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
+    } else {
+        tracing::warn!(%queue, %group, ?pause, "{TEXT}: {why}");
+    }
+}
+
+/// The most tasks that a set can have by these rules.
+fn most(rules: &GroupRules) -> usize {
+    rules.max_size.unwrap_or(TaskSet::MOST).min(TaskSet::MOST)
+}
+
+/// Makes of a set what shall become of it, and ends it; or puts it back.
+async fn end(hub: &Arc<Hub>, set: TaskSet) -> Result<(), Unfinished> {
+    let set = Arc::new(set);
+    let outcome = match make(hub, &set).await {
+        Ok(outcome) => finish(hub, &set, outcome).await,
+        Err(why) => Err(why),
+    };
+    // Where the broker does not answer either, it goes back at its deadline.
+    let is_ours = !matches!(outcome, Ok(()) | Err(Unfinished::Set(SetError::Lost)));
+    if is_ours && let Err(error) = hub.answer(hub.broker.release_set(&set)).await {
+        tracing::warn!(queue = %set.queue, group = %set.group, "a set goes back to its group later: {error}");
+    }
+    outcome
+}
+
+/// Runs the aggregation on the runtime of the jobs, for as long as the set is ours and the server stays.
+async fn make(hub: &Arc<Hub>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
+    let now = hub.broker.now();
+    let work = {
+        let (hub, set) = (Arc::clone(hub), Arc::clone(set));
+        Caught::new(async move { hub.aggregations.aggregate(&set, now, |name| hub.executor.core().knows(name)).await })
+    };
+    let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
+    let mut work = Aborted(hub.jobs.spawn(work));
+    tokio::select! {
+        made = &mut work.0 => match made {
+            Ok(Ok(made)) => Ok(made?),
+            Ok(Err(panic)) => Err(Unaggregated::Failed(panic).into()),
+            // The jobs' runtime is ending.
+            Err(_) => Err(Unfinished::Leaving),
+        },
+        () = tokio::time::sleep(time) => Err(Unfinished::TimedOut),
+        () = hub.closing.cancelled() => Err(Unfinished::Leaving),
+    }
+}
+
+/// Ends a set, until the broker has answered or the set's time is over.
+async fn finish(hub: &Arc<Hub>, set: &TaskSet, mut outcome: SetOutcome) -> Result<(), Unfinished> {
+    let mut trouble = Trouble::of("aggregator", LONGEST_PAUSE);
+    loop {
+        let call = timeout(ANSWER, hub.broker.finish_set(set, &outcome));
+        let error = match call.await.unwrap_or_else(|_| Err(hub::no_answer().into())) {
+            Err(SetError::Refused(Refused::Broker(error))) => error,
+            answer => return Ok(answer?),
+        };
+        outcome.resend |= error.is_unavailable();
+        if hub.closing.is_cancelled() || hub.broker.now() >= set.deadline {
+            return Err(SetError::from(error).into());
+        }
+        tokio::time::sleep(trouble.met(&error)).await;
+    }
+}
+
+/// A task of the jobs' runtime that ends with its owner.
+struct Aborted<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Aborted<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,60 @@
+//! How many archived tasks each queue keeps, and for how long.
+
+use std::time::Duration;
+
+use super::pattern::Pattern;
+
+/// What an archive may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Most tasks.
+    pub(crate) size: usize,
+    /// Longest time.
+    pub(crate) age: Duration,
+}
+
+impl Room {
+    /// asynq's numbers: 10,000 tasks, 90 days.
+    pub(crate) const DEFAULT: Self = Self { size: 10_000, age: Duration::from_secs(90 * 24 * 3600) };
+}
+
+/// The rooms of queues and patterns.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Archives(Vec<(Pattern, Room)>);
+
+impl Archives {
+    /// Sets the room; one that was set for the same name or pattern before is replaced.
+    pub(crate) fn set(&mut self, pattern: Pattern, room: Room) {
+        match self.0.iter_mut().find(|(known, _)| *known == pattern) {
+            Some(entry) => entry.1 = room,
+            None => self.0.push((pattern, room)),
+        }
+    }
+
+    /// The room of a queue: by its name, or else by the first pattern that fits, or else asynq's.
+    pub(crate) fn room(&self, queue: &str) -> Room {
+        let named = self.0.iter().find(|(pattern, _)| pattern.is_exact() && pattern.matches(queue));
+        let found = named.or_else(|| self.0.iter().find(|(pattern, _)| pattern.matches(queue)));
+        found.map_or(Room::DEFAULT, |(_, room)| *room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_grammar::names::check_queue;
+
+    use super::*;
+
+    #[test]
+    fn a_name_counts_more_than_a_pattern_and_the_first_pattern_more_than_others() {
+        let mut archives = Archives::default();
+        let room = |size| Room { size, ..Room::DEFAULT };
+        for (pattern, size) in [("tenant:*", 1), ("*", 2), ("tenant:vip", 3), ("*", 4)] {
+            archives.set(Pattern::new(pattern, check_queue).unwrap(), room(size));
+        }
+        for (queue, size) in [("tenant:a", 1), ("tenant:vip", 3), ("mails", 4)] {
+            assert_eq!(archives.room(queue).size, size, "{queue}");
+        }
+        assert_eq!(Archives::default().room("mails"), Room::DEFAULT);
+    }
+}

@@ -1,0 +1,140 @@
+//! Checks what a server was told, and fills in what it was not.
+
+use asynq_grammar::names::check_queue;
+
+use super::super::{choice::Choice, error::ServerError, handlers::Handlers, pattern::Pattern, queues::Entry};
+use crate::job::{JobDescriptor, JobOptions, Registry, RegistryError};
+
+/// The jobs there are; no job and no handler at all cannot be meant.
+pub(super) fn registry(
+    given: Option<Registry>,
+    registered: Vec<JobDescriptor>,
+    handlers: &Handlers,
+) -> Result<Registry, ServerError> {
+    let base = match given {
+        Some(registry) => registry,
+        None => Registry::linked()?,
+    };
+    let registry = Registry::from_descriptors(base.iter().copied().chain(registered))?;
+    if let Some(both) = handlers.patterns().find(|pattern| registry.get(pattern).is_some()) {
+        return Err(ServerError::option("handle", format!("`{both}` is a job already: it would never get there")));
+    }
+    if registry.is_empty() && handlers.is_empty() {
+        return Err(RegistryError::NoJobs.into());
+    }
+    Ok(registry)
+}
+
+/// The jobs and handlers to serve.
+pub(super) fn chosen(
+    choice: &Choice,
+    registry: Registry,
+    mut handlers: Handlers,
+) -> Result<(Registry, Handlers), ServerError> {
+    if choice.is_everything() {
+        return Ok((registry, handlers));
+    }
+    let names: Vec<&str> = registry.iter().map(|job| job.name).chain(handlers.patterns()).collect();
+    let chosen = choice.check(&names)?;
+    handlers.retain(|pattern| chosen.keeps(pattern));
+    let jobs = registry.iter().filter(|job| chosen.keeps(job.name)).copied();
+    Ok((Registry::from_descriptors(jobs)?, handlers))
+}
+
+/// What is served where nothing was said.
+pub(super) struct Defaults<'a> {
+    pub(super) registry: &'a Registry,
+    /// Whether all jobs of the program are served. A part of them must not take from a queue that none of it names.
+    pub(super) is_whole: bool,
+}
+
+impl Defaults<'_> {
+    fn queues(&self) -> Vec<(String, u32)> {
+        let mut names = if self.is_whole { vec![JobOptions::DEFAULT_QUEUE] } else { Vec::new() };
+        for job in self.registry.iter() {
+            if !names.contains(&job.options.queue) {
+                names.push(job.options.queue);
+            }
+        }
+        names.into_iter().map(|name| (name.to_owned(), 1)).collect()
+    }
+}
+
+/// What to serve, with weights and limits.
+pub(super) fn entries(
+    given: Vec<(String, u32)>,
+    limits: Vec<(String, usize)>,
+    defaults: &Defaults<'_>,
+) -> Result<Vec<Entry>, ServerError> {
+    let given = if given.is_empty() { defaults.queues() } else { given };
+    let mut entries = Vec::with_capacity(given.len());
+    for (name, weight) in given {
+        let pattern = queue_pattern("queues", &name)?;
+        if weight == 0 {
+            let reason = format!("queue `{name}` has weight 0: give it at least 1, or leave it out");
+            return Err(ServerError::option("queues", reason));
+        }
+        entries.push(Entry { pattern, weight, limit: None });
+    }
+    for (name, limit) in limits {
+        let refused = |reason: String| Err(ServerError::option("queue_concurrency", reason));
+        let Some(entry) = entries.iter_mut().find(|entry| entry.pattern.as_str() == name) else {
+            return refused(format!("this server does not serve `{name}`"));
+        };
+        if limit == 0 {
+            return refused(format!("queue `{name}` would never run: give it at least 1, or leave it out"));
+        }
+        entry.limit = Some(limit);
+    }
+    Ok(entries)
+}
+
+/// A queue, or a pattern of queues.
+pub(super) fn queue_pattern(option: &'static str, text: &str) -> Result<Pattern, ServerError> {
+    if !text.contains('*') {
+        // The same words as everywhere for a name that cannot be.
+        crate::task::QueueName::new(text)?;
+    }
+    Pattern::new(text, check_queue).map_err(|why| ServerError::option(option, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(queues: &[(&str, u32)], limits: &[(&str, usize)]) -> Result<Vec<(String, u32, Option<usize>)>, String> {
+        let queues = queues.iter().map(|&(name, weight)| (name.to_owned(), weight)).collect();
+        let limits = limits.iter().map(|&(name, limit)| (name.to_owned(), limit)).collect();
+        let defaults = Defaults { registry: &Registry::default(), is_whole: true };
+        let entries = entries(queues, limits, &defaults).map_err(|error| error.to_string())?;
+        Ok(entries.into_iter().map(|e| (e.pattern.to_string(), e.weight, e.limit)).collect())
+    }
+
+    #[test]
+    fn a_server_that_was_told_no_queue_serves_default_unless_it_has_a_part_of_the_jobs() {
+        assert_eq!(told(&[], &[]), Ok(vec![("default".to_owned(), 1, None)]));
+        assert_eq!(told(&[], &[("default", 3)]), Ok(vec![("default".to_owned(), 1, Some(3))]));
+        let part = Defaults { registry: &Registry::default(), is_whole: false };
+        assert_eq!(part.queues(), []);
+    }
+
+    #[test]
+    fn limits_are_those_of_the_queues_and_patterns_as_they_were_written() {
+        let told = told(&[("mails", 2), ("tenant:*", 1)], &[("tenant:*", 4)]);
+        assert_eq!(told, Ok(vec![("mails".to_owned(), 2, None), ("tenant:*".to_owned(), 1, Some(4))]));
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_told() {
+        for (queues, limits, expected) in [
+            (&[("a", 0)][..], &[][..], "queue `a` has weight 0"),
+            (&[("a**", 1)], &[], "invalid option `queues`: \"a**\" cannot be used"),
+            (&[("a{*}", 1)], &[], "`{`"),
+            (&[("a", 1)], &[("b", 1)], "this server does not serve `b`"),
+            (&[("a", 1)], &[("a", 0)], "queue `a` would never run"),
+        ] {
+            let error = told(queues, limits).unwrap_err();
+            assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+        }
+    }
+}

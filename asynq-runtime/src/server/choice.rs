@@ -1,0 +1,110 @@
+//! Which of a program's jobs a server runs: `only` these, all `except` those.
+
+use asynq_grammar::names::check_job;
+
+use super::{
+    error::ServerError,
+    pattern::{Pattern, meant},
+};
+
+/// Names and patterns of jobs, as they were given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) only: Vec<String>,
+    pub(crate) except: Vec<String>,
+}
+
+/// The same, checked.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    only: Vec<Pattern>,
+    except: Vec<Pattern>,
+}
+
+impl Choice {
+    /// Whether nothing was chosen: everything runs.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.only.is_empty() && self.except.is_empty()
+    }
+
+    /// Checks the choice against what there is.
+    ///
+    /// # Errors
+    ///
+    /// A name that nothing has, with the one that may be meant; a pattern that fits nothing; nothing is left.
+    pub(crate) fn check(&self, names: &[&str]) -> Result<Chosen, ServerError> {
+        let chosen = Chosen { only: read("only", &self.only, names)?, except: read("except", &self.except, names)? };
+        if !names.is_empty() && !names.iter().any(|name| chosen.keeps(name)) {
+            return Err(ServerError::option("except", "it leaves no job to run"));
+        }
+        Ok(chosen)
+    }
+}
+
+impl Chosen {
+    /// Whether the job of this name runs.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        let is_in = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
+        (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.except)
+    }
+}
+
+fn read(option: &'static str, given: &[String], names: &[&str]) -> Result<Vec<Pattern>, ServerError> {
+    let one = |text: &String| {
+        let pattern = Pattern::new(text, check_job).map_err(|why| ServerError::option(option, why))?;
+        if names.iter().any(|name| pattern.matches(name)) {
+            return Ok(pattern);
+        }
+        let hint = match meant(text, names.iter().copied()) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None => format!("; there are {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+        };
+        let what = if pattern.is_exact() { "this program has no job" } else { "no job of this program fits" };
+        Err(ServerError::option(option, format!("{what} `{text}`{hint}")))
+    };
+    given.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] = ["mail:bye", "mail:welcome", "report", "resize"];
+
+    fn chosen(only: &[&str], except: &[&str]) -> Result<Vec<&'static str>, String> {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let choice = Choice { only: owned(only), except: owned(except) };
+        let chosen = choice.check(&NAMES).map_err(|error| error.to_string())?;
+        Ok(NAMES.into_iter().filter(|name| chosen.keeps(name)).collect())
+    }
+
+    #[test]
+    fn only_names_what_runs_and_except_what_does_not() {
+        let table: [(&[&str], &[&str], &[&str]); 5] = [
+            (&[], &[], &NAMES),
+            (&["report", "resize"], &[], &["report", "resize"]),
+            (&["mail:*"], &[], &["mail:bye", "mail:welcome"]),
+            (&[], &["mail:*"], &["report", "resize"]),
+            (&["mail:*", "report"], &["mail:bye"], &["mail:welcome", "report"]),
+        ];
+        for (only, except, expected) in table {
+            assert_eq!(chosen(only, except).as_deref(), Ok(expected), "{only:?} {except:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_told_with_what_may_be_meant() {
+        let table: [(&[&str], &[&str], &str); 6] = [
+            (&["resise"], &[], "invalid option `only`: this program has no job `resise`; did you mean `resize`?"),
+            (&[], &["reports"], "invalid option `except`: this program has no job `reports`; did you mean `report`?"),
+            (&["cleanup"], &[], "no job `cleanup`; there are `mail:bye`, `mail:welcome`, `report`, `resize`"),
+            (&["sms:*"], &[], "no job of this program fits `sms:*`"),
+            (&[" "], &[], "must not be"),
+            (&[], &["*"], "it leaves no job to run"),
+        ];
+        for (only, except, expected) in table {
+            let error = chosen(only, except).unwrap_err();
+            assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
+        }
+    }
+}

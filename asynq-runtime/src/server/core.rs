@@ -1,0 +1,83 @@
+//! Finds what runs a task, and starts it: the innermost part of every attempt, inside all layers.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{config::OnUnknown, handlers::Handlers};
+use crate::job::{BoxFuture, JobContext, PayloadError, RawTask, Registry, RunResult};
+
+/// How many unknown types are remembered as warned about.
+const WARNED: usize = 1000;
+
+/// What a server can run.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) registry: Registry,
+    pub(crate) handlers: Handlers,
+    pub(crate) on_unknown: OnUnknown,
+    warned: Mutex<HashSet<String>>,
+}
+
+/// A task that was not started. It goes through the layers as an ordinary error, as asynq's not-found handler does, and
+/// is recognised again outside of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotRun {
+    /// Nothing here knows its type or the shape of its arguments.
+    Unknown(String),
+    /// No retry can change it.
+    Hopeless(String),
+}
+
+impl Core {
+    pub(crate) fn new(registry: Registry, handlers: Handlers, on_unknown: OnUnknown) -> Self {
+        Self { registry, handlers, on_unknown, warned: Mutex::default() }
+    }
+
+    /// Whether a job or a handler answers to this type.
+    pub(crate) fn knows(&self, r#type: &str) -> bool {
+        self.registry.get(r#type).is_some() || self.handlers.find(r#type).is_some()
+    }
+
+    /// Reads the arguments and returns the attempt, not yet polled. A job answers to exactly its name; what no job knows
+    /// goes to the handlers (PROTOCOL §10). Reading runs code of the program, which may panic.
+    pub(crate) fn start(&self, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
+        let r#type = ctx.name().to_owned();
+        if let Some(job) = self.registry.get(&r#type) {
+            let payload = ctx.payload().clone();
+            return job.start(&payload, ctx).map_err(|error| match error {
+                PayloadError::UnknownFingerprint { .. } => {
+                    self.warn_of(&r#type, "its arguments have another shape than here");
+                    NotRun::Unknown(error.to_string())
+                }
+                PayloadError::Undecodable { .. } => NotRun::Hopeless(error.to_string()),
+            });
+        }
+        if let Some(handler) = self.handlers.find(&r#type) {
+            return Ok(handler(RawTask::delivered(ctx)));
+        }
+        self.warn_of(&r#type, "no job here has its name");
+        Err(NotRun::Unknown(format!("handler not found for task {type:?}")))
+    }
+
+    /// One warning per type: a deploy of minutes must not fill the log.
+    fn warn_of(&self, r#type: &str, why: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
+            let policy = self.on_unknown;
+            tracing::warn!(r#type, %policy, "a task cannot run here: {why}; told once per type");
+        }
+    }
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(reason) | Self::Hopeless(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for NotRun {}

@@ -1,0 +1,255 @@
+//! The layers around execution: any tower layers over a service of one attempt (`ServerBuilder::layer`).
+//!
+//! The service is one and owned: a layer such as tower's `RateLimit` cannot be cloned. So it is asked whether it takes
+//! another task before one is fetched, and a task that was fetched has its permit: back-pressure holds tasks in their
+//! queues, and none waits inside the server. All code of a layer runs on the runtime that runs the jobs.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{core::Core, hub::Hub};
+use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
+
+/// Before layers that failed are asked again.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// One attempt at one task on its way through the layers.
+#[derive(Debug, Clone)]
+pub struct JobRequest {
+    pub(super) ctx: JobContext,
+}
+
+impl JobRequest {
+    /// The task's facts, its headers, and the place to put what jobs further in should find
+    /// ([`JobContext::insert`]).
+    pub fn context(&self) -> &JobContext {
+        &self.ctx
+    }
+
+    /// Name of the job.
+    pub fn name(&self) -> &str {
+        self.ctx.name()
+    }
+
+    /// The encoded arguments.
+    pub fn payload(&self) -> &Bytes {
+        self.ctx.payload()
+    }
+}
+
+/// How an attempt ended well. One that did not is an error, with its [`Policy`](crate::Policy) inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobResponse {
+    result: Option<Bytes>,
+}
+
+impl JobResponse {
+    /// A success of a layer's own, without a result: the job is not run.
+    pub fn done() -> Self {
+        Self { result: None }
+    }
+
+    /// What the job returned, encoded; `None` for `()`.
+    pub fn result(&self) -> Option<&Bytes> {
+        self.result.as_ref()
+    }
+}
+
+/// What a layer wraps: runs attempts, or is a layer around that. Its errors may carry a policy through
+/// [`JobError::into_error`].
+pub struct JobService(Box<dyn Erased>);
+
+type Answer = Result<JobResponse, BoxError>;
+
+impl Service<JobRequest> for JobService {
+    type Response = JobResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Answer>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        self.0.call(request)
+    }
+}
+
+impl fmt::Debug for JobService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobService").finish_non_exhaustive()
+    }
+}
+
+/// A service whose type is forgotten.
+trait Erased: Send {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
+    fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer>;
+}
+
+struct Typed<S>(S);
+
+impl<S> Erased for Typed<S>
+where
+    S: Service<JobRequest, Response = JobResponse> + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer> {
+        let answer = self.0.call(request);
+        Box::pin(async move { answer.await.map_err(Into::into) })
+    }
+}
+
+/// Runs the job itself: what the innermost layer wraps.
+struct Innermost(Arc<Core>);
+
+impl Erased for Innermost {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer> {
+        let core = Arc::clone(&self.0);
+        Box::pin(async move {
+            let work = core.start(request.ctx)?;
+            Ok(JobResponse { result: work.await.map_err(JobError::into_error)? })
+        })
+    }
+}
+
+/// The layers of a server, the outermost first, not built yet.
+#[derive(Default)]
+pub(crate) struct Layers(Vec<Wrap>);
+
+type Wrap = Box<dyn FnOnce(JobService) -> JobService + Send>;
+
+impl Layers {
+    /// Adds a layer inside those that are there.
+    pub(crate) fn push<L>(&mut self, layer: L)
+    where
+        L: Layer<JobService> + Send + 'static,
+        L::Service: Service<JobRequest, Response = JobResponse> + Send + 'static,
+        <L::Service as Service<JobRequest>>::Error: Into<BoxError>,
+        <L::Service as Service<JobRequest>>::Future: Send + 'static,
+    {
+        self.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
+    }
+
+    /// Builds them around `core`, on the runtime that runs the jobs: layers have timers. `None` if there are none.
+    pub(crate) fn build(self, core: &Arc<Core>) -> Option<Arc<Gate>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let innermost = JobService(Box::new(Innermost(Arc::clone(core))));
+        let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
+        Some(Arc::new(Gate { inside: Mutex::new(Inside { service, is_given: false }), given_back: Notify::new() }))
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Layers").field(&self.0.len()).finish()
+    }
+}
+
+/// The one service of a server, and who may call it next.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    inside: Mutex<Inside>,
+    given_back: Notify,
+}
+
+#[derive(Debug)]
+struct Inside {
+    service: JobService,
+    /// Whether somebody has the permit.
+    is_given: bool,
+}
+
+impl Gate {
+    /// Waits until the layers take a task, and gives the right to hand one over. `None` if they failed; then a pause has
+    /// passed, or the jobs' runtime has ended.
+    pub(crate) async fn permit(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
+        let gate = Arc::clone(self);
+        let asked = Owned(hub.jobs.spawn(async move { gate.ready().await }));
+        let error = match asked.await {
+            Ok(Ok(permit)) => return Some(permit),
+            Ok(Err(error)) => error,
+            Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
+            Err(_) => {
+                hub.runtime_has_ended();
+                return None;
+            }
+        };
+        tracing::error!("the layers around the jobs take no task, will ask again: {error}");
+        tokio::time::sleep(AFTER_FAILURE).await;
+        None
+    }
+
+    async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
+        loop {
+            let given_back = self.given_back.notified();
+            if !self.lock().is_given {
+                poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
+                self.lock().is_given = true;
+                return Ok(Permit(Arc::clone(&self)));
+            }
+            given_back.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to hand one task to the layers; dropped unused it is given back.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<Gate>);
+
+impl Permit {
+    /// Hands a task over. May panic where a layer does.
+    pub(crate) fn call(self, ctx: JobContext) -> BoxFuture<'static, RunResult> {
+        let answer = self.0.lock().service.call(JobRequest { ctx });
+        Box::pin(async move { answer.await.map(|response| response.result).map_err(JobError::from) })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.lock().is_given = false;
+        self.0.given_back.notify_waiters();
+    }
+}
+
+/// A spawned task that ends with its owner.
+struct Owned<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Future for Owned<T> {
+    type Output = Result<T, tokio::task::JoinError>;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

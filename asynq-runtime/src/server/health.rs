@@ -1,0 +1,33 @@
+//! Asks the broker for a sign of life now and then, and tells the program what it got (PROTOCOL §7.13).
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::hub::Hub;
+use crate::broker::BrokerError;
+
+/// What to do every so often.
+#[derive(Clone)]
+pub(crate) struct HealthCheck {
+    pub(crate) every: Duration,
+    pub(crate) told: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
+}
+
+/// Checks until it is dropped. The program is told on a thread of the jobs' runtime that may block; while it is busy with
+/// one answer there is no other.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let Some(HealthCheck { every, told }) = hub.config.health_check.clone() else { return };
+    loop {
+        tokio::time::sleep(every).await;
+        let (answer, told) = (hub.answer(hub.broker.ping()).await, Arc::clone(&told));
+        let callback = hub.jobs.spawn_blocking(move || told(answer));
+        if callback.await.is_err_and(|ended| ended.is_panic()) {
+            tracing::error!("the callback of the health check panicked");
+        }
+    }
+}
+
+impl fmt::Debug for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthCheck").field("every", &self.every).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! What a program wants to be told: before the start, while the server drains, when an attempt failed.
+//!
+//! Hooks run on the runtime that runs the jobs. A hook that panics is told in the log; one that is slow is dropped after
+//! its time: neither changes what becomes of a task.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use super::{attempt::Attempt, error::ServerError, stop::Stop};
+use crate::{
+    broker::Action,
+    client::Client,
+    job::{BoxError, BoxFuture, IntoJobResult, JobError, panics::Caught},
+    task::{Header, QueueName, TaskId},
+};
+
+/// Longest time of a hook about a task. The task keeps its slot and its lease meanwhile, and its outcome waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A failed attempt, as hooks are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedTask {
+    /// Id of the task.
+    pub id: TaskId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Name of its job.
+    pub name: String,
+    /// Its encoded arguments.
+    pub payload: Bytes,
+    /// Its headers.
+    pub headers: Vec<Header>,
+    /// How often it had failed before.
+    pub retried: u32,
+    /// How often it may be retried.
+    pub max_retry: u32,
+    /// The text of the error.
+    pub error: String,
+    /// Whether the task is given up: it will be archived.
+    pub is_archived: bool,
+}
+
+type Once<T> = Box<dyn FnOnce(Client) -> BoxFuture<'static, T> + Send>;
+type Told = Arc<dyn Fn(FailedTask) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Says whether an error is a failure.
+type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
+
+/// The hooks of one server that are called once each.
+#[derive(Default)]
+pub(crate) struct Moments {
+    pub(crate) before_start: Vec<Once<Result<(), BoxError>>>,
+    pub(crate) on_drain: Vec<Once<()>>,
+}
+
+/// The hooks about tasks. Clones are the same hooks.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_error: Vec<Told>,
+    pub(crate) on_archive: Vec<Told>,
+    pub(crate) is_failure: Option<IsFailure>,
+}
+
+/// A hook to call once before the start.
+pub(crate) fn starting<F, R>(hook: F) -> Once<Result<(), BoxError>>
+where
+    F: FnOnce(Client) -> R + Send + 'static,
+    R: Future + Send + 'static,
+    R::Output: IntoJobResult<Value = ()>,
+{
+    Box::new(move |client| Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) }))
+}
+
+/// A hook to call once while the server drains.
+pub(crate) fn draining<F, R>(hook: F) -> Once<()>
+where
+    F: FnOnce(Client) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    Box::new(move |client| Box::pin(async move { hook(client).await }))
+}
+
+/// A hook to call with every failed task.
+pub(crate) fn told<F, R>(hook: F) -> Told
+where
+    F: Fn(FailedTask) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let hook = Arc::new(hook);
+    // Called inside, so that a panic of the call itself is caught too.
+    Arc::new(move |task| {
+        let hook = Arc::clone(&hook);
+        Box::pin(async move { hook(task).await })
+    })
+}
+
+impl Moments {
+    /// Calls those of the start, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// The first that failed or panicked: the server does not start.
+    pub(crate) async fn start(&mut self, client: &Client) -> Result<(), ServerError> {
+        for hook in self.before_start.drain(..) {
+            let ended = Caught::new(hook(client.clone())).await.unwrap_or_else(|panic| Err(panic.into()));
+            ended.map_err(|source| ServerError::Hook { name: "before_start", source })?;
+        }
+        Ok(())
+    }
+
+    /// Calls those of the drain, one after the other.
+    pub(crate) async fn drain(self, client: Client) {
+        for hook in self.on_drain {
+            if let Err(panic) = Caught::new(hook(client.clone())).await {
+                tracing::error!("the hook on_drain panicked: {panic}");
+            }
+        }
+    }
+}
+
+impl Hooks {
+    /// Tells of the outcome of an attempt, if it is a failure. Ends early when the server is leaving.
+    pub(crate) async fn tell(&self, attempt: &Attempt, action: &Action, stop: &Stop) {
+        let (hooks, error, is_archived) = match action {
+            Action::Retry { error: Some(error), counted: true, .. } => (self.about_errors(false), error, false),
+            Action::Archive { error, .. } => (self.about_errors(true), error, true),
+            _ => return,
+        };
+        for (name, hook) in hooks {
+            let hook = Caught::new(hook(failed(attempt, error, is_archived)));
+            tokio::select! {
+                ended = timeout(PATIENCE, hook) => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(panic)) => tracing::error!("the hook {name} panicked: {panic}"),
+                    Err(_) => tracing::error!("the hook {name} took longer than {PATIENCE:?} and was dropped"),
+                },
+                () = stop.leave() => return,
+            }
+        }
+    }
+
+    fn about_errors(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &Told)> {
+        let archive = self.on_archive.iter().filter(move |_| is_archived).map(|hook| ("on_archive", hook));
+        self.on_error.iter().map(|hook| ("on_error", hook)).chain(archive)
+    }
+}
+
+fn failed(attempt: &Attempt, error: &str, is_archived: bool) -> FailedTask {
+    let message = &attempt.message;
+    let counter = |n: i32| u32::try_from(n).unwrap_or(0);
+    FailedTask {
+        id: attempt.key.id.clone(),
+        queue: attempt.key.queue.clone(),
+        name: message.r#type.clone(),
+        payload: message.payload.clone(),
+        headers: message.headers.clone(),
+        retried: counter(message.retried),
+        max_retry: counter(message.retry),
+        error: error.to_owned(),
+        is_archived,
+    }
+}
+
+impl fmt::Debug for Moments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before_start, on_drain } = self;
+        f.debug_struct("Moments").field("before_start", &before_start.len()).field("on_drain", &on_drain.len()).finish()
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { on_error, on_archive, is_failure } = self;
+        f.debug_struct("Hooks")
+            .field("on_error", &on_error.len())
+            .field("on_archive", &on_archive.len())
+            .field("is_failure", &is_failure.is_some())
+            .finish()
+    }
+}

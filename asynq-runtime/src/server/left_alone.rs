@@ -1,0 +1,86 @@
+//! Groups that could not be aggregated, each left alone for a while that grows.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::task::{GroupName, QueueName};
+
+/// At first, and at most, doubling in between.
+pub(crate) const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(600);
+/// So many groups are remembered; beyond them the one whose time is over first is forgotten.
+const MOST: usize = 10_000;
+
+/// The groups to leave alone.
+#[derive(Debug, Default)]
+pub(crate) struct LeftAlone(HashMap<(QueueName, GroupName), Rest>);
+
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    until: Instant,
+    times: u32,
+}
+
+impl LeftAlone {
+    /// Leaves a group alone from now on; returns for how long.
+    pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
+        let key = (queue.clone(), group.clone());
+        let times = self.0.get(&key).map_or(0, |rest| rest.times);
+        let pause = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
+        if self.0.len() >= MOST
+            && !self.0.contains_key(&key)
+            && let Some(soonest) = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
+        {
+            self.0.remove(&soonest);
+        }
+        self.0.insert(key, Rest { until: now + pause, times: times.saturating_add(1) });
+        pause
+    }
+
+    /// Whether a group is to be left alone now.
+    pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
+        !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
+    }
+
+    /// It worked: the next time is the first again.
+    pub(crate) fn forget(&mut self, queue: &QueueName, group: &GroupName) {
+        if !self.0.is_empty() {
+            self.0.remove(&(queue.clone(), group.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_left_alone_ever_longer_until_it_works() {
+        let mut left_alone = LeftAlone::default();
+        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let mut now = Instant::now();
+        for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
+            let pause = left_alone.add(&queue, &group, now);
+            assert_eq!(pause, Duration::from_secs(seconds));
+            assert!(left_alone.contains(&queue, &group, now + pause - Duration::from_millis(1)));
+            assert!(!left_alone.contains(&QueueName::from_wire("other"), &group, now));
+            now += pause;
+            assert!(!left_alone.contains(&queue, &group, now));
+        }
+        left_alone.forget(&queue, &group);
+        assert_eq!(left_alone.add(&queue, &group, now), FIRST);
+    }
+
+    #[test]
+    fn it_remembers_a_bounded_number_of_groups() {
+        let mut left_alone = LeftAlone::default();
+        let (queue, now) = (QueueName::from_wire("q"), Instant::now());
+        let group = |n: usize| GroupName::from_wire(&n.to_string());
+        for n in 0..=MOST {
+            left_alone.add(&queue, &group(n), now + Duration::from_millis(n as u64));
+        }
+        assert_eq!(left_alone.0.len(), MOST);
+        assert!(!left_alone.contains(&queue, &group(0), now) && left_alone.contains(&queue, &group(MOST), now));
+    }
+}

@@ -1,0 +1,174 @@
+use asynq_grammar::names::check_queue;
+
+use super::*;
+
+fn entry(name: &str, weight: u32, limit: Option<usize>) -> Entry {
+    Entry { pattern: Pattern::new(name, check_queue).unwrap(), weight, limit }
+}
+
+fn queues(weights: &[u32], strict: bool) -> Queues {
+    let entries: Vec<Entry> = weights.iter().enumerate().map(|(i, &w)| entry(&format!("q{i}"), w, None)).collect();
+    Queues::new(&entries, [], strict)
+}
+
+fn tenants(n: usize) -> Vec<QueueName> {
+    (0..n).map(|i| QueueName::new(&format!("tenant:{i:04}")).unwrap()).collect()
+}
+
+fn open(queues: &Queues) -> Vec<Open> {
+    (0..queues.len()).map(|queue| Open { queue, room: queues.limit(queue).unwrap_or(usize::MAX) }).collect()
+}
+
+fn sum(asked: &[(usize, usize)]) -> usize {
+    asked.iter().map(|(_, n)| n).sum()
+}
+
+#[test]
+fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
+    let entries = [entry("tenant:*", 3, Some(1)), entry("tenant:vip", 9, Some(5)), entry("*", 1, None)];
+    let known = ["tenant:a", "tenant:vip", "mails", "default"].map(|name| QueueName::new(name).unwrap());
+    let queues = Queues::new(&entries, &known, false);
+    let served: Vec<_> = queues.names().iter().enumerate().map(|(i, name)| (name.as_str(), queues.limit(i))).collect();
+    assert_eq!(served, [("tenant:a", Some(1)), ("tenant:vip", Some(5)), ("default", None), ("mails", None)]);
+    // A queue that is named need not exist; of patterns nothing is known then.
+    let queues = Queues::new(&entries, [], false);
+    assert_eq!(queues.names(), [QueueName::new("tenant:vip").unwrap()]);
+    let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| (q.queue.unwrap(), q.weight.unwrap())).collect();
+    assert_eq!(shown, [("tenant:*".into(), 3), ("tenant:vip".into(), 9), ("*".into(), 1)]);
+}
+
+#[test]
+fn each_order_has_every_queue_once() {
+    let queues = queues(&[6, 3, 1, 1_000_000], false);
+    let (open, mut dice) = (open(&queues), Dice::seeded(7));
+    for _ in 0..1_000 {
+        let mut order: Vec<usize> = queues.order(&open, &mut dice).iter().map(|open| open.queue).collect();
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_queue_comes_first_as_often_as_its_weight_says() {
+    let queues = queues(&[60, 30, 10], false);
+    let (open, mut dice) = (open(&queues), Dice::seeded(42));
+    let (mut first, mut second_after_0) = ([0u32; 3], [0u32; 3]);
+    let rounds = 100_000;
+    for _ in 0..rounds {
+        let order = queues.order(&open, &mut dice);
+        first[order[0].queue] += 1;
+        if order[0].queue == 0 {
+            second_after_0[order[1].queue] += 1;
+        }
+    }
+    for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
+        assert!((f64::from(first[queue]) / f64::from(rounds) - share).abs() < 0.01, "{first:?}");
+    }
+    let share = f64::from(second_after_0[1]) / f64::from(first[0]);
+    assert!((share - 0.75).abs() < 0.01, "{second_after_0:?}");
+}
+
+#[test]
+fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() {
+    let queues = queues(&[60, 30, 10], false);
+    assert_eq!(queues.weights, [6, 3, 1]);
+    let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| q.weight).collect();
+    assert_eq!(shown, [Some(60), Some(30), Some(10)]);
+    // The same throws give the same order, divided or not.
+    let (open, other) = (open(&queues), self::queues(&[6, 3, 1], false));
+    let (mut a, mut b) = (Dice::seeded(3), Dice::seeded(3));
+    assert!((0..100).all(|_| queues.order(&open, &mut a) == other.order(&open, &mut b)));
+}
+
+#[test]
+fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
+    let queues = queues(&[6, 3, 1], false);
+    let (open, mut dice) = (open(&queues), Dice::seeded(9));
+    let mut sums = [0usize; 3];
+    for free in (0..200).chain(std::iter::repeat_n(1, 30_000)) {
+        let shares = queues.share(free, &open, &mut dice);
+        assert_eq!(sum(&shares), free);
+        assert!(shares.iter().all(|&(_, n)| n > 0));
+        for (queue, n) in shares {
+            let exact = free as f64 * [0.6, 0.3, 0.1][queue];
+            assert!((n as f64 - exact).abs() < 1.0, "{n} of {exact}");
+            sums[queue] += n;
+        }
+    }
+    let total: usize = sums.iter().sum();
+    for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
+        assert!((sums[queue] as f64 / total as f64 - share).abs() < 0.01, "{sums:?}");
+    }
+    assert_eq!(queues.share(5, &open[1..2], &mut dice), [(1, 5)]);
+    assert_eq!(queues.share(5, &[], &mut dice), []);
+    // A slot more or a million: the same few throws.
+    assert_eq!(sum(&queues.share(usize::MAX / 2, &open, &mut dice)), usize::MAX / 2);
+}
+
+#[test]
+fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
+    let queues = queues(&[8, 1, 1], false);
+    let mut dice = Dice::seeded(11);
+    let table = [
+        // free, room of each        what each is asked for
+        (10, [2, usize::MAX, 0], [2, 8, 0]),
+        (10, [2, 3, 4], [2, 3, 4]),
+        (10, [0, 0, 0], [0, 0, 0]),
+        (10, [0, 0, 99], [0, 0, 10]),
+        (0, [5, 5, 5], [0, 0, 0]),
+        (20, [2, 9, 9], [2, 9, 9]),
+    ];
+    for (free, room, expected) in table {
+        let open: Vec<Open> = room.iter().enumerate().map(|(queue, &room)| Open { queue, room }).collect();
+        for asked in [queues.share(free, &open, &mut dice), queues.probe(free, &open, &mut dice)] {
+            let mut by_queue = [0; 3];
+            asked.iter().for_each(|&(queue, n)| by_queue[queue] = n);
+            assert_eq!(by_queue, expected, "{free} {room:?}");
+        }
+    }
+}
+
+#[test]
+fn the_weight_of_a_pattern_is_shared_by_its_queues() {
+    let entries = [entry("default", 3, None), entry("tenant:*", 1, None)];
+    let queues = Queues::new(&entries, &tenants(1000), false);
+    let (open, mut dice) = (open(&queues), Dice::seeded(17));
+    let (mut default, mut by_tenant) = (0, vec![0; 1000]);
+    for _ in 0..500 {
+        for (queue, n) in queues.share(40, &open, &mut dice) {
+            match queue {
+                0 => default += n,
+                tenant => by_tenant[tenant - 1] += n,
+            }
+        }
+    }
+    assert_eq!(default, 500 * 30);
+    assert_eq!(by_tenant.iter().sum::<usize>(), 500 * 10);
+    assert!(by_tenant.iter().all(|&n| n < 30), "nobody is preferred: {:?}", by_tenant.iter().max());
+    let first = (0..1000).filter(|_| queues.order(&open, &mut dice)[0].queue == 0).count();
+    assert!((680..820).contains(&first), "{first}");
+}
+
+#[test]
+fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
+    let queues = queues(&[6, 3, 1], false);
+    let (open_queues, mut dice) = (open(&queues), Dice::seeded(5));
+    for free in 0..20 {
+        let asked = queues.probe(free, &open_queues, &mut dice);
+        assert_eq!(asked.len(), free.min(3));
+        assert_eq!(sum(&asked), free);
+    }
+    // Of a thousand queues it asks no more than fit into one call.
+    let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
+    let asked = many.probe(5_000, &open(&many), &mut dice);
+    assert_eq!((asked.len(), sum(&asked)), (MOST_ASKED, 2 * MOST_ASKED));
+}
+
+#[test]
+fn strict_rank_is_by_weight_and_then_as_declared() {
+    let queues = queues(&[1, 9, 5, 9], true);
+    assert!(queues.is_strict());
+    assert_eq!(queues.ranked(), [vec![1], vec![3], vec![2], vec![0]]);
+    let entries = [entry("low", 1, None), entry("tenant:*", 5, None)];
+    assert_eq!(Queues::new(&entries, &tenants(3), true).ranked(), [vec![1, 2, 3], vec![0]]);
+}

@@ -1,0 +1,124 @@
+//! The queues that the server serves at the moment: patterns are looked up in the broker again and again.
+//!
+//! Redis and SQLite both tell only names, so this asks for the list; where no pattern was given, nobody asks.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{
+    dice::Dice,
+    hub::Hub,
+    queues::{Entry, Queues},
+    trouble::Trouble,
+};
+use crate::task::QueueName;
+
+/// Between two looks for queues that came or went.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is served, as the components see it: each takes [`now`](Self::now) for one turn.
+#[derive(Debug)]
+pub(crate) struct Served {
+    entries: Vec<Entry>,
+    strict: bool,
+    now: watch::Sender<Arc<Queues>>,
+}
+
+impl Served {
+    /// The queues that are named; those of patterns come with the first [`learn`](Self::learn).
+    pub(crate) fn new(entries: Vec<Entry>, strict: bool) -> Self {
+        let now = watch::Sender::new(Arc::new(Queues::new(&entries, [], strict)));
+        Self { entries, strict, now }
+    }
+
+    pub(crate) fn now(&self) -> Arc<Queues> {
+        Arc::clone(&self.now.borrow())
+    }
+
+    /// Waits until other queues are served than `these`.
+    pub(crate) async fn changed(&self, these: &Arc<Queues>) {
+        let mut now = self.now.subscribe();
+        // The sender is `self`, so this cannot end with an error.
+        let _ = now.wait_for(|now| !Arc::ptr_eq(now, these)).await;
+    }
+
+    /// Whether queues may come and go.
+    pub(crate) fn has_patterns(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.pattern.is_exact())
+    }
+
+    /// These queues exist. Returns how many came and how many went, if any did.
+    pub(crate) fn learn(&self, known: &[QueueName]) -> Option<(usize, usize)> {
+        // Other programs have other rules for names.
+        let known = known.iter().filter(|name| QueueName::new(name.as_str()).is_ok());
+        let (next, before) = (Queues::new(&self.entries, known, self.strict), self.now());
+        if next.names() == before.names() {
+            return None;
+        }
+        let [old, new] = [&*before, &next].map(|queues| queues.names().iter().collect::<HashSet<_>>());
+        let (came, went) = (new.difference(&old).count(), old.difference(&new).count());
+        self.now.send_replace(Arc::new(next));
+        Some((came, went))
+    }
+}
+
+/// Looks for queues until it is dropped.
+pub(crate) async fn run(hub: Arc<Hub>) {
+    let (mut dice, mut trouble) = (Dice::new(), Trouble::of("queue patterns", 2 * LOOK));
+    while hub.queues.has_patterns() {
+        let pause = match hub.answer(hub.broker.queues()).await {
+            Ok(known) => {
+                trouble.over();
+                if let Some((came, went)) = hub.queues.learn(&known) {
+                    tracing::info!(
+                        came,
+                        went,
+                        served = hub.queues.now().len(),
+                        "the queues of the patterns are others now"
+                    );
+                }
+                LOOK.mul_f64(0.8 + 0.2 * dice.fraction())
+            }
+            Err(error) => trouble.met(&error),
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_grammar::names::check_queue;
+
+    use super::{super::pattern::Pattern, *};
+
+    fn names(names: &[&str]) -> Vec<QueueName> {
+        names.iter().map(|name| QueueName::from_wire(name)).collect()
+    }
+
+    fn served(entries: &[&str]) -> Served {
+        let entry = |name: &&str| Entry { pattern: Pattern::new(name, check_queue).unwrap(), weight: 1, limit: None };
+        Served::new(entries.iter().map(entry).collect(), false)
+    }
+
+    #[tokio::test]
+    async fn queues_come_and_go_and_whoever_waits_is_told() {
+        let served = served(&["default", "tenant:*"]);
+        assert!(served.has_patterns());
+        let first = served.now();
+        assert_eq!(first.names(), names(&["default"]));
+        assert_eq!(served.learn(&names(&["other", "tenant:a", "tenant:b"])), Some((2, 0)));
+        served.changed(&first).await;
+        assert_eq!(served.now().names(), names(&["default", "tenant:a", "tenant:b"]));
+        assert_eq!(served.learn(&names(&["tenant:b", "tenant:a"])), None);
+        assert_eq!(served.learn(&names(&["tenant:b", "tenant:c"])), Some((1, 1)));
+        assert_eq!(served.now().names(), names(&["default", "tenant:b", "tenant:c"]));
+    }
+
+    #[test]
+    fn a_name_that_our_rules_refuse_is_left_to_those_who_made_it() {
+        let served = served(&["*"]);
+        assert_eq!(served.learn(&names(&["a{b}c", "fine", ""])), Some((1, 0)));
+        assert_eq!(served.now().names(), names(&["fine"]));
+    }
+}

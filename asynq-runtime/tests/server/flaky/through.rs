@@ -1,0 +1,227 @@
+//! What the flaky broker passes on, unless it is dead or that call hangs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use asynq_runtime::{
+    TaskId, TaskInfo, TaskState,
+    broker::{
+        BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, EditError, EntryId, EntryPlan,
+        EntryState, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Page, PayloadEdit, QueueDeleted,
+        QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet, Tick, Ticked,
+    },
+    task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
+};
+use chrono::{DateTime, Utc};
+
+use super::Flaky;
+
+#[async_trait]
+impl Inspect for Flaky {
+    async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
+        self.pulse("queues").await;
+        self.inner.queues().await
+    }
+
+    async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
+        self.inner.queue_stats(queue).await
+    }
+
+    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
+        self.inner.tasks(queue, state, page).await
+    }
+
+    async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+        self.inner.task(queue, id).await
+    }
+
+    async fn group_tasks(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
+    ) -> Result<Vec<TaskInfo>, BrokerError> {
+        self.inner.group_tasks(queue, group, page).await
+    }
+
+    async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
+        self.inner.failures(queue, id).await
+    }
+
+    async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
+        self.inner.history(queue, days).await
+    }
+
+    async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
+        self.inner.memory_usage(queue).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        self.inner.pause(queue).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        self.inner.resume(queue).await
+    }
+}
+
+#[async_trait]
+impl Groups for Flaky {
+    async fn groups(
+        &self,
+        queue: &QueueName,
+        after: Option<&GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupStats>, BrokerError> {
+        self.pulse("groups").await;
+        self.inner.groups(queue, after, limit).await
+    }
+
+    async fn claim_set(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        rules: &GroupRules,
+    ) -> Result<Option<TaskSet>, BrokerError> {
+        self.pulse("claim_set").await;
+        self.inner.claim_set(queue, group, rules).await
+    }
+
+    async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        self.pulse("finish_set").await;
+        self.inner.finish_set(set, outcome).await
+    }
+
+    async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
+        self.pulse("release_set").await;
+        self.inner.release_set(set).await
+    }
+
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
+        self.pulse("reclaim_sets").await;
+        self.inner.reclaim_sets(queue).await
+    }
+}
+
+#[async_trait]
+impl Repair for Flaky {
+    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.run_task(queue, id).await
+    }
+
+    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.archive_task(queue, id).await
+    }
+
+    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.inner.delete_task(queue, id).await
+    }
+
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+        self.inner.move_task(queue, id, to).await
+    }
+
+    async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
+        self.inner.edit_payload(queue, id, edit).await
+    }
+
+    async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
+        self.inner.end_orphan(queue, id, error).await
+    }
+
+    async fn change_some(
+        &self,
+        queue: &QueueName,
+        chosen: &Chosen,
+        action: BulkAction,
+        limit: usize,
+    ) -> Result<BulkSlice, BrokerError> {
+        self.inner.change_some(queue, chosen, action, limit).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
+        self.inner.delete_queue(queue).await
+    }
+}
+
+#[async_trait]
+impl Semaphores for Flaky {
+    async fn acquire_token(
+        &self,
+        scope: &str,
+        max: usize,
+        task: &TaskId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, BrokerError> {
+        self.inner.acquire_token(scope, max, task, until).await
+    }
+
+    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
+        self.inner.release_token(scope, task).await
+    }
+}
+
+#[async_trait]
+impl Schedules for Flaky {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
+        self.pulse("tick").await;
+        self.inner.tick(tick).await
+    }
+
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+        self.pulse("plan_entry").await;
+        self.inner.plan_entry(plan).await
+    }
+
+    async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
+        self.inner.entry(queue, entry).await
+    }
+
+    async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
+        self.inner.pause_entry(queue, entry, paused).await
+    }
+
+    async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
+        self.inner.forget_entry(queue, entry).await
+    }
+
+    async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
+        self.pulse("lead").await;
+        self.inner.lead(candidate, ttl).await
+    }
+
+    async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
+        self.pulse("resign").await;
+        self.inner.resign(candidate).await
+    }
+
+    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+        self.pulse("wait_for_lead").await;
+        self.inner.wait_for_lead(limit).await
+    }
+
+    async fn show_entries(
+        &self,
+        scheduler: &str,
+        entries: &[SchedulerEntry],
+        ttl: Duration,
+    ) -> Result<(), BrokerError> {
+        self.inner.show_entries(scheduler, entries, ttl).await
+    }
+
+    async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
+        self.inner.withdraw_entries(scheduler).await
+    }
+
+    async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
+        self.inner.record_enqueue(entry, event).await
+    }
+
+    async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.inner.scheduler_entries().await
+    }
+
+    async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        self.inner.enqueue_history(entry, page).await
+    }
+}

@@ -1,0 +1,135 @@
+//! Handlers of raw tasks, and results that are written while a job runs.
+
+use asynq_runtime::{Bytes, Client, Registry, State, TaskState, job::WriteResultError, prelude::*};
+
+use super::{Log, enqueue, flaky::Flaky, memory, server, settled, soon, start, told};
+
+#[job(name = "image:resize", codec = "json", retention = "1h")]
+async fn resize(log: State<Log>, width: u32) -> JobResult {
+    log.send(format!("typed {width}"))?;
+    Ok(())
+}
+
+#[job(codec = "json", retention = "1h")]
+async fn writes(ctx: &JobContext) -> JobResult {
+    ctx.write_result(&"half").await?;
+    ctx.write_result(&vec![1, 2]).await?;
+    Ok(())
+}
+
+#[job(codec = "json", retention = "1h")]
+fn writes_on_a_thread(ctx: &JobContext) -> JobResult<u8> {
+    ctx.write_result_blocking(&"half")?;
+    Ok(9)
+}
+
+#[job]
+async fn writes_too_late(ctx: &JobContext, log: State<Log>) -> JobResult {
+    let error = ctx.write_result(&1).await.unwrap_err();
+    log.send(format!("{} {error}", matches!(error, WriteResultError::Gone | WriteResultError::Fenced)))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_goes_before_handlers_and_a_longer_pattern_before_a_shorter() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(resize,)>(&broker);
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<String>();
+    let say = |what: &'static str| {
+        let sender = sender.clone();
+        move |task: RawTask| {
+            let sender = sender.clone();
+            async move {
+                let (name, payload) = (task.name(), String::from_utf8_lossy(task.payload()));
+                let (ctx, trace) = (task.context(), task.header_value("trace").unwrap_or("none"));
+                sender.send(format!("{what} {name} {payload} {trace} {} {}", ctx.queue(), ctx.id()))?;
+                ctx.write_result_raw(Bytes::from_static(b"seen")).await?;
+                JobResult::Ok(())
+            }
+        }
+    };
+    let builder = builder.handle("image:", say("image")).handle("image:crop", say("crop")).handle("m", say("m"));
+    let running = start(builder).await;
+    for (i, name) in ["image:resize", "image:crop", "image:resize:big", "mail"].into_iter().enumerate() {
+        let task = RawTask::new(name, format!("{i}")).task_id(i.to_string()).header("trace", "t");
+        enqueue(&broker, task.retention("1h")).await;
+        let done = settled(&broker, &running, &i.to_string(), TaskState::Completed).await;
+        assert_eq!(done.result, (i > 0).then(|| Bytes::from_static(b"seen")));
+    }
+    assert_eq!(told(&mut log).await, "typed 0");
+    for expected in ["crop image:crop 1 t default 1", "image image:resize:big 2 t default 2", "m mail 3 t default 3"] {
+        assert_eq!(told(&mut said).await, expected);
+    }
+    // What no pattern fits is unknown as ever.
+    enqueue(&broker, RawTask::new("video", "").task_id("v")).await;
+    settled(&broker, &running, "v", TaskState::Retry).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_alone_makes_a_server_and_may_fail_or_pass_its_task_on() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    let builder = Server::builder("nothing://is-connected").broker(broker.clone()).registry(Registry::default());
+    let onward = client.clone();
+    let builder = builder.handle("fails", |_: RawTask| async { Err::<(), _>(JobError::skip_retry("no")) }).handle(
+        "passes",
+        move |task: RawTask| {
+            let client = onward.clone();
+            async move { client.enqueue(task.queue("elsewhere").task_id("again")).await.map(drop) }
+        },
+    );
+    let running = start(builder).await;
+    client.enqueue(RawTask::new("fails", "").task_id("f")).await.unwrap();
+    let failed = settled(&broker, &running, "f", TaskState::Archived).await;
+    assert_eq!(failed.last_error.as_deref(), Some("no"));
+    let seen = running.signals().settled.count();
+    client.enqueue(RawTask::new("passes:on", "bytes").header("trace", "t")).await.unwrap();
+    soon(running.signals().settled.reached(seen + 1)).await;
+    let again = broker.task(&super::queue("elsewhere"), &super::id("again")).await.unwrap().unwrap();
+    assert_eq!((again.r#type.as_str(), &again.payload[..]), ("passes:on", &b"bytes"[..]));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn patterns_that_cannot_be_are_told_before_the_start() {
+    let broker = memory().await;
+    let run = |_: RawTask| async {};
+    for (patterns, expected) in [
+        (&["image:", "image:"][..], "`image:` is there twice"),
+        (&[" "], "must not be blank"),
+        (&["image:resize"], "`image:resize` is a job already"),
+    ] {
+        let (builder, _log) = server::<(resize,)>(&broker);
+        let builder = patterns.iter().fold(builder, |builder, pattern| builder.handle(*pattern, run));
+        let error = builder.build().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_is_written_while_the_job_runs_and_the_last_one_counts() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(writes, writes_on_a_thread)>(&broker);
+    let running = start(builder).await;
+    let client = running.client();
+    writes::job().task_id("w").enqueue(&client).await.unwrap();
+    let done = settled(&broker, &running, "w", TaskState::Completed).await;
+    assert_eq!(done.result.as_deref(), Some(&b"[1,2]"[..]));
+    writes_on_a_thread::job().task_id("t").enqueue(&client).await.unwrap();
+    let done = settled(&broker, &running, "t", TaskState::Completed).await;
+    assert_eq!(done.result.as_deref(), Some(&b"9"[..]));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_result_of_a_run_that_was_lost_is_refused_by_type() {
+    let flaky = Flaky::new(memory().await);
+    let broker: std::sync::Arc<dyn asynq_runtime::broker::Broker> = flaky.clone();
+    flaky.lose_results.store(true, std::sync::atomic::Ordering::SeqCst);
+    let (builder, mut log) = server::<(writes_too_late,)>(&broker);
+    let running = start(builder).await;
+    writes_too_late::enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "true this run has ended: the task was taken over by another worker");
+    soon(running.shutdown()).await.unwrap();
+}

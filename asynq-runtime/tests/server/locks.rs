@@ -1,0 +1,136 @@
+//! Before the start: tasks that have expired, and unique locks that end with the start or last as long as the run.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    State, TaskState,
+    broker::{Broker, BrokerError, BrokerErrorKind, NewTask, Settled, UniqueLock, When},
+    prelude::*,
+    task::{Extra, TaskMessage, UniqueUntil},
+};
+
+use super::{Log, flaky::Flaky, flaky::down, id, memory, queue, server, settled, soon, start, task, told};
+
+#[job(codec = "json")]
+async fn runs(log: State<Log>) -> JobResult {
+    log.send("ran".into())?;
+    Ok(())
+}
+
+#[job(codec = "json")]
+async fn hangs(log: State<Log>) -> JobResult {
+    log.send("ran".into())?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+async fn enqueue(broker: &Arc<dyn Broker>, name: &str, task_id: &str, extra: Extra) {
+    let key = "asynq:{default}:unique:runs:1";
+    let message = TaskMessage {
+        r#type: name.to_owned(),
+        id: task_id.to_owned(),
+        queue: "default".to_owned(),
+        retry: 3,
+        timeout: 60,
+        unique_key: key.to_owned(),
+        ..TaskMessage::default()
+    };
+    let new = NewTask {
+        message,
+        queue: queue("default"),
+        id: id(task_id),
+        id_is_ours: false,
+        when: When::Now,
+        group: None,
+        unique: Some(UniqueLock { key: key.to_owned(), ttl: Duration::from_secs(60) }),
+        extra,
+    };
+    for outcome in broker.enqueue(vec![new]).await {
+        outcome.unwrap();
+    }
+}
+
+fn flaky(inner: Arc<dyn Broker>) -> (Arc<Flaky>, Arc<dyn Broker>) {
+    let flaky = Flaky::with_lease(inner, Duration::from_millis(150));
+    (flaky.clone(), flaky)
+}
+
+fn until_start() -> Extra {
+    Extra { unique_until: UniqueUntil::Start.into(), ..Extra::default() }
+}
+
+#[tokio::test]
+async fn a_task_that_has_expired_is_not_started_but_archived_with_the_time() {
+    let broker = memory().await;
+    let at = broker.now().timestamp_millis() - 1;
+    enqueue(&broker, "runs", "late", Extra { expires_ms: Some(at), ..Extra::default() }).await;
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    let archived = settled(&broker, &running, "late", TaskState::Archived).await;
+    let text = archived.last_error.unwrap();
+    assert!(text.starts_with("expired: not started by 20") && text.ends_with('Z'), "{text}");
+    assert_eq!(archived.retried, 0);
+    enqueue(&broker, "runs", "soon", Extra { expires_ms: Some(at + 60_000), ..Extra::default() }).await;
+    assert_eq!(told(&mut log).await, "ran");
+    soon(running.shutdown()).await.unwrap();
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_runs() {
+    let (flaky, broker) = flaky(memory().await);
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    enqueue(&broker, "runs", "a", until_start()).await;
+    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(*flaky.freed.lock().unwrap(), ["asynq:{default}:unique:runs:1"]);
+    soon(running.signals().settled.reached(1)).await;
+    // Other tasks keep theirs.
+    enqueue(&broker, "runs", "b", Extra::default()).await;
+    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(flaky.freed.lock().unwrap().len(), 1);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
+    let refused = BrokerError::new(BrokerErrorKind::Unexpected, "a lock of a foreign type");
+    let table = [
+        // what freeing the lock answers    how it runs in the end
+        (Ok(Settled::Fenced), true),
+        (Err(down()), true),
+        (Err(refused), false),
+    ];
+    for (answer, runs_at_once) in table {
+        let (flaky, broker) = flaky(memory().await);
+        flaky.lock_answers.lock().unwrap().push_back(answer.clone());
+        let (builder, mut log) = server::<(runs,)>(&broker);
+        let running = start(builder).await;
+        enqueue(&broker, "runs", "a", until_start()).await;
+        if runs_at_once {
+            // Handed back, taken again, and the second try frees the lock.
+            assert_eq!(told(&mut log).await, "ran", "{answer:?}");
+            assert_eq!(flaky.freed.lock().unwrap().len(), 2);
+        } else {
+            let put_off = settled(&broker, &running, "a", TaskState::Retry).await;
+            assert_eq!((put_off.retried, put_off.last_error), (0, None));
+            assert!(log.try_recv().is_err());
+        }
+        soon(running.shutdown()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn locks_that_last_as_long_as_their_runs_are_extended_with_the_leases() {
+    let (flaky, broker) = flaky(memory().await);
+    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let running = start(builder.shutdown_timeout(Duration::from_millis(1))).await;
+    enqueue(&broker, "hangs", "a", Extra { unique_extend: true, ..Extra::default() }).await;
+    assert_eq!(told(&mut log).await, "ran");
+    let extended = running.signals().extended.count();
+    soon(running.signals().extended.reached(extended + 2)).await;
+    assert!(flaky.extended.lock().unwrap().iter().all(|key| key == "asynq:{default}:unique:runs:1"));
+    assert!(!flaky.extended.lock().unwrap().is_empty());
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(task(&broker, "a").await.map(|task| task.state), Some(TaskState::Pending));
+}

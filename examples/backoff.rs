@@ -1,0 +1,59 @@
+//! Back-off: how long a failed task waits for its next attempt, by the job, by a function, or by the server.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::prelude::*;
+
+/// Always the same pause; `"linear(10s)"` and `"exponential(1s, 10m)"` grow.
+#[job(retry = 2, backoff = "100ms")]
+async fn poll(ctx: &JobContext, door: String) -> JobResult {
+    println!("poll {door}: attempt {}", ctx.retried() + 1);
+    Err(JobError::fail("nobody answers"))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("busy for {0:?}")]
+struct Busy(Duration);
+
+/// A pause that depends on the error. It is never longer than 10 days, and a panic here counts as not said.
+fn as_told(retried: u32, error: &JobError) -> Duration {
+    match error.source().downcast_ref::<Busy>() {
+        Some(Busy(time)) => *time,
+        None => Duration::from_secs(60) * (retried + 1),
+    }
+}
+
+#[job(retry = 1, backoff = as_told)]
+async fn call(ctx: &JobContext, number: String) -> JobResult {
+    println!("call {number}: attempt {}", ctx.retried() + 1);
+    Err(Busy(Duration::from_millis(50)))?;
+    Ok(())
+}
+
+#[job(retry = 1)]
+async fn plain(ctx: &JobContext) -> JobResult {
+    println!("plain: attempt {}", ctx.retried() + 1);
+    Err(JobError::fail("no"))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let server = Server::builder(url)
+        // For jobs that say nothing; without it asynq's: 15 s at first, growing with the fourth power.
+        .backoff(|_retried, _error, task| Duration::from_millis(task.r#type.len() as u64))
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    let began = Instant::now();
+    poll::enqueue(&client, "front").await?;
+    call::enqueue(&client, "555-0100").await?;
+    plain::enqueue(&client).await?;
+    // 3 and 2 and 2 attempts.
+    tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(7)).await?;
+    println!("all given up in time: {}", began.elapsed() >= Duration::from_millis(200));
+    running.shutdown().await?;
+    Ok(())
+}

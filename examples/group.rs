@@ -1,0 +1,49 @@
+//! Groups: many small tasks become one, by their types. A hundred comments make one mail, not a hundred.
+
+use std::time::Duration;
+
+use asynq_runtime::prelude::*;
+
+/// Somebody commented; the article's authors hear of it with all other comments of that time.
+#[job(queue = "mails", group = "comments")]
+async fn comment(author: String, text: String) -> JobResult {
+    // Runs only where no `aggregates = comment` is served: a task in a group is otherwise a part of another.
+    println!("{author}: {text}");
+    Ok(())
+}
+
+/// One mail with all comments that waited together, in the order in which they came.
+#[job(aggregates = comment, retry = 3)]
+async fn comments_mail(ctx: &JobContext, comments: Vec<comment>) -> JobResult {
+    println!("one mail for group {} with {} comments:", ctx.group().unwrap_or_default(), comments.len());
+    for comment in &comments {
+        println!("  {}: {}", comment.author, comment.text);
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let server = Server::builder(url)
+        .queue("mails", 1)
+        // A group is ripe when nothing has joined it for a second, or when it has 100 tasks.
+        .group_grace("1s")
+        .group_max_size(100)
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    for (author, text) in [("Ann", "Nice."), ("Bob", "Too long."), ("Eve", "First!")] {
+        let task = comment::enqueue(&client, author, text).await?;
+        println!("{author}'s comment is {}", task.state);
+    }
+    // Any group, for one enqueue.
+    comment::job("Zoe", "About something else.").group("comments:other").enqueue(&client).await?;
+
+    // Both mails, done.
+    tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(2)).await?;
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Layers: tower middleware around every attempt, and around every enqueue. The first that is added is the outermost.
+
+use std::{
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    PreparedTask,
+    job::BoxFuture,
+    prelude::*,
+    server::{JobRequest, JobResponse, JobService},
+};
+use tower::{Service, layer::layer_fn, limit::RateLimitLayer, timeout::TimeoutLayer, util::MapRequestLayer};
+
+/// Who asked, put beside the attempt by a layer.
+struct Caller(String);
+
+#[job(queue = "layers")]
+async fn greet(ctx: &JobContext, name: String) -> JobResult {
+    let caller = ctx.extension::<Caller>().map_or("nobody".to_owned(), |caller| caller.0.clone());
+    println!("hello {name}, greeted by {caller}");
+    Ok(())
+}
+
+/// A layer of one's own: reads a header, and takes the time.
+struct Timed(JobService);
+
+impl Service<JobRequest> for Timed {
+    type Response = JobResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<JobResponse, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        let (since, name) = (Instant::now(), request.name().to_owned());
+        if let Some(caller) = request.context().header("caller") {
+            request.context().insert(Caller(caller.to_owned()));
+        }
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            println!(
+                "{name} ended {} within {}s",
+                if answer.is_ok() { "well" } else { "badly" },
+                since.elapsed().as_secs() + 1
+            );
+            answer
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("layers", 1)
+        // While this one is not ready, nothing is fetched: tasks wait in their queue, where other workers may take them.
+        .layer(RateLimitLayer::new(100, Duration::from_secs(1)))
+        .layer(layer_fn(Timed))
+        .layer(TimeoutLayer::new(Duration::from_secs(5)))
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client =
+        running.client().layer(MapRequestLayer::new(|task: PreparedTask| task.header("caller", "the example")));
+    for name in ["Ann", "Bob"] {
+        greet::enqueue(&client, name).await?;
+    }
+
+    let queue = "layers".parse()?;
+    while !client.broker().queue_stats(&queue).await?.is_idle() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running.shutdown().await?;
+    Ok(())
+}

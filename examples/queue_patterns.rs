@@ -1,0 +1,63 @@
+//! Queue patterns: one queue per tenant, served as they appear, none more than one task at a time.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use asynq_runtime::{Server, prelude::*};
+
+/// Whose tasks run at the moment.
+#[derive(Default)]
+struct Busy(Mutex<HashSet<String>>);
+
+impl Busy {
+    fn change<T>(&self, how: impl FnOnce(&mut HashSet<String>) -> T) -> T {
+        how(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[job]
+async fn import(ctx: &JobContext, busy: State<Busy>, file: String) -> JobResult {
+    let tenant = ctx.queue().to_string();
+    let alone = busy.change(|busy| busy.insert(tenant.clone()));
+    println!("{tenant} imports {file}{}", if alone { "" } else { " twice at a time!" });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    busy.change(|busy| busy.remove(&tenant));
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .state(Busy::default())
+        // The weight is that of all tenants together, so that a thousand of them do not drown `default`; the limit is
+        // each one's own. On the command line: --queues 'default=3,tenant:*=1/1'
+        .queue("default", 3)
+        .queue("tenant:*", 1)
+        .queue_concurrency("tenant:*", 1)
+        .concurrency(10)
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    // Queues that nobody has heard of when the server starts.
+    for tenant in ["ann", "bob"] {
+        let queue = format!("tenant:{tenant}");
+        let jobs = ["a.csv", "b.csv", "c.csv"].map(|file| import::job(file).queue(&queue));
+        for outcome in client.enqueue_many(jobs).await? {
+            outcome?;
+        }
+    }
+    for tenant in ["ann", "bob"] {
+        let queue = format!("tenant:{tenant}").parse()?;
+        while !client.broker().queue_stats(&queue).await?.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        println!("{tenant} has nothing left");
+    }
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Raw handlers: tasks of other languages, found by name as Go's mux does, without a Rust type.
+
+use std::time::Duration;
+
+use asynq_runtime::prelude::*;
+
+/// A typed job answers to exactly its name, before any handler.
+#[job(name = "image:resize", codec = "json", queue = "images", retention = "1h")]
+async fn resize(width: u32) -> JobResult {
+    println!("typed: {width} pixels");
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("images", 1)
+        .concurrency(1)
+        // The exact name counts first, and then the longest beginning.
+        .handle("image:", |task: RawTask| async move {
+            println!("any image: {} with {}", task.name(), String::from_utf8_lossy(task.payload()));
+            JobResult::Ok(())
+        })
+        .handle("image:crop", |task: RawTask| async move {
+            println!("crop, trace {}", task.header_value("trace").unwrap_or("none"));
+            // What Go's ResultWriter writes, and what its inspector reads.
+            task.context().write_result_raw("cropped").await?;
+            JobResult::Ok(())
+        })
+        .build()
+        .await?;
+    let client = Client::new(server.broker().clone());
+
+    // As a Go program would.
+    let task = |name: &str, payload: &'static str| RawTask::new(name, payload).queue("images").retention("1h");
+    let mut last = client.enqueue_raw(task("image:resize", "80")).await?;
+    for (name, payload) in [("image:blur", r#"{"by":3}"#), ("image:crop", "{}")] {
+        last = client.enqueue_raw(task(name, payload).header("trace", "abc")).await?;
+    }
+
+    let running = server.start().await?;
+    let result = loop {
+        match client.broker().task(&last.queue, &last.id).await? {
+            Some(TaskInfo { state: TaskState::Completed, result, .. }) => break result.unwrap_or_default(),
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    println!("the result is {}", String::from_utf8_lossy(&result));
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Redis moves under load: a slot of a cluster again and again, and a primary that dies (RELIABILITY F12, F41).
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{Client, EnqueueError, broker::BrokerErrorKind, job::JobBuilder};
+use asynq_tests::{
+    RedisCluster, SentinelServers,
+    jobs::Record,
+    journal::{Event, History},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
+
+use crate::world::World;
+
+/// Enqueues at a time, and the pause of each between two.
+const PRODUCERS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(15);
+/// Runs at a time in each of the two workers.
+const CONCURRENCY: usize = 20;
+/// How long a job takes.
+const MILLIS: u64 = 20;
+/// How long before a primary dies an end may be known to it alone.
+const UNREPLICATED: TimeDelta = TimeDelta::seconds(1);
+
+/// What the producers were told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Stored, and as safe as asked for.
+    safe: BTreeSet<String>,
+    /// Stored by what was known then; no more was promised.
+    unsure: BTreeSet<String>,
+    /// Calls that failed and were made again.
+    again: usize,
+    /// The longest time from the first call for a task to the one that worked.
+    longest: Duration,
+}
+
+/// Enqueues until told to stop. Every task has an id and stays after its end: a call made again does not store it twice.
+async fn produce(client: Client, producer: usize, mut stop: watch::Receiver<bool>) -> Told {
+    let mut told = Told::default();
+    for number in 0.. {
+        let id = format!("{producer}-{number}");
+        let began = Instant::now();
+        loop {
+            let job = JobBuilder::new(Record { millis: MILLIS }).task_id(&id).retention("1h");
+            match client.enqueue(job).await {
+                Ok(_) => told.safe.insert(id.clone()),
+                // An earlier call has stored it, unanswered.
+                Err(EnqueueError::IdConflict { .. }) => told.unsure.insert(id.clone()),
+                Err(EnqueueError::Broker(error)) if error.kind() == BrokerErrorKind::Unconfirmed => {
+                    told.unsure.insert(id.clone())
+                }
+                Err(error) => {
+                    assert!(error.is_ambiguous(), "a move means later, not failure: {error:?}");
+                    told.again += 1;
+                    sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            };
+            break;
+        }
+        told.longest = told.longest.max(began.elapsed());
+        if tokio::time::timeout(PAUSE, stop.wait_for(|stop| *stop)).await.is_ok() {
+            break;
+        }
+    }
+    told
+}
+
+/// Runs producers and two workers beside `story`, then waits until all work is done.
+async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (Told, T) {
+    let _workers = [world.worker(CONCURRENCY), world.worker(CONCURRENCY)];
+    let (stop, stopped) = watch::channel(false);
+    let mut producers = JoinSet::new();
+    for producer in 0..PRODUCERS {
+        producers.spawn(produce(world.client.clone(), producer, stopped.clone()));
+    }
+    let outcome = story.await;
+    stop.send_replace(true);
+    let mut told = Told::default();
+    while let Some(one) = producers.join_next().await {
+        let one = one.unwrap();
+        told.safe.extend(one.safe);
+        told.unsure.extend(one.unsure);
+        told.again += one.again;
+        told.longest = told.longest.max(one.longest);
+    }
+    world.settled(90).await;
+    (told, outcome)
+}
+
+/// Tasks that were never run to their end.
+fn lost<'t>(ids: &'t BTreeSet<String>, history: &History) -> Vec<&'t String> {
+    let ends = history.ends();
+    ids.iter().filter(|id| !ends.contains_key(id.as_str())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_nothing() {
+    const ROUNDS: usize = 20;
+    let cluster = Arc::new(spawn_blocking(RedisCluster::start).await.unwrap());
+    let world = World::at(cluster.url()).await;
+    let (told, took) = under_load(&world, async {
+        let mut took = Duration::ZERO;
+        for _ in 0..ROUNDS {
+            let began = Instant::now();
+            let cluster = Arc::clone(&cluster);
+            let moving = move || {
+                let slot = cluster.slot("asynq:{default}:pending");
+                let to = (cluster.owner(slot) + 1) % 3;
+                cluster.move_slot(slot, to, 10, Duration::from_millis(5));
+            };
+            spawn_blocking(moving).await.unwrap();
+            took += began.elapsed();
+            // Work goes on on the new master before the next move: that is what shows that it was found.
+            let before = world.history().ends().len();
+            asynq_tests::journal::eventually(20, "no work is done where the slot is now", async || {
+                (world.history().ends().len() > before + 20).then_some(())
+            })
+            .await;
+        }
+        took
+    })
+    .await;
+
+    let history = world.history();
+    let all: BTreeSet<String> = told.safe.union(&told.unsure).cloned().collect();
+    assert_eq!(lost(&all, &history), [] as [&String; 0], "lost");
+    assert_eq!(history.repeated(), [], "doubled");
+    assert_eq!(history.ends().len(), all.len());
+    assert!(history.lines.iter().all(|line| line.retried == 0), "a move is no failure of a task");
+    println!(
+        "cluster: a slot moved {ROUNDS} times in {took:?} under load: {} tasks, 0 lost, 0 doubled; {} enqueues were made \
+         again, the longest took {:?}",
+        all.len(),
+        told.again,
+        told.longest
+    );
+}
+
+/// A run that began twice has its reason: it was under way when its primary died, or had ended so shortly before that the
+/// replica had not heard of it.
+fn had_a_reason(history: &History, id: &str, deaths: &[DateTime<Utc>]) -> bool {
+    let lines = || history.lines.iter().filter(|line| line.id == id);
+    let first = lines().map(|line| line.at).min();
+    let last = lines().map(|line| line.at).max();
+    deaths.iter().any(|death| first <= Some(*death) && last >= Some(*death - UNREPLICATED))
+        && lines().all(|line| deaths.iter().any(|death| line.at >= *death - UNREPLICATED - TimeDelta::seconds(30)))
+}
+
+fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[DateTime<Utc>], away: &[Duration]) {
+    assert_eq!(lost(&told.safe, history), [] as [&String; 0], "lost although a replica had confirmed it");
+    let repeated = history.repeated();
+    for (id, _) in &repeated {
+        assert!(had_a_reason(history, id, deaths), "{id} was not in flight when a primary died and ran again");
+    }
+    assert!(history.lines.iter().all(|line| line.retried == 0), "a failover is no failure of a task");
+    println!(
+        "{what}: primary killed {} time(s) under load, away for {away:?}: {} tasks confirmed by a replica, 0 lost; {} more \
+         unconfirmed, {} of them lost; {} ran again, all in flight then; {} enqueues were made again",
+        deaths.len(),
+        told.safe.len(),
+        told.unsure.len(),
+        lost(&told.unsure, history).len(),
+        repeated.len(),
+        told.again,
+    );
+}
+
+/// Waits until jobs begin again, and says how long after `death` the first did.
+async fn until_work_goes_on(world: &World, death: DateTime<Utc>) -> Duration {
+    // What was taken before begins soon or never.
+    let after = death + TimeDelta::seconds(1);
+    asynq_tests::journal::eventually(60, "no work is done after the failover", async || {
+        let history = world.history();
+        let ended = |id: &str| history.ends().contains_key(id);
+        let begun = history.lines.iter().filter(|line| line.event == Event::Start && line.at > after);
+        let begun: Vec<_> = begun.filter(|line| ended(&line.id)).collect();
+        let first = begun.iter().map(|line| line.at - death).min()?;
+        (begun.len() > CONCURRENCY).then(|| first.to_std().unwrap())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_confirmed() {
+    let mut servers = spawn_blocking(SentinelServers::start).await.unwrap();
+    let url = servers.url() + "&lease=10s&durability=replicas(1)&durability_timeout=200ms";
+    let world = World::at(url).await;
+    let (told, (deaths, away, _servers)) = under_load(&world, async {
+        let (mut deaths, mut away) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            world.started(100 * (1 + deaths.len()), 30).await;
+            let master = servers.master();
+            let death = Utc::now();
+            servers.kill(master);
+            deaths.push(death);
+            away.push(until_work_goes_on(&world, death).await);
+            servers = spawn_blocking(move || {
+                servers.restart(master);
+                servers.settled();
+                servers
+            })
+            .await
+            .unwrap();
+        }
+        // They have to live until all work is done.
+        (deaths, away, servers)
+    })
+    .await;
+    check_failovers("sentinel", &told, &world.history(), &deaths, &away);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_of_a_cluster_that_dies_under_load_loses_nothing_that_was_confirmed() {
+    let mut cluster = spawn_blocking(RedisCluster::with_replicas).await.unwrap();
+    let world = World::at(cluster.url() + "?lease=10s&durability=replicas(1)&durability_timeout=200ms").await;
+    let (told, (deaths, away)) = under_load(&world, async {
+        world.started(100, 30).await;
+        let master = cluster.owner(cluster.slot("asynq:{default}:pending"));
+        let death = Utc::now();
+        cluster.kill(master);
+        (vec![death], vec![until_work_goes_on(&world, death).await])
+    })
+    .await;
+    check_failovers("cluster", &told, &world.history(), &deaths, &away);
+}

@@ -1,0 +1,104 @@
+//! Users with just the rights that operations.md names, and with fewer.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{
+    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Refused, Settle as _,
+};
+use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, task, task_id};
+
+use crate::{connect, ended};
+
+/// The rule of the guide, word for word.
+fn documented() -> Vec<String> {
+    let guide = include_str!("../../asynq-runtime/src/docs/operations.md");
+    let rule = guide.lines().find_map(|line| line.strip_prefix("ACL SETUSER jobs on >password ")).expect("the rule");
+    rule.split(' ').map(str::to_owned).collect()
+}
+
+fn set_user(connection: &mut redis::Connection, rights: &[String]) {
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg("jobs").arg("reset").arg("on").arg(">password").arg(rights);
+    command.exec(connection).unwrap();
+}
+
+/// Everything that a client and a worker do.
+async fn works(url: &str) {
+    let broker = connect(url).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    let queue = default_queue();
+    broker.wait_for_work(std::slice::from_ref(&queue), Duration::from_secs(5)).await.unwrap();
+    let wanted = [asynq_runtime::broker::Wanted { queue: queue.clone(), n: 1 }];
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    broker.extend(&[runs[0].key.clone()]).await.unwrap();
+    broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap();
+    broker.forward(std::slice::from_ref(&queue)).await.unwrap();
+    broker.recover(std::slice::from_ref(&queue)).await.unwrap();
+    let mut cancellations = broker.cancellations().await.unwrap();
+    broker.cancel(&task_id("t1")).await.unwrap();
+    assert_eq!(cancellations.next().await.unwrap().as_str(), "t1");
+    assert_eq!(broker.servers().await.unwrap().len(), 1);
+    broker.leave(&member).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    let server = RedisServer::start(Persistence::None);
+    set_user(&mut server.connection(), &documented());
+    works(&format!("redis://jobs:password@127.0.0.1:{}/0", server.port())).await;
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    for node in 0..3 {
+        let mut words = vec!["ACL".to_owned(), "SETUSER".into(), "jobs".into(), "on".into(), ">password".into()];
+        words.extend(documented());
+        cluster.command::<()>(node, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    works(&format!("redis-cluster://jobs:password@{}", cluster.nodes())).await;
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_behind_sentinels() {
+    let servers = SentinelServers::start();
+    let mut words = vec!["ACL".to_owned(), "SETUSER".into(), "jobs".into(), "on".into(), ">password".into()];
+    words.extend(documented());
+    servers.command::<()>(0, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    works(&format!("redis-sentinel://jobs:password@{}", servers.hosts())).await;
+}
+
+#[tokio::test]
+async fn a_user_without_scripts_is_told_so() {
+    let server = RedisServer::start(Persistence::None);
+    let mut rights = documented();
+    rights.push("-@scripting".into());
+    set_user(&mut server.connection(), &rights);
+    let broker = connect(&format!("redis://jobs:password@127.0.0.1:{}/0", server.port())).await.unwrap();
+    let refused = broker.enqueue(vec![task("t1")]).await.remove(0).unwrap_err();
+    let Refused::Broker(error) = &refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
+    assert!(error.to_string().contains("permission"), "{error}");
+    assert!(!format!("{error:?}").contains("password"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_user_for_other_keys_is_told_so() {
+    let server = RedisServer::start(Persistence::None);
+    let mut rights = documented();
+    rights.extend(["resetkeys".into(), "~other:*".into()]);
+    set_user(&mut server.connection(), &rights);
+    let broker = connect(&format!("redis://jobs:password@127.0.0.1:{}/0", server.port())).await.unwrap();
+    let refused = broker.enqueue(vec![task("t1")]).await.remove(0).unwrap_err();
+    assert!(matches!(&refused, Refused::Broker(error) if error.is_denied()), "{refused:?}");
+}
+
+#[tokio::test]
+async fn sentinels_refuse_a_wrong_password_of_their_own() {
+    let servers = SentinelServers::start();
+    let url = servers.url().replace("watchword", "canary");
+    let error = connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}

@@ -1,0 +1,170 @@
+//! In a cluster: slots that move and nodes that go.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{
+    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Refused, Settle as _, Settled, Wanted,
+    redis::RedisBroker,
+};
+use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, task};
+
+use crate::{connect, ended, patient, until_it_works};
+
+const PENDING: &str = "asynq:{default}:pending";
+
+#[tokio::test]
+async fn one_node_of_the_url_is_enough_and_dead_ones_do_not_matter() {
+    let cluster = RedisCluster::start();
+    let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", cluster.port(1));
+    let broker = connect(&url).await.unwrap();
+    for name in ["a", "b", "c", "d", "e"] {
+        broker.enqueue(vec![task("t").in_queue(name)]).await.remove(0).unwrap();
+    }
+    assert_eq!(broker.queues().await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_url_of_the_wrong_kind_is_told_which_is_right() {
+    let cluster = RedisCluster::start();
+    let error = connect(&format!("redis://127.0.0.1:{}", cluster.port(0))).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config);
+    assert!(error.to_string().contains("redis-cluster://"), "{error}");
+    let alone = RedisServer::start(Persistence::None);
+    let error = connect(&format!("redis-cluster://127.0.0.1:{}", alone.port())).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config);
+    assert!(error.to_string().contains("redis://"), "{error}");
+}
+
+#[tokio::test]
+async fn calls_follow_a_slot_that_has_moved_and_a_run_goes_on_there() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    broker.enqueue(vec![task("t1"), task("t2")]).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
+    let wanted = [Wanted { queue: default_queue(), n: 1 }];
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+
+    let slot = cluster.slot(PENDING);
+    let from = cluster.owner(slot);
+    cluster.move_slot(slot, (from + 1) % 3, 100, Duration::ZERO);
+
+    assert_eq!(broker.extend(&[runs[0].key.clone()]).await.unwrap(), [Settled::Ok]);
+    assert_eq!(broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap(), Settled::Ok);
+    assert_eq!(broker.dequeue(&member, &wanted).await.unwrap()[0].key.id.as_str(), "t2");
+    broker.enqueue(vec![task("t3")]).await.remove(0).unwrap();
+    let stats = broker.queue_stats(&default_queue()).await.unwrap();
+    assert_eq!((stats.pending, stats.active, stats.processed_total), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn whoever_waits_for_work_hears_of_it_where_the_slot_has_gone() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    let elsewhere = connect(&cluster.url()).await.unwrap();
+    let queues = [default_queue()];
+    broker.wait_for_work(&queues, Duration::from_millis(50)).await.unwrap();
+    let slot = cluster.slot(PENDING);
+    let to = (cluster.owner(slot) + 1) % 3;
+    let found = async {
+        // The move itself ends a wait, as anything may have changed: then the worker looks and waits again.
+        while broker.queue_stats(&default_queue()).await.unwrap().pending == 0 {
+            broker.wait_for_work(&queues, Duration::from_secs(60)).await.unwrap();
+        }
+    };
+    let put = async {
+        tokio::task::yield_now().await;
+        cluster.move_slot(slot, to, 100, Duration::ZERO);
+        elsewhere.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    };
+    let (found, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(20), found), put);
+    found.expect("the enqueue wakes");
+}
+
+#[tokio::test]
+async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    broker.enqueue(vec![task("t1"), task("t2")]).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
+    let slot = cluster.slot(PENDING);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    let text = slot.to_string();
+    let id = |node| cluster.command::<String>(node, &["CLUSTER", "MYID"]);
+    cluster.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
+    cluster.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
+    // One of the queue's keys is there already, the others are here.
+    let port = cluster.port(to).to_string();
+    cluster.command::<String>(from, &["MIGRATE", "127.0.0.1", &port, "asynq:{default}:t:t1", "0", "5000"]);
+
+    let member = asynq_tests::join(&broker, 1).await;
+    let wanted = [Wanted { queue: default_queue(), n: 2 }];
+    for _ in 0..3 {
+        match broker.dequeue(&member, &wanted).await {
+            Ok(runs) => assert!(runs.is_empty(), "{runs:?}"),
+            Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+        }
+        for result in [
+            broker.forward(&[default_queue()]).await.map(|_| ()),
+            broker.recover(&[default_queue()]).await.map(|_| ()),
+            broker.queue_stats(&default_queue()).await.map(|_| ()),
+        ] {
+            assert!(result.as_ref().err().is_none_or(|error| error.is_unavailable()), "{result:?}");
+        }
+        if let Err(refused) = broker.enqueue(vec![task("t3")]).await.remove(0) {
+            assert!(
+                matches!(&refused, Refused::Broker(error) if error.is_unavailable()) || refused_as_stored(&refused),
+                "{refused:?}"
+            );
+        }
+    }
+    // A key that has moved is asked for where it is.
+    let found = broker.task(&default_queue(), &asynq_tests::task_id("t1")).await;
+    assert!(found.as_ref().err().is_none_or(|error| error.is_unavailable()), "{found:?}");
+
+    cluster.move_slot(slot, to, 100, Duration::ZERO);
+    let mut ids = Vec::new();
+    until_it_works("the rest", async || {
+        let runs = broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 9 }]).await?;
+        ids.extend(runs.iter().map(|run| run.key.id.to_string()));
+        if ids.len() < 2 {
+            Err(asynq_runtime::broker::BrokerError::new(BrokerErrorKind::Unavailable, "some"))
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    ids.retain(|id| id != "t3");
+    ids.sort();
+    assert_eq!(ids, ["t1", "t2"]);
+}
+
+fn refused_as_stored(refused: &Refused) -> bool {
+    matches!(refused, Refused::IdConflict)
+}
+
+#[tokio::test]
+async fn a_replica_that_took_over_is_found() {
+    let mut cluster = RedisCluster::with_replicas();
+    let mut options = patient();
+    options.call_timeout = Duration::from_millis(500);
+    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        broker.enqueue(vec![task("before").in_queue(name)]).await.remove(0).unwrap();
+    }
+    for node in 0..3 {
+        cluster.replicated(node);
+    }
+    cluster.kill(1);
+    for name in names {
+        until_it_works("an enqueue after the failover", async || {
+            match broker.enqueue(vec![task("after").in_queue(name)]).await.remove(0) {
+                Ok(_) | Err(Refused::IdConflict) => Ok(()),
+                Err(Refused::Broker(error)) => Err(error),
+                Err(other) => panic!("{other:?}"),
+            }
+        })
+        .await;
+        assert_eq!(broker.queue_stats(&queue(name)).await.unwrap().pending, 2, "{name}");
+    }
+}

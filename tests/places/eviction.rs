@@ -1,0 +1,41 @@
+//! A Redis that may evict keys is no place for a queue (RELIABILITY F11).
+
+use asynq_runtime::broker::{BrokerErrorKind, redis::RedisBroker};
+use asynq_tests::{Persistence, RedisCluster, RedisServer};
+
+use crate::{connect, patient};
+
+const POLICIES: [&str; 7] =
+    ["volatile-lru", "allkeys-lru", "volatile-lfu", "allkeys-lfu", "volatile-random", "allkeys-random", "volatile-ttl"];
+
+#[tokio::test]
+async fn any_policy_but_noeviction_is_refused_unless_allowed() {
+    let server = RedisServer::start(Persistence::None);
+    let set = |policy: &str| {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("SET").arg("maxmemory-policy").arg(policy).exec(&mut server.connection()).unwrap();
+    };
+    for policy in POLICIES {
+        set(policy);
+        let error = connect(&server.url()).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{policy}");
+        assert!(error.to_string().contains(policy) && error.to_string().contains("allow_eviction"), "{error}");
+        connect(&(server.url() + "?allow_eviction=true")).await.unwrap();
+        let mut options = patient();
+        options.allow_eviction = true;
+        RedisBroker::connect(&server.url(), options.clone()).await.unwrap();
+        let url = server.url() + "?allow_eviction=false";
+        assert!(RedisBroker::connect(&url, options).await.is_err(), "the URL comes first");
+    }
+    set("noeviction");
+    connect(&server.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_master_of_a_cluster_is_asked() {
+    let cluster = RedisCluster::start();
+    connect(&cluster.url()).await.unwrap();
+    cluster.command::<()>(2, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    let error = connect(&cluster.url()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+}

@@ -1,0 +1,64 @@
+//! Behind sentinels: whoever is the master now.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{Broker as _, BrokerErrorKind, Consume as _, Produce as _, Refused, redis::RedisBroker};
+use asynq_tests::{SentinelServers, default_queue, task};
+
+use crate::{connect, patient, until_it_works};
+
+#[tokio::test]
+async fn a_name_that_no_sentinel_knows_is_a_mistake_in_the_url() {
+    let servers = SentinelServers::start();
+    let error = connect(&servers.url().replace("master=asynq", "master=other")).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("`other`"), "{error}");
+}
+
+#[tokio::test]
+async fn one_sentinel_that_answers_is_enough_and_none_is_unavailable() {
+    let mut servers = SentinelServers::start();
+    servers.kill_sentinel(0);
+    servers.kill_sentinel(1);
+    connect(&servers.url()).await.unwrap().ping().await.unwrap();
+    servers.kill_sentinel(2);
+    let error = connect(&servers.url()).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_broker_finds_the_new_master_and_wakes_there() {
+    let mut servers = SentinelServers::start();
+    let mut options = patient();
+    options.call_timeout = Duration::from_millis(500);
+    let broker = RedisBroker::connect(&servers.url(), options).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    // The replica has it, or it would be lost with the primary.
+    servers.replicated();
+    assert_eq!(servers.master(), 0);
+    servers.kill(0);
+
+    until_it_works("an enqueue after the failover", async || match broker.enqueue(vec![task("t2")]).await.remove(0) {
+        // An earlier attempt was stored.
+        Ok(_) | Err(Refused::IdConflict) => Ok(()),
+        Err(Refused::Broker(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    })
+    .await;
+    assert_eq!(servers.master(), 1);
+    let member = asynq_tests::join(&broker, 1).await;
+    let wanted = [asynq_runtime::broker::Wanted { queue: default_queue(), n: 5 }];
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
+
+    // The connection that listens for news has moved, too.
+    let queues = [default_queue()];
+    broker.wait_for_work(&queues, Duration::from_millis(50)).await.unwrap();
+    let (woken, ()) = tokio::join!(
+        tokio::time::timeout(Duration::from_secs(10), broker.wait_for_work(&queues, Duration::from_secs(60))),
+        async {
+            broker.enqueue(vec![task("t3")]).await.remove(0).unwrap();
+        }
+    );
+    woken.expect("the enqueue wakes").unwrap();
+}

@@ -1,0 +1,93 @@
+//! TLS: whoever cannot prove who he is gets nothing, and nothing goes back to plain text.
+
+use asynq_runtime::broker::{Broker as _, BrokerErrorKind, Produce as _};
+use asynq_tests::{Authority, TlsServer, task};
+
+use crate::connect;
+
+const WHOLE: [(&str, &str); 3] = [("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")];
+
+async fn refused(url: &str, kind: BrokerErrorKind, text: &str) {
+    let error = connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), kind, "{url}: {error:?}");
+    assert!(!error.is_unavailable(), "waiting helps nobody");
+    assert!(error.to_string().contains(text), "{url}: {error}");
+}
+
+#[tokio::test]
+async fn own_authority_and_client_certificate_let_us_in() {
+    let server = TlsServer::start(&Authority::ours().server);
+    let broker = connect(&server.url(&WHOLE)).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    assert!(broker.location().starts_with("rediss://127.0.0.1:"), "{}", broker.location());
+    let by_name = server.url(&WHOLE).replace("127.0.0.1", "localhost");
+    connect(&by_name).await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_is_refused() {
+    let server = TlsServer::start(&Authority::ours().elsewhere);
+    refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "another host").await;
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused() {
+    let server = TlsServer::start(&Authority::ours().expired);
+    refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "expired").await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_refused() {
+    let server = TlsServer::start(&Authority::stranger().server);
+    refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "ca=").await;
+    let server = TlsServer::start(&Authority::ours().server);
+    // The system trusts it no more than the stranger does.
+    refused(&server.url(&WHOLE[1..]), BrokerErrorKind::Denied, "ca=").await;
+    let wrong = [("ca", "stranger.pem"), WHOLE[1], WHOLE[2]];
+    refused(&server.url(&wrong), BrokerErrorKind::Denied, "ca=").await;
+}
+
+#[tokio::test]
+async fn without_the_right_client_certificate_the_server_refuses() {
+    let server = TlsServer::start(&Authority::ours().server);
+    refused(&server.url(&WHOLE[..1]), BrokerErrorKind::Denied, "cert=").await;
+    let strange = [WHOLE[0], ("cert", "stranger-cert.pem"), ("key", "stranger-key.pem")];
+    refused(&server.url(&strange), BrokerErrorKind::Denied, "cert=").await;
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_named_by_their_parameter() {
+    let server = TlsServer::start(&Authority::ours().server);
+    let config = BrokerErrorKind::Config;
+    refused(&server.url(&[("ca", "not-there.pem")]), config, "`ca`").await;
+    refused(&server.url(&[("ca", "empty.pem")]), config, "`ca`").await;
+    refused(&server.url(&[WHOLE[0], ("cert", "empty.pem"), WHOLE[2]]), config, "cert").await;
+    let mixed = [WHOLE[0], WHOLE[1], ("key", "stranger-key.pem")];
+    refused(&server.url(&mixed), config, "together").await;
+}
+
+#[tokio::test]
+async fn plain_text_and_tls_are_never_mistaken_for_each_other() {
+    let server = TlsServer::start(&Authority::ours().server);
+    let plain = format!("redis://127.0.0.1:{}", server.port());
+    assert!(connect(&plain).await.is_err(), "the TLS port takes no plain text");
+
+    let unprotected = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let ca = server.file("ca.pem");
+    let url = format!("rediss://127.0.0.1:{}?ca={}", unprotected.port(), ca.display());
+    let error = connect(&url).await.unwrap_err();
+    assert!(!format!("{error}").contains("redis:// works"), "{error}");
+    // A plain redis-server takes the greeting for a command and says nothing, or hangs up; either way there is no broker.
+    let asked: i64 = redis::cmd("DBSIZE").query(&mut unprotected.connection()).unwrap();
+    assert_eq!(asked, 0);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_accepted_on_the_next_connection_and_a_bad_one_refused() {
+    let server = TlsServer::start(&Authority::ours().server);
+    connect(&server.url(&WHOLE)).await.unwrap();
+    server.show(&Authority::ours().expired);
+    refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "expired").await;
+    server.show(&Authority::ours().server);
+    connect(&server.url(&WHOLE)).await.unwrap();
+}

@@ -1,0 +1,266 @@
+//! Three masters, a third of the slots each, with a replica each if wanted.
+
+use std::{
+    sync::Mutex,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use ::redis::{Connection, FromRedisValue, Value};
+
+use super::{
+    LIVENESS, Servers,
+    guard::{Guarded, free_port, on_free_ports},
+    pool::{Lent, Pooled},
+};
+use crate::Need;
+
+/// First slots of the three masters, and the end.
+const THIRDS: [u16; 4] = [0, 5461, 10_923, 16_384];
+/// Longest time for the nodes to agree on a busy machine.
+const AGREED: Duration = Duration::from_secs(60);
+
+/// A Redis Cluster; it ends with the test program.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<Node>,
+}
+
+/// One process of the cluster.
+#[derive(Debug)]
+struct Node {
+    server: Guarded,
+    port: u16,
+    id: String,
+}
+
+impl RedisCluster {
+    /// Three masters that keep nothing on disk.
+    pub fn start() -> Self {
+        Self::with_nodes(3)
+    }
+
+    /// Three masters with a replica each, which takes over about two seconds after its master is gone.
+    pub fn with_replicas() -> Self {
+        let cluster = Self::with_nodes(6);
+        for (replica, master) in (3..6).map(|replica| (replica, replica - 3)) {
+            let id = cluster.nodes[master].id.clone();
+            eventually("the replica knows its master", || {
+                cluster.try_command::<()>(replica, &["CLUSTER", "REPLICATE", &id]).ok()
+            });
+        }
+        for replica in 3..6 {
+            eventually("the replica is in step", || {
+                cluster.info(replica, "replication").contains("master_link_status:up").then_some(())
+            });
+        }
+        cluster.agree();
+        cluster
+    }
+
+    fn with_nodes(n: usize) -> Self {
+        let nodes = (0..n).map(|_| on_free_ports(start_node)).collect();
+        let mut cluster = Self { nodes };
+        for i in 0..n {
+            let number = (i + 1).to_string();
+            cluster.command::<()>(i, &["CLUSTER", "SET-CONFIG-EPOCH", &number]);
+            if i < 3 {
+                let range = [THIRDS[i].to_string(), (THIRDS[i + 1] - 1).to_string()];
+                cluster.command::<()>(i, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+            }
+            cluster.nodes[i].id = cluster.command(i, &["CLUSTER", "MYID"]);
+        }
+        for i in 0..n {
+            for j in (0..n).filter(|j| *j != i) {
+                let (port, bus) = (cluster.nodes[j].port.to_string(), bus_port(&cluster.nodes[j].server));
+                cluster.command::<()>(i, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+            }
+        }
+        cluster.agree();
+        cluster
+    }
+
+    /// Waits until every node knows all others and every slot is served.
+    fn agree(&self) {
+        let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+        for node in 0..self.nodes.len() {
+            eventually("the nodes agree", || {
+                let info: String = self.command(node, &["CLUSTER", "INFO"]);
+                (info.contains("cluster_state:ok") && info.contains(&known) && info.contains("slots_ok:16384"))
+                    .then_some(())
+            });
+        }
+    }
+
+    /// `host:port` of every node.
+    pub fn nodes(&self) -> String {
+        self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect::<Vec<_>>().join(",")
+    }
+
+    /// Its URL, without a login.
+    pub fn url(&self) -> String {
+        format!("redis-cluster://{}", self.nodes())
+    }
+
+    /// The port of a node.
+    pub fn port(&self, node: usize) -> u16 {
+        self.nodes[node].port
+    }
+
+    /// Runs a command on one node.
+    ///
+    /// # Errors
+    ///
+    /// What Redis says.
+    pub fn try_command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> ::redis::RedisResult<T> {
+        ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.nodes[node].server.connection())
+    }
+
+    /// The same, expected to work.
+    pub fn command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> T {
+        self.try_command(node, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    fn info(&self, node: usize, section: &str) -> String {
+        self.command(node, &["INFO", section])
+    }
+
+    /// Waits until a replica has everything that this master has.
+    pub fn replicated(&self, master: usize) {
+        eventually("the replica is in step", || self.nodes[master].server.is_replicated().then_some(()));
+    }
+
+    /// The slot of a key, as Redis says it.
+    pub fn slot(&self, key: &str) -> u16 {
+        self.command(0, &["CLUSTER", "KEYSLOT", key])
+    }
+
+    /// The master of a slot among the first three nodes, as node 0 sees it.
+    pub fn owner(&self, slot: u16) -> usize {
+        let nodes: String = self.command(0, &["CLUSTER", "NODES"]);
+        let owns = |line: &str| {
+            line.split(' ').skip(8).any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(a), Ok(b)) if a <= slot && slot <= b)
+            })
+        };
+        let id = nodes.lines().find(|line| owns(line)).and_then(|line| line.split(' ').next()).expect("an owner");
+        self.nodes.iter().position(|node| node.id == id).expect("a node of ours")
+    }
+
+    /// Moves a slot with its keys to another master, as `redis-cli --cluster reshard` does, `pause` after each portion.
+    pub fn move_slot(&self, slot: u16, to: usize, portion: usize, pause: Duration) {
+        let from = self.owner(slot);
+        let text = slot.to_string();
+        let id = |node: usize| self.nodes[node].id.clone();
+        self.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
+        self.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
+        let port = self.nodes[to].port.to_string();
+        loop {
+            let keys: Vec<String> = self.command(from, &["CLUSTER", "GETKEYSINSLOT", &text, &portion.to_string()]);
+            if keys.is_empty() {
+                break;
+            }
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            self.command::<Value>(from, &words);
+            sleep(pause);
+        }
+        for node in [to, from].into_iter().chain((0..3).filter(|node| *node != to && *node != from)) {
+            self.command::<()>(node, &["CLUSTER", "SETSLOT", &text, "NODE", &id(to)]);
+        }
+    }
+
+    /// Kills a node as a power cut would.
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].server.kill();
+    }
+
+    /// Starts it again.
+    pub fn restart(&mut self, node: usize) {
+        self.nodes[node].server.restart();
+    }
+}
+
+fn start_node() -> Option<Node> {
+    let (port, bus) = (free_port(), free_port());
+    let options = [
+        "--port",
+        &port.to_string(),
+        "--cluster-port",
+        &bus.to_string(),
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "1500",
+        "--cluster-config-file",
+        "nodes.conf",
+        "--cluster-replica-validity-factor",
+        "0",
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    let arguments = options.map(str::to_owned).to_vec();
+    let server = Guarded::start(&[], |_| arguments)?;
+    Some(Node { server, port, id: String::new() })
+}
+
+/// Where the other nodes reach it.
+fn bus_port(server: &Guarded) -> String {
+    let pairs: Vec<String> =
+        ::redis::cmd("CONFIG").arg("GET").arg("cluster-port").query(&mut server.connection()).unwrap();
+    pairs[1].clone()
+}
+
+fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(began.elapsed() < AGREED, "waited in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+static POOL: Mutex<Vec<RedisCluster>> = Mutex::new(Vec::new());
+
+impl Pooled for RedisCluster {
+    fn pool() -> &'static Mutex<Vec<Self>> {
+        &POOL
+    }
+
+    fn start() -> Self {
+        Self::start()
+    }
+
+    fn all(&self) -> Vec<Connection> {
+        self.nodes.iter().map(|node| node.server.connection()).collect()
+    }
+}
+
+impl Servers for Lent<RedisCluster> {
+    const NAME: &'static str = "redis-cluster";
+    const GAPS: &'static [(Need, &'static str)] = &[
+        LIVENESS,
+        (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster (F42)"),
+    ];
+
+    fn take() -> Self {
+        Lent::take()
+    }
+
+    fn url(&self) -> String {
+        format!("redis-cluster://{}@{}", self.login(), self.nodes())
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        self.all()
+    }
+
+    fn place(&self, key: &[u8]) -> usize {
+        let slot: u16 =
+            ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut self.nodes[0].server.connection()).unwrap();
+        THIRDS[1..].iter().position(|end| slot < *end).expect("a slot")
+    }
+}

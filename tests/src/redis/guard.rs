@@ -1,0 +1,134 @@
+//! A server process that ends with its owner, and with the test program however that ends.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use ::redis::Connection;
+use tempfile::TempDir;
+
+/// Longest start of a server on a busy machine.
+const START: Duration = Duration::from_secs(20);
+
+/// Ends the server when its standard input does: a pool of servers lives in a `static`, which nobody drops.
+const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
+
+/// One redis-server with a folder of its own, and a socket in it for the test.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    watcher: Child,
+    /// Closing it ends the server.
+    leash: Option<ChildStdin>,
+    arguments: Vec<String>,
+    folder: PathBuf,
+}
+
+impl Guarded {
+    /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are put there first.
+    /// Not if it ends at once: then somebody took its port.
+    pub(crate) fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+        let folder = TempDir::new().expect("a temp dir for redis-server").keep();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).expect("a file in a temp dir");
+        }
+        let arguments = arguments(&folder);
+        let (watcher, leash) = spawn(&folder, &arguments);
+        let mut guarded = Self { watcher, leash: Some(leash), arguments, folder };
+        guarded.answers().then_some(guarded)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("redis.sock")
+    }
+
+    fn answers(&mut self) -> bool {
+        let began = Instant::now();
+        while UnixStream::connect(self.socket()).is_err() {
+            if began.elapsed() > START || self.log().contains("Failed listening") {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it says of itself.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// A connection of the test's own, as the default user, past TLS and ports.
+    pub(crate) fn connection(&self) -> Connection {
+        let url = format!("unix://{}", self.socket().display());
+        ::redis::Client::open(url).unwrap().get_connection().expect("the private redis-server answers")
+    }
+
+    /// Whether a replica has said that it has everything. `WAIT` would not do: it is about writes of its own connection.
+    pub(crate) fn is_replicated(&self) -> bool {
+        let info: String = ::redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
+        let after = |word: &str| {
+            let rest = info.split(word).nth(1).unwrap_or_default();
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse::<u64>().ok())
+        };
+        after(",offset=").is_some_and(|acknowledged| Some(acknowledged) >= after("master_repl_offset:"))
+    }
+
+    /// Kills it as a power cut would; its files stay.
+    pub(crate) fn kill(&mut self) {
+        use std::io::Write as _;
+        if let Some(mut leash) = self.leash.take() {
+            let _ = leash.write_all(b"keep\n");
+        }
+        let _ = self.watcher.wait();
+    }
+
+    /// Starts it again after [`kill`](Self::kill).
+    pub(crate) fn restart(&mut self) {
+        let _ = fs::remove_file(self.socket());
+        let (watcher, leash) = spawn(&self.folder, &self.arguments);
+        (self.watcher, self.leash) = (watcher, Some(leash));
+        assert!(self.answers(), "redis-server starts again: {}", self.log());
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        drop(self.leash.take());
+        let _ = self.watcher.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn spawn(folder: &Path, arguments: &[String]) -> (Child, ChildStdin) {
+    let mut command = Command::new("sh");
+    command.args(["-c", WATCH, "sh"]).arg(folder).arg("redis-server").args(arguments);
+    // A sentinel takes no such options after `--sentinel`; its file says them.
+    if !arguments.iter().any(|argument| argument == "--sentinel") {
+        command.args(["--save", "", "--bind", "127.0.0.1", "--unixsocket", "redis.sock", "--logfile", "log", "--dir"]);
+        command.arg(folder);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("sh can be run");
+    let leash = child.stdin.take().expect("its input is piped");
+    (child, leash)
+}
+
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+/// Tries other ports until the servers start.
+pub(crate) fn on_free_ports<T>(mut start: impl FnMut() -> Option<T>) -> T {
+    (0..20).find_map(|_| start()).expect("redis-server is needed for these tests and starts; scripts/test installs it")
+}

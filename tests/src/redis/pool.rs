@@ -1,0 +1,72 @@
+//! Servers that take a second to start, lent to one test after another, each time empty.
+
+use std::{
+    ops::Deref,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ::redis::Connection;
+
+/// Servers that can be lent.
+pub trait Pooled: Sized + Send + std::fmt::Debug + 'static {
+    /// Those that are not lent now.
+    fn pool() -> &'static Mutex<Vec<Self>>;
+    /// Starts some more.
+    fn start() -> Self;
+    /// The test's own connections to all that keep data.
+    fn all(&self) -> Vec<Connection>;
+}
+
+/// Servers that one test has for itself until it drops them.
+///
+/// Each test logs in as a user of its own, who is deleted afterwards: what an earlier test left running is locked out.
+#[derive(Debug)]
+pub struct Lent<S: Pooled> {
+    servers: Option<S>,
+    user: String,
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl<S: Pooled> Lent<S> {
+    /// Takes servers from the pool, or starts some.
+    pub fn take() -> Self {
+        let idle = S::pool().lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let servers = idle.unwrap_or_else(S::start);
+        let user = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        for mut connection in servers.all() {
+            let command = |words: &[&str]| ::redis::cmd(words[0]).arg(&words[1..]).to_owned();
+            command(&["ACL", "SETUSER", &user, "on", ">once", "~*", "&*", "+@all"]).exec(&mut connection).unwrap();
+            // A replica empties itself as its primary does.
+            let _ = command(&["FLUSHALL"]).exec(&mut connection);
+        }
+        Self { servers: Some(servers), user }
+    }
+
+    /// The login of this test, for a URL.
+    pub fn login(&self) -> String {
+        format!("{}:once", self.user)
+    }
+}
+
+impl<S: Pooled> Deref for Lent<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        self.servers.as_ref().expect("they are given back only when dropped")
+    }
+}
+
+impl<S: Pooled> Drop for Lent<S> {
+    fn drop(&mut self) {
+        let Some(servers) = self.servers.take() else { return };
+        for mut connection in servers.all() {
+            // Ends its connections, too.
+            let _ = ::redis::cmd("ACL").arg("DELUSER").arg(&self.user).exec(&mut connection);
+        }
+        S::pool().lock().unwrap_or_else(PoisonError::into_inner).push(servers);
+    }
+}

@@ -1,0 +1,187 @@
+//! One primary, one replica and three sentinels who watch them.
+
+use std::{
+    fs,
+    sync::Mutex,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use ::redis::{Connection, FromRedisValue};
+use tempfile::TempDir;
+
+use super::{
+    Servers,
+    guard::{Guarded, free_port, on_free_ports},
+    pool::{Lent, Pooled},
+};
+
+/// Their name for the master.
+const MASTER: &str = "asynq";
+/// The sentinels' password.
+const WATCHWORD: &str = "watchword";
+const AGREED: Duration = Duration::from_secs(60);
+
+/// A watched Redis; it ends with the test program.
+#[derive(Debug)]
+pub struct SentinelServers {
+    servers: Vec<(Guarded, u16)>,
+    sentinels: Vec<(Guarded, u16)>,
+    /// The files of the sentinels, which they write themselves.
+    _files: TempDir,
+}
+
+impl SentinelServers {
+    /// Starts all five and waits until they know each other. The replica takes over a second or two after the primary is
+    /// gone.
+    pub fn start() -> Self {
+        let data = || on_free_ports(|| start_data(None));
+        let primary = data();
+        let replica = on_free_ports(|| start_data(Some(primary.1)));
+        let files = TempDir::new().expect("a temp dir for the sentinels");
+        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files))).collect();
+        let watched = Self { servers: vec![primary, replica], sentinels, _files: files };
+        for n in 0..3 {
+            eventually("the sentinels know each other", || watched.sentinel_is_ready(n).then_some(()));
+        }
+        watched
+    }
+
+    fn sentinel_is_ready(&self, n: usize) -> bool {
+        let mut connection = sentinel_connection(self.sentinels[n].1);
+        let known: std::collections::HashMap<String, String> =
+            ::redis::cmd("SENTINEL").arg("MASTER").arg(MASTER).query(&mut connection).unwrap();
+        known["num-other-sentinels"] == "2" && known["num-slaves"] == "1" && known["flags"] == "master"
+    }
+
+    /// The URL's part from the hosts on.
+    pub fn hosts(&self) -> String {
+        let hosts: Vec<String> = self.sentinels.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
+        format!("{}/0?master={MASTER}&sentinel_pass={WATCHWORD}", hosts.join(","))
+    }
+
+    /// Its URL, without a login of the primary's.
+    pub fn url(&self) -> String {
+        format!("redis-sentinel://{}", self.hosts())
+    }
+
+    /// Kills one of the two that keep data, 0 being the first primary, as a power cut would.
+    pub fn kill(&mut self, n: usize) {
+        self.servers[n].0.kill();
+    }
+
+    /// Starts it again.
+    pub fn restart(&mut self, n: usize) {
+        self.servers[n].0.restart();
+    }
+
+    /// Kills a sentinel.
+    pub fn kill_sentinel(&mut self, n: usize) {
+        self.sentinels[n].0.kill();
+    }
+
+    /// Runs a command on one of the two that keep data.
+    pub fn command<T: FromRedisValue>(&self, n: usize, words: &[&str]) -> T {
+        ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.servers[n].0.connection()).unwrap()
+    }
+
+    /// Waits until the replica has everything that the first primary has.
+    pub fn replicated(&self) {
+        eventually("the replica is in step", || self.servers[0].0.is_replicated().then_some(()));
+    }
+
+    /// Who is the master by the word of a sentinel: its place among the two.
+    pub fn master(&self) -> usize {
+        let mut connection = sentinel_connection(self.sentinels[2].1);
+        let (_, port): (String, u16) =
+            ::redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(MASTER).query(&mut connection).unwrap();
+        self.servers.iter().position(|(_, known)| *known == port).expect("one of the two")
+    }
+
+    /// Waits until the sentinels know both servers as they are, so that the next failover can begin.
+    pub fn settled(&self) {
+        for n in 0..3 {
+            eventually("both servers are up again", || {
+                let replica = 1 - self.master();
+                let mut connection = self.servers[replica].0.connection();
+                let info: String = ::redis::cmd("INFO").arg("replication").query(&mut connection).ok()?;
+                (info.contains("role:slave") && info.contains("master_link_status:up") && self.sentinel_is_ready(n))
+                    .then_some(())
+            });
+        }
+    }
+}
+
+fn start_data(primary: Option<u16>) -> Option<(Guarded, u16)> {
+    let port = free_port();
+    let mut arguments: Vec<String> =
+        ["--port", &port.to_string(), "--repl-diskless-sync-delay", "0"].map(str::to_owned).to_vec();
+    if let Some(primary) = primary {
+        arguments.extend(["--replicaof".to_owned(), format!("127.0.0.1 {primary}")]);
+    }
+    Some((Guarded::start(&[], |_| arguments)?, port))
+}
+
+fn start_sentinel(n: usize, primary: u16, files: &TempDir) -> Option<(Guarded, u16)> {
+    let port = free_port();
+    let file = files.path().join(format!("sentinel-{n}-{port}.conf"));
+    let server = Guarded::start(&[], |folder| {
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\nunixsocket redis.sock\nrequirepass {WATCHWORD}\n\
+             sentinel monitor {MASTER} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {MASTER} 1000\n\
+             sentinel failover-timeout {MASTER} 4000\n",
+            folder = folder.display()
+        );
+        fs::write(&file, text).expect("a file in a temp dir");
+        vec![file.display().to_string(), "--sentinel".to_owned()]
+    })?;
+    Some((server, port))
+}
+
+fn sentinel_connection(port: u16) -> Connection {
+    let url = format!("redis://:{WATCHWORD}@127.0.0.1:{port}");
+    ::redis::Client::open(url).unwrap().get_connection().expect("the sentinel answers")
+}
+
+fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(began.elapsed() < AGREED, "waited in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+static POOL: Mutex<Vec<SentinelServers>> = Mutex::new(Vec::new());
+
+impl Pooled for SentinelServers {
+    fn pool() -> &'static Mutex<Vec<Self>> {
+        &POOL
+    }
+
+    fn start() -> Self {
+        Self::start()
+    }
+
+    fn all(&self) -> Vec<Connection> {
+        self.servers.iter().map(|(server, _)| server.connection()).collect()
+    }
+}
+
+impl Servers for Lent<SentinelServers> {
+    const NAME: &'static str = "redis-sentinel";
+
+    fn take() -> Self {
+        Lent::take()
+    }
+
+    fn url(&self) -> String {
+        format!("redis-sentinel://{}@{}", self.login(), self.hosts())
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        vec![self.servers[0].0.connection()]
+    }
+}

@@ -1,0 +1,154 @@
+//! A server that speaks TLS only, with certificates made for this run of the tests.
+
+use std::{fs, path::PathBuf, sync::OnceLock};
+
+use ::redis::Connection;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+
+use super::{
+    Servers,
+    guard::{Guarded, free_port, on_free_ports},
+};
+
+/// An authority, and what it signed; all in PEM.
+#[derive(Debug)]
+pub struct Authority {
+    /// Its own certificate.
+    pub ca: String,
+    /// For `127.0.0.1` and `localhost`.
+    pub server: Signed,
+    /// For `elsewhere.example` alone.
+    pub elsewhere: Signed,
+    /// For the right host, but until the end of 2020.
+    pub expired: Signed,
+    /// For a client.
+    pub client: Signed,
+}
+
+/// A certificate with its key.
+#[derive(Debug)]
+pub struct Signed {
+    /// The certificate.
+    pub cert: String,
+    /// Its key.
+    pub key: String,
+}
+
+impl Authority {
+    /// The one that the tests trust.
+    pub fn ours() -> &'static Self {
+        static OURS: OnceLock<Authority> = OnceLock::new();
+        OURS.get_or_init(|| Self::new("asynq tests"))
+    }
+
+    /// One that nobody trusts.
+    pub fn stranger() -> &'static Self {
+        static STRANGER: OnceLock<Authority> = OnceLock::new();
+        STRANGER.get_or_init(|| Self::new("somebody"))
+    }
+
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let sign = |hosts: &[&str], last_year: Option<i32>| {
+            let mut params = CertificateParams::new(hosts.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+            if let Some(year) = last_year {
+                (params.not_before, params.not_after) = (date_time_ymd(year, 1, 1), date_time_ymd(year, 12, 31));
+            }
+            let key = KeyPair::generate().unwrap();
+            let cert = params.signed_by(&key, &issuer).unwrap();
+            Signed { cert: cert.pem(), key: key.serialize_pem() }
+        };
+        Self {
+            server: sign(&["127.0.0.1", "localhost"], None),
+            elsewhere: sign(&["elsewhere.example"], None),
+            expired: sign(&["127.0.0.1", "localhost"], Some(2020)),
+            client: sign(&["client"], None),
+            ca: issuer.pem(),
+        }
+    }
+}
+
+/// A redis-server on a TLS port that asks clients for a certificate of our authority.
+#[derive(Debug)]
+pub struct TlsServer {
+    server: Guarded,
+    port: u16,
+}
+
+impl TlsServer {
+    /// Starts one that shows this certificate.
+    pub fn start(shown: &Signed) -> Self {
+        let ours = Authority::ours();
+        let files = [
+            ("ca.pem", ours.ca.as_str()),
+            ("stranger.pem", &Authority::stranger().ca),
+            ("cert.pem", &shown.cert),
+            ("key.pem", &shown.key),
+            ("client-cert.pem", &ours.client.cert),
+            ("client-key.pem", &ours.client.key),
+            ("stranger-cert.pem", &Authority::stranger().client.cert),
+            ("stranger-key.pem", &Authority::stranger().client.key),
+            ("empty.pem", ""),
+        ];
+        on_free_ports(|| {
+            let port = free_port();
+            let server = Guarded::start(&files, |folder| {
+                let file = |name: &str| folder.join(name).display().to_string();
+                let mut arguments = ["--port", "0", "--tls-port", &port.to_string()].map(str::to_owned).to_vec();
+                for (option, name) in
+                    [("--tls-cert-file", "cert.pem"), ("--tls-key-file", "key.pem"), ("--tls-ca-cert-file", "ca.pem")]
+                {
+                    arguments.extend([option.to_owned(), file(name)]);
+                }
+                arguments
+            })?;
+            Some(Self { server, port })
+        })
+    }
+
+    /// A file beside the server: `ca.pem`, `client-cert.pem`, `client-key.pem`, `stranger….pem`, `empty.pem`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.server.folder().join(name)
+    }
+
+    /// The port; it speaks TLS only.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its URL with these parameters, whose values are names of files.
+    pub fn url(&self, parameters: &[(&str, &str)]) -> String {
+        let parameters: Vec<String> =
+            parameters.iter().map(|(name, file)| format!("{name}={}", self.file(file).display())).collect();
+        format!("rediss://127.0.0.1:{}/0?{}", self.port, parameters.join("&"))
+    }
+
+    /// Shows another certificate from now on.
+    pub fn show(&self, shown: &Signed) {
+        fs::write(self.file("cert.pem"), &shown.cert).unwrap();
+        fs::write(self.file("key.pem"), &shown.key).unwrap();
+        let mut connection = self.server.connection();
+        let mut set = ::redis::cmd("CONFIG");
+        set.arg("SET").arg("tls-cert-file").arg(self.file("cert.pem").display().to_string());
+        set.arg("tls-key-file").arg(self.file("key.pem").display().to_string()).exec(&mut connection).unwrap();
+    }
+}
+
+impl Servers for TlsServer {
+    const NAME: &'static str = "redis-tls";
+
+    fn take() -> Self {
+        Self::start(&Authority::ours().server)
+    }
+
+    fn url(&self) -> String {
+        self.url(&[("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")])
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        vec![self.server.connection()]
+    }
+}

@@ -1,0 +1,13 @@
+use asynq_runtime::prelude::*;
+
+#[job]
+async fn note(text: String) {
+    drop(text)
+}
+
+#[job(aggregates = note)]
+async fn digest(notes: Vec<String>) {
+    drop(notes)
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+#[job(backoff = "0s")]
+async fn send(to: String) -> JobResult {
+    Ok(drop(to))
+}
+
+fn main() {}
