@@ -24,9 +24,24 @@ pub use self::{
     tick::Tick,
 };
 
+/// ```
+/// use asynq_cron::prelude::*;
+/// use asynq_runtime::prelude::*;
+///
+/// /// Mails the numbers of the day.
+/// #[periodic("0 9 * * mon-fri", tz = "Europe/Berlin", queue = "low", missed = "once", overlap = "skip")]
+/// async fn report(tick: Tick) -> JobResult {
+///     println!("for {}", tick.scheduled_at());
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+///
+pub use asynq_macros::periodic;
+
 /// What a file with periodic jobs needs: `use asynq_cron::prelude::*;`.
 pub mod prelude {
-    pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick};
+    pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, periodic};
 }
 
 /// What expansions reach; nobody else should.
