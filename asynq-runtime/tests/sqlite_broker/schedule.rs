@@ -276,6 +276,19 @@ async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
 }
 
 #[tokio::test]
+async fn a_waiter_in_the_same_program_needs_no_safety_net() {
+    // In memory there is none.
+    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let (hour, leader) = (Duration::from_secs(3_600), candidate("a", 1));
+    broker.lead(&leader, hour).await.unwrap();
+    // The waiter has asked who leads before the leader resigns.
+    let both = async { tokio::join!(biased; broker.wait_for_lead(hour), broker.resign(&leader)) };
+    let (waited, resigned) = tokio::time::timeout(PATIENCE, both).await.expect("it was woken");
+    waited.unwrap();
+    resigned.unwrap();
+}
+
+#[tokio::test]
 async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
     let w = World::new().await;
     let other = w.another_broker().await;
