@@ -21,7 +21,7 @@ use super::{
     dice::Dice,
     gate::Permit,
     handlers::Handlers,
-    hooks::Hooks,
+    hooks::{Hooks, IsFailure},
     limit::Limit,
     outcome::{Ended, Facts, decide},
     pauses::{Pauses, ServerBackoff},
@@ -168,7 +168,7 @@ impl Executor {
             None => core.start(ctx),
         });
         let work = match started {
-            Ok(Ok(work)) => Work { future: Some(work), hooks: self.0.hooks.clone(), pauses: pauses.clone() },
+            Ok(Ok(work)) => Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() },
             Ok(Err(not_run)) => return Ended::from(not_run),
             Err(panic) => return pausing(panicked(&panic), &pauses),
         };
@@ -242,7 +242,7 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
     let mut work = pin!(work);
     let cause = tokio::select! {
         biased;
-        ended = work.as_mut() => return ended,
+        ended = work.as_mut() => return outlasted(ended, stop, token, blocking).await,
         () = stop.asked() => stopped(stop),
         () = tokio::time::sleep(limit.remaining()) => overrun(limit),
     };
@@ -262,10 +262,24 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
     }
 }
 
+/// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
+/// returns all the same.
+async fn outlasted(ended: Ended, stop: &Stop, token: &CancellationToken, blocking: &BlockingPool) -> Ended {
+    if blocking.busy() == 0 {
+        return ended;
+    }
+    token.cancel();
+    tokio::select! {
+        biased;
+        () = blocking.idle() => ended,
+        () = stop.leave() => Ended::Interrupted,
+    }
+}
+
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
 struct Work {
     future: Option<BoxFuture<'static, RunResult>>,
-    hooks: Hooks,
+    is_failure: Option<IsFailure>,
     pauses: Pauses,
 }
 
@@ -273,9 +287,9 @@ impl Future for Work {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Self { future: Some(work), hooks, pauses } = &mut *self else { return Poll::Pending };
+        let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, hooks, pauses))) {
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic)),
         }
@@ -291,7 +305,7 @@ impl Drop for Work {
     }
 }
 
-fn returned(result: RunResult, hooks: &Hooks, pauses: &Pauses) -> Ended {
+fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) -> Ended {
     let error = match result {
         Ok(result) => return Ended::Succeeded(result),
         Err(error) => error,
@@ -300,7 +314,7 @@ fn returned(result: RunResult, hooks: &Hooks, pauses: &Pauses) -> Ended {
     if let Some(not_run) = not_run(error.source()) {
         return Ended::from(not_run.clone());
     }
-    let policy = match (error.policy(), &hooks.is_failure) {
+    let policy = match (error.policy(), is_failure) {
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
         (policy, _) => policy,
     };

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{core::Core, hub::Hub};
+use super::{core::Core, hub::Hub, owned::Owned};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
 /// Before layers that failed are asked again.
@@ -186,7 +186,7 @@ impl Gate {
     /// passed, or the jobs' runtime has ended.
     pub(crate) async fn permit(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
         let gate = Arc::clone(self);
-        let asked = Owned(hub.jobs.spawn(async move { gate.ready().await }));
+        let asked = Owned::new(hub.jobs.spawn(async move { gate.ready().await }));
         let error = match asked.await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(error)) => error,
@@ -234,22 +234,5 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.lock().is_given = false;
         self.0.given_back.notify_waiters();
-    }
-}
-
-/// A spawned task that ends with its owner.
-struct Owned<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Future for Owned<T> {
-    type Output = Result<T, tokio::task::JoinError>;
-
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -42,6 +42,7 @@ mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
+mod owned;
 mod pattern;
 mod pauses;
 mod queues;

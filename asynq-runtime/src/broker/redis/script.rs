@@ -41,6 +41,15 @@ scripts! {
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";
+    TICK = "new_task" "task" "places" "cron" "schedule/tick";
+    PLAN = "cron" "schedule/plan";
+    ENTRY = "cron" "schedule/entry";
+    PAUSE_ENTRY = "cron" "schedule/pause";
+    LEAD = "schedule/lead";
+    DROP_SEEN = "schedule/drop";
+    SHOW_ENTRIES = "schedule/show";
+    LIST_SCHEDULERS = "schedule/list";
+    RECORD = "schedule/record";
     ANNOUNCE = "presence/announce";
     BEAT = "presence/beat";
     LIVE = "presence/live";
