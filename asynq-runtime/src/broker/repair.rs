@@ -161,7 +161,8 @@ pub struct PayloadEdit {
     /// The bytes that it replaces: if they are others by now, nothing is changed (W16). `None` = whatever is there.
     pub expected: Option<Bytes>,
     /// The key of the unique lock that goes with the new payload. It is used only where the task has a lock, and
-    /// replaces the old one with the time that one had left; `None` keeps the old key.
+    /// replaces the old one with the time that one had left; `None` keeps the old key. On Redis a key of the queue, or
+    /// nothing is changed: it begins with `asynq:{queue}:`.
     pub unique_key: Option<String>,
 }
 
