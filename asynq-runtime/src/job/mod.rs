@@ -46,7 +46,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
-    aggregates::LeftOut,
+    aggregates::{LeftOut, Limits},
     builder::Prepared,
     codec::{decode_arguments, decode_result, encode_arguments},
 };
