@@ -12,8 +12,8 @@ use crate::{
     broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
     job::{
-        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, Limits, PreparedTask, RawTask, Registry,
-        RegistryError,
+        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, Limits, PreparedTask, RawTask,
+        Registry, RegistryError,
     },
     task::{GroupName, TaskId, TaskInfo, TaskState},
 };
@@ -276,12 +276,7 @@ fn add_typed(
 }
 
 /// Adds a new task: in the set's queue, in no group, and with the id that the set gives it.
-fn add(
-    outcome: &mut SetOutcome,
-    set: &TaskSet,
-    task: PreparedTask,
-    now: DateTime<Utc>,
-) -> Result<(), Unaggregated> {
+fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTime<Utc>) -> Result<(), Unaggregated> {
     let made = task
         .into_result()
         .and_then(|mut task| {

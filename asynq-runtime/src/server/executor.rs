@@ -178,7 +178,9 @@ impl Executor {
             None => core.start(ctx),
         });
         let work = match started {
-            Ok(Ok(work)) => Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() },
+            Ok(Ok(work)) => {
+                Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() }
+            }
             Ok(Err(not_run)) => return Ended::from(not_run),
             Err(panic) => return pausing(panicked(&panic), &pauses),
         };

@@ -1,8 +1,9 @@
 //! The layers around execution: any tower layers over a service of one attempt (`ServerBuilder::layer`).
 //!
 //! The service is one and owned: a layer such as tower's `RateLimit` cannot be cloned. So it is asked whether it takes
-//! another task before one is fetched, and a task that was fetched has its permit: back-pressure holds tasks in their
-//! queues, and none waits inside the server. All code of a layer runs on the runtime that runs the jobs.
+//! another task before one is fetched, and each task that starts has a permit: back-pressure holds tasks in their queues,
+//! and none waits inside the server. Layers that have been ready for a while are trusted with a batch ([`Trust`]); what
+//! they do not take at once goes back. All code of a layer runs on the runtime that runs the jobs.
 
 use std::{
     fmt,
@@ -157,7 +158,11 @@ impl Layers {
         }
         let innermost = JobService(Box::new(Innermost(Arc::clone(core))));
         let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Some(Arc::new(Gate { inside: Mutex::new(Inside { service, is_given: false }), given_back: Notify::new() }))
+        Some(Arc::new(Gate {
+            inside: Mutex::new(Inside { service, is_given: false }),
+            given_back: Notify::new(),
+            trust: Mutex::default(),
+        }))
     }
 }
 
@@ -172,6 +177,36 @@ impl fmt::Debug for Layers {
 pub(crate) struct Gate {
     inside: Mutex<Inside>,
     given_back: Notify,
+    trust: Mutex<Trust>,
+}
+
+/// How many tasks are fetched for one permit: one, unless the layers have been ready at once for a while. Then twice as
+/// many each time, until they are not.
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    /// Starts in a row for which the layers were ready at once.
+    ready: usize,
+}
+
+impl Trust {
+    /// So many starts in a row come one by one.
+    const PROBATION: usize = 64;
+
+    /// Most tasks to fetch.
+    pub(crate) fn most(&self) -> usize {
+        // As many as were started in batches so far, and one more: each full batch doubles the next.
+        self.ready.saturating_sub(Self::PROBATION).saturating_add(1)
+    }
+
+    /// A task was started.
+    pub(crate) fn started(&mut self) {
+        self.ready = self.ready.saturating_add(1);
+    }
+
+    /// The layers were not ready.
+    pub(crate) fn stalled(&mut self) {
+        self.ready = 0;
+    }
 }
 
 #[derive(Debug)]
@@ -185,6 +220,10 @@ impl Gate {
     /// Waits until the layers take a task, and gives the right to hand one over. `None` if they failed; then a pause has
     /// passed, or the jobs' runtime has ended.
     pub(crate) async fn permit(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
+        if let Some(permit) = self.permit_at_once(hub).await {
+            return Some(permit);
+        }
+        self.trust().stalled();
         let gate = Arc::clone(self);
         let asked = Owned::new(hub.jobs.spawn(async move { gate.ready().await }));
         let error = match asked.await {
@@ -201,16 +240,43 @@ impl Gate {
         None
     }
 
+    /// The same if the layers are ready now; waits no longer than until whoever has the permit has used it.
+    pub(crate) async fn permit_at_once(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
+        let gate = Arc::clone(self);
+        let asked = Owned::new(hub.jobs.spawn(async move {
+            gate.is_back().await;
+            let ready = poll_fn(|cx| Poll::Ready(gate.lock().service.poll_ready(cx))).await;
+            matches!(ready, Poll::Ready(Ok(()))).then(|| gate.give())
+        }));
+        // An error or a panic comes again for whoever waits.
+        asked.await.ok().flatten()
+    }
+
+    /// How many tasks may be fetched for one permit.
+    pub(crate) fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
+        self.is_back().await;
+        poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
+        Ok(self.give())
+    }
+
+    /// Waits until nobody has the permit. There is one who asks: the fetcher.
+    async fn is_back(&self) {
         loop {
             let given_back = self.given_back.notified();
             if !self.lock().is_given {
-                poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
-                self.lock().is_given = true;
-                return Ok(Permit(Arc::clone(&self)));
+                return;
             }
             given_back.await;
         }
+    }
+
+    fn give(self: &Arc<Self>) -> Permit {
+        self.lock().is_given = true;
+        Permit(Arc::clone(self))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -234,5 +300,26 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.lock().is_given = false;
         self.0.given_back.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_grows_after_a_while_and_is_lost_at_once() {
+        let mut trust = Trust::default();
+        for _ in 0..Trust::PROBATION {
+            assert_eq!(trust.most(), 1);
+            trust.started();
+        }
+        for expected in [1, 2, 4, 8, 16] {
+            let batch = trust.most();
+            assert_eq!(batch, expected);
+            (0..batch).for_each(|_| trust.started());
+        }
+        trust.stalled();
+        assert_eq!(trust.most(), 1);
     }
 }
