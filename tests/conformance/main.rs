@@ -28,6 +28,9 @@ mod redis {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -156,6 +159,9 @@ mod sqlite {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;

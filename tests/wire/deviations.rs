@@ -270,6 +270,13 @@ pub(crate) const TABLE: &[Deviation] = &[
         "H8",
         WAITS_AGAIN,
     ),
+    // A history that nobody adds to ends.
+    row(
+        "b26_scheduler_state",
+        "asynq:scheduler_history:e1e1e1e1-0000-0000-0000-000000000001 ttl: only we have ends in 7776000",
+        "W29",
+        HISTORY_ENDS,
+    ),
     // An id without a task is set aside.
     row("b35_ghost_id", "asynq:{default}:active: only Go has t1", "F13", NO_STUB),
     row("b35_ghost_id", "asynq:{default}:lease t1: only Go has 1893553475", "F13", NO_STUB),
@@ -346,6 +353,7 @@ const NOT_EMPTY: &str = "a queue with completed tasks is not empty";
 const LEAK_MENDED: &str = "what is trimmed from the archive is deleted, id and hash";
 const LOCK_OF_PART: &str = "a task that has become a part of another cannot keep an equal one out";
 const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";
+const HISTORY_ENDS: &str = "histories of entries that left every program are not kept for ever";
 const SECONDS_UP: &str = "no time is cut short silently";
 const NO_LOCK_LEFT: &str = "the id is looked at before the lock is taken";
 
