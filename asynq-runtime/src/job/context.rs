@@ -308,7 +308,7 @@ mod tests {
         let ctx = context(TaskMessage::default());
         let other = ctx.clone();
         assert!(!other.is_cancelled());
-        ctx.0.cancel.cancel();
+        ctx.0.parts.cancel.cancel();
         other.cancelled().await;
         assert!(other.is_cancelled());
     }
