@@ -128,4 +128,19 @@ mod tests {
         let text = catch(|| resume_unwind(panic)).unwrap_err();
         assert_eq!(text, format!("panic [{}:{line}]: over there", file!()));
     }
+
+    #[test]
+    fn a_panic_of_a_drop_stays_inside() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("while dropped");
+            }
+        }
+        let bomb = Bomb;
+        drop(Caught::new(async move {
+            let _bomb = bomb;
+            std::future::pending::<()>().await;
+        }));
+    }
 }

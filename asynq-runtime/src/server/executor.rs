@@ -97,11 +97,20 @@ impl Executor {
     /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
     /// `cancel` fails the attempt with `context canceled`, as somebody's request would.
     pub async fn execute(&self, run: Run, cancel: CancellationToken) -> Settlement {
-        self.attempt(&Attempt::from(run), &Stop::on(cancel), None).await
+        self.execute_told(run, cancel).await.0
+    }
+
+    /// The same, and whether the job revoked its task, which to a broker is the same as a success.
+    pub(crate) async fn execute_told(&self, run: Run, cancel: CancellationToken) -> (Settlement, bool) {
+        self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }
 
     /// The same for a server, which has more than one reason to stop an attempt, and layers around it if there is a permit.
     pub(super) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Settlement {
+        self.attempt_told(attempt, stop, permit).await.0
+    }
+
+    async fn attempt_told(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> (Settlement, bool) {
         let Attempt { key, message, extra, .. } = attempt;
         let span = tracing::info_span!(
             "job",
@@ -112,6 +121,7 @@ impl Executor {
         );
         async {
             let ended = self.run(attempt, stop, permit).await;
+            let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
                 ended,
                 Facts {
@@ -124,7 +134,7 @@ impl Executor {
             );
             tell(&action);
             self.0.hooks.tell(attempt, &action, stop).await;
-            Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }
+            (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
         }
         .instrument(span)
         .await

@@ -56,6 +56,7 @@ mod signals;
 mod stop;
 mod subscriber;
 mod trouble;
+mod trust;
 
 use std::{
     fmt,
