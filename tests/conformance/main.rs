@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -43,6 +44,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -75,6 +77,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -107,6 +110,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -139,6 +143,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;

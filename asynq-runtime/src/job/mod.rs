@@ -49,6 +49,7 @@ pub(crate) use self::{
     aggregates::LeftOut,
     builder::Prepared,
     codec::{decode_arguments, decode_result, encode_arguments},
+    error::chain,
 };
 pub use self::{
     aggregates::{Aggregates, Aggregation},
