@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{GroupRules, Settled, Wanted},
-    task::{Header, TaskMessage, TaskState},
+    task::{Header, TaskMessage},
 };
 use asynq_tests::{Build as _, Store as _, archive, default_queue, done, members, queue, task, task_id};
 
@@ -15,7 +15,9 @@ async fn is_archived(bytes: &[u8]) {
     let t = Fixture::start().await;
     t.seed_pending(&["good1", "bad", "good2"]).await;
     t.store.overwrite_message(&default_queue(), &task_id("bad"), bytes);
-    let runs = t.take(10).await;
+    // An answer carries only so many bytes: a large task may come with the next one.
+    let mut runs = t.take(10).await;
+    runs.extend(t.take(10).await);
     assert!(runs[0].message.is_ok() && runs[2].message.is_ok(), "the neighbours are unharmed");
     let reason = runs[1].message.clone().expect_err("these bytes are no message").reason;
     assert!(!reason.is_empty() && reason.len() < 300, "{reason}");
@@ -107,5 +109,5 @@ async fn a_group_of_very_many_goes_away_set_by_set() {
     }
     assert_eq!(taken, TASKS);
     assert_eq!(t.group_sizes().await, []);
-    assert_eq!(t.snapshot().await.ids(TaskState::Aggregating), Vec::<&str>::new());
+    assert_eq!(t.broker().queue_stats(&default_queue()).await.unwrap().aggregating, 0);
 }

@@ -209,7 +209,6 @@ async fn settings_at_their_ends_work_or_say_why_not() {
     neighbour::enqueue(&client).await.unwrap();
     let (builder, mut log) = one();
     let server = builder.queue("default", 1).queue("default", 3).concurrency(0).build().await.unwrap();
-    eprintln!("{:?}", server.queues().collect::<Vec<_>>());
     let running = server.start().await.unwrap();
     assert_eq!(told(&mut log).await, "neighbour");
     soon(running.shutdown()).await.unwrap();
