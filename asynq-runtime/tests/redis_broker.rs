@@ -6,6 +6,8 @@
 mod connect;
 #[path = "redis/fence.rs"]
 mod fence;
+#[path = "redis/foreign.rs"]
+mod foreign;
 #[path = "redis/groups.rs"]
 mod groups;
 #[path = "redis/lost.rs"]

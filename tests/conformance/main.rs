@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -47,6 +48,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -83,6 +85,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -119,6 +122,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -155,6 +159,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;

@@ -67,6 +67,7 @@ pub(crate) use self::{
     aggregates::{LeftOut, Limits},
     builder::Prepared,
     codec::{decode_arguments, decode_result, encode_arguments},
+    error::chain,
 };
 
 /// A typed job: its arguments, its options, and what it does.

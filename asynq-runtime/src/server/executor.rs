@@ -31,7 +31,7 @@ use crate::{
     broker::{Action, Broker, Run, Settled, Settlement},
     job::{
         BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
-        panics,
+        chain, panics,
     },
     task::UniqueUntil,
 };
@@ -347,14 +347,7 @@ fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
 
 /// What [`Core`] said, if that is at the bottom of `error`.
 fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<NotRun>() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    chain(Some(error)).find_map(|error| error.downcast_ref())
 }
 
 impl From<NotRun> for Ended {
@@ -369,14 +362,12 @@ impl From<NotRun> for Ended {
 /// The error and what caused it, as far as its own text does not say it already.
 fn text_of(error: &JobError) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source().source();
-    while let Some(error) = cause {
-        let more = error.to_string();
+    for cause in chain(error.source().source()) {
+        let more = cause.to_string();
         if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);
         }
-        cause = error.source();
     }
     text
 }
