@@ -74,7 +74,9 @@ impl Line {
                     continue;
                 }
                 tokio::spawn(async move {
-                    let Ok(mut far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], redis))).await else { return };
+                    let Ok(mut far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], redis))).await else {
+                        return;
+                    };
                     tokio::select! {
                         _ = copy_bidirectional(&mut near, &mut far) => {}
                         _ = is_open.changed() => {}
@@ -186,9 +188,8 @@ async fn story(place: Place, election: bool) {
     let begun = arrived.spans();
 
     let (mut faults, mut kinds, mut hand_overs) = (0, [0; 3], Vec::new());
-    let done = |arrived: &Arrived| {
-        arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64)
-    };
+    let done =
+        |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
     while faults < length.faults || !done(&arrived) {
         // 2 to 8 s, another each time and the same in every run.
         let pause = 2_000 + (faults as u64 * 2_617) % 6_000;

@@ -1,7 +1,6 @@
 //! A scheduler for the journey tests: four entries a second, which another process runs.
 //!
-//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. It prints `leads` and `follows` when its standing changes, and
-//! leaves when its standard input ends.
+//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. It prints `leads` and `follows` when its standing changes.
 
 use std::{fmt, time::Duration};
 
@@ -51,17 +50,22 @@ impl Subscriber for Standing {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// A server needs a job; this one is never enqueued.
+#[job(queue = "nothing")]
+async fn idle() {}
+
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     tracing::subscriber::set_global_default(Standing)?;
-    let mut service = asynq_cron::service().leader_ttl(Duration::from_secs(3)).election(std::env::var("ELECTION")? == "on");
+    let mut service =
+        asynq_cron::service().leader_ttl(Duration::from_secs(3)).election(std::env::var("ELECTION")? == "on");
     for entry in 0..4 {
         let task = RawTask::new("tick", entry.to_string()).queue("ticks").retry(0);
         let spec = CronSpec::parse("* * * * * *")?;
         service = service.entry(Periodic::new(spec, task)?.missed(Missed::All(100)).foreign());
     }
     let server = Server::builder(std::env::var("ASYNQ_URL")?)
-        .registry(Registry::from_descriptors([])?)
+        .registry(Registry::only::<(idle,)>()?)
         .queue("nothing", 1)
         .concurrency(1)
         .service(service)
