@@ -39,6 +39,9 @@ struct Row {
     wake: Option<DateTime<Utc>>,
 }
 
+/// An entry with its last and its next tick.
+pub(crate) type Shown = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+
 /// What came of sending a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
@@ -149,7 +152,7 @@ impl Plan {
     }
 
     /// Each entry with its last and its next tick, the next to fire first.
-    pub(crate) fn shown(&self) -> Vec<(Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
+    pub(crate) fn shown(&self) -> Vec<Shown> {
         let mut shown: Vec<_> = self
             .rows
             .values()

@@ -8,13 +8,11 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 
+use super::plan::Shown;
 use crate::{Periodic, Tick, registry::diff};
 
-/// An entry with its last and its next tick.
-pub(super) type Row = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
-
 /// Lists the entries; says what changed since somebody listed them before, if `tells`. Best effort.
-pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Row>, ttl: Duration, tells: bool) {
+pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Shown>, ttl: Duration, tells: bool) {
     if tells {
         match broker.scheduler_entries().await {
             Ok(before) => tell(&before, &rows),
@@ -29,7 +27,7 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<R
     }
 }
 
-fn tell(before: &[SchedulerEntry], rows: &[Row]) {
+fn tell(before: &[SchedulerEntry], rows: &[Shown]) {
     let ours = |entry: &&SchedulerEntry| is_ours(&entry.id);
     let before: BTreeMap<_, _> = before
         .iter()
@@ -52,7 +50,7 @@ fn is_ours(id: &str) -> bool {
     uuid::Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
-fn entry((periodic, previous, next): &Row, now: DateTime<Utc>) -> SchedulerEntry {
+fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind(Tick::new(now), now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {

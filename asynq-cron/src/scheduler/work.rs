@@ -69,6 +69,8 @@ pub(super) struct Work {
     /// What of them is planned, or about to be.
     planned: HashSet<EntryId>,
     to_plan: Vec<(Instant, Arc<Periodic>)>,
+    /// How many entries the broker is being told of.
+    planning: usize,
     plan: Plan,
     clock: BrokerClock,
     calls: JoinSet<Event>,
@@ -106,6 +108,7 @@ impl Work {
             orphans: HashMap::new(),
             planned: HashSet::new(),
             to_plan: Vec::new(),
+            planning: 0,
             plan: Plan::default(),
             clock: BrokerClock::unknown(Reading::now()),
             calls: JoinSet::new(),
@@ -207,7 +210,8 @@ impl Work {
             self.calls.spawn(async move { Event::Provided((provider.0)().await) });
         }
         // When all that this scheduler plans is known, and from then on.
-        if !self.planned.is_empty() && self.to_plan.is_empty() && due(&mut self.timers.show, ttl / 2) {
+        let complete = self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now);
+        if !self.planned.is_empty() && complete && due(&mut self.timers.show, ttl / 2) {
             let rows = self.plan.shown();
             if !rows.is_empty() {
                 let tells = std::mem::take(&mut self.tells);
@@ -262,6 +266,7 @@ impl Work {
             }
             let (broker, revision) = (Arc::clone(&self.broker), self.settings.revision);
             let plan = entry.plan(self.clock.at(Reading::now()), revision);
+            self.planning += 1;
             self.calls.spawn(async move {
                 let before = Reading::now();
                 let state = broker.plan_entry(&plan).await;
@@ -294,7 +299,10 @@ impl Work {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Planned(entry, state, before, after) => self.planned(entry, state, before, after),
+            Event::Planned(entry, state, before, after) => {
+                self.planning = self.planning.saturating_sub(1);
+                self.planned(entry, state, before, after);
+            }
             Event::Ticked(entry, fire, ticked) => self.ticked(&entry, fire, ticked),
             Event::Measured(Some(broker), before, after) => self.clock_is(broker, before, after),
             Event::Provided(entries) => self.provided(entries),
