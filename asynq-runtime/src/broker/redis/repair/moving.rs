@@ -138,8 +138,14 @@ impl RedisBroker {
     async fn check_room(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), MoveError> {
         if let Some(there) = self.look(&moving.queue(End::Target), id).await? {
             match there.on_its_way().filter(|stale| stale.from == moving.from) {
-                // A copy that a move left behind whose task is here all the same.
-                Some(stale) => drop(self.drop_copy(id, &stale, End::Target, false).await?),
+                // A copy that a move left behind whose task is here all the same: asked again, because another mover may
+                // have placed it since our look, and then it is all that will be left. A move that was off stays off.
+                Some(stale) => match self.look(&moving.queue(End::Source), id).await? {
+                    Some(here) if here.on_its_way().as_ref() != Some(&stale) => {
+                        self.drop_copy(id, &stale, End::Target, false).await?;
+                    }
+                    _ => {}
+                },
                 None => return Err(MoveError::IdConflict),
             }
         }
