@@ -1,7 +1,54 @@
-//! Periodic jobs for `asynq-runtime`: cron expressions with time zones, and what follows from them.
+//! Periodic jobs for `asynq-runtime`: cron expressions with time zones, and a scheduler whose ticks fire once, however many
+//! replicas run.
 //!
 //! - [`CronSpec`]: a cron expression in its time zone; knows the next time and says itself in English.
+//! - [`Tick`]: what a periodic job is told about the time that it runs for.
+//! - [`Periodic`]: an entry made while the program runs; [`service`] schedules it.
 
+mod control;
+mod leader;
+mod registry;
+mod scheduler;
+mod service;
 mod spec;
+mod tick;
 
-pub use self::spec::{CronSpec, SpecError};
+pub use asynq_runtime::broker::{EntryId, Overlap};
+
+pub use self::{
+    control::Schedule,
+    registry::{Periodic, PeriodicEntry, PeriodicError},
+    scheduler::missed::Missed,
+    service::{SchedulerService, service},
+    spec::{CronSpec, SpecError},
+    tick::Tick,
+};
+
+/// ```
+/// use asynq_cron::prelude::*;
+/// use asynq_runtime::prelude::*;
+///
+/// /// Mails the numbers of the day.
+/// #[periodic("0 9 * * mon-fri", tz = "Europe/Berlin", queue = "low", missed = "once", overlap = "skip")]
+/// async fn report(tick: Tick) -> JobResult {
+///     println!("for {}", tick.scheduled_at());
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+///
+pub use asynq_macros::periodic;
+
+/// What a file with periodic jobs needs: `use asynq_cron::prelude::*;`.
+pub mod prelude {
+    pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, periodic};
+}
+
+/// What expansions reach; nobody else should.
+#[doc(hidden)]
+pub mod __private {
+    pub use asynq_runtime::{__private::inventory, PreparedTask, broker::Overlap};
+    pub use chrono_tz::Tz;
+
+    pub use crate::{Missed, PeriodicEntry, Tick};
+}

@@ -6,6 +6,8 @@ use std::{fs, path::PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use crate::job::Attribute;
+
 #[test]
 fn minimal() {
     golden(
@@ -193,6 +195,40 @@ async fn digest(ctx: &JobContext, notes: Vec<mails::note>, mailer: State<Mailer>
 }
 
 #[test]
+fn schedules() {
+    golden(
+        "periodic",
+        r#"
+/// Looks whether all is well.
+#[periodic("*/5 * * * *")]
+async fn ping() -> JobResult {
+    Ok(())
+}
+"#,
+    );
+    golden(
+        "periodic_with_every_option",
+        r#"
+#[periodic("0 9 * * mon-fri", tz = "Europe/Berlin", missed = "all(100)", overlap = "skip", jitter = "1500ms", queue = "low")]
+async fn report(ctx: &JobContext, tick: Tick, mailer: State<Mailer>) -> Result<u32, MailError> {
+    mailer.send(ctx.id(), tick.scheduled_at()).await
+}
+"#,
+    );
+    golden(
+        "periodic_and_blocking",
+        r#"
+#[periodic("TZ=Asia/Tokyo @daily", overlap = "replace", missed = "skip")]
+fn archive(tick: Tick) {
+    println!("{tick:?}");
+}
+"#,
+    );
+    let interval = expand("#[periodic(\"@every 30s\", tz = \"UTC\")] fn a() {}");
+    assert!(!interval.contains("cfg_attr(doc"), "{interval}");
+}
+
+#[test]
 fn restricted_visibility() {
     golden("restricted_visibility", "#[job]\npub(crate) async fn tick(at: u64) {}");
 }
@@ -318,7 +354,7 @@ fn golden(feature: &str, input: &str) {
 fn expand(source: &str) -> String {
     let mut rest: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();
     let is_job = |token: &TokenTree| match token {
-        TokenTree::Group(group) => group.stream().to_string().starts_with("job"),
+        TokenTree::Group(group) => ["job", "periodic"].iter().any(|name| group.stream().to_string().starts_with(name)),
         _ => false,
     };
     let at = rest.iter().position(is_job).expect("`#[job]`");
@@ -332,6 +368,10 @@ fn expand(source: &str) -> String {
             _ => None,
         })
         .unwrap_or_default();
-    let tokens = crate::job::expand(options, rest.into_iter().collect());
+    let kind = match attribute.stream().to_string().starts_with("periodic") {
+        true => Attribute::Periodic,
+        false => Attribute::Job,
+    };
+    let tokens = crate::job::expand(kind, options, rest.into_iter().collect());
     prettyplease::unparse(&syn::parse2(tokens).expect("items"))
 }

@@ -1,4 +1,5 @@
-//! The `#[job]` attribute of `asynq-runtime`, which re-exports it; nobody depends on this crate directly.
+//! The `#[job]` attribute of `asynq-runtime` and the `#[periodic]` of `asynq-cron`, which re-export them; nobody depends
+//! on this crate directly.
 //!
 //! Tokens in, tokens out: parse the attribute and the signature, make a model of which nothing can be wrong any more,
 //! print it. The expansion holds no logic, only calls into `asynq_runtime::__private`.
@@ -50,5 +51,26 @@ use proc_macro::TokenStream;
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
 #[proc_macro_attribute]
 pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
-    job::expand(options.into(), item.into()).into()
+    job::expand(job::Attribute::Job, options.into(), item.into()).into()
+}
+
+/// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule, of which each time fires once, however
+/// many copies of the program run.
+///
+/// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first,
+/// `L`, `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes what the worker supplies, each
+/// or none of `Tick`, `&JobContext` and `State<T>`.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `tz` | the time zone of the schedule: `"Europe/Berlin"` | UTC |
+/// | `missed` | what becomes of times at which no scheduler lived: `"skip"`, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
+/// | `overlap` | while the previous task waits or runs: `"allow"`, `"skip"` this time, or `"replace"` the previous task | `"allow"` |
+/// | `jitter` | each time is put off by up to this, the same in every replica | none |
+///
+/// And every option of `#[job]`. Beside the function stands the same struct as for any job, so that it can also be
+/// enqueued by hand.
+#[proc_macro_attribute]
+pub fn periodic(options: TokenStream, item: TokenStream) -> TokenStream {
+    job::expand(job::Attribute::Periodic, options.into(), item.into()).into()
 }

@@ -1,4 +1,4 @@
-//! The only place that spells `::asynq_runtime`.
+//! The only place that spells `::asynq_runtime` and `::asynq_cron`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -20,6 +20,11 @@ impl Paths {
     pub(crate) fn private(&self) -> TokenStream {
         let root = &self.root;
         quote!(#root::__private)
+    }
+
+    /// What the expansion of a schedule needs besides.
+    pub(crate) fn cron(&self) -> TokenStream {
+        quote!(::asynq_cron::__private)
     }
 
     /// serde by way of the runtime, as `#[serde(crate = "…")]` wants it.

@@ -14,6 +14,8 @@ mod groups;
 mod lost;
 #[path = "redis/repair.rs"]
 mod repair;
+#[path = "redis/schedule.rs"]
+mod schedule;
 #[path = "redis/server.rs"]
 mod server;
 #[path = "redis/store.rs"]

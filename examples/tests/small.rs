@@ -70,6 +70,24 @@ fn a_state_is_shared_by_every_run() {
 }
 
 #[test]
+fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
+    let folder = tempdir().unwrap();
+    let listing = run("periodic", folder.path(), &["jobs"], &[]);
+    assert!(listing.contains("At 09:00, Monday to Friday, Europe/Berlin time"), "{listing}");
+    let worker = Program::start("periodic", folder.path(), &[], &[]);
+    worker.line("Corner Shop: count 5");
+    worker.line("inventory ends for");
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success(), "{status}:\n{output}");
+    let mut running = 0_i32;
+    for line in output.lines() {
+        running += i32::from(line.starts_with("inventory begins")) - i32::from(line.starts_with("inventory ends"));
+        assert!((0..=1).contains(&running), "two inventories at a time:\n{output}");
+    }
+}
+
+#[test]
 fn options_are_the_jobs_unless_the_call_says_otherwise() {
     on_both_brokers(
         "options",

@@ -29,6 +29,10 @@ mod redis {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -62,6 +66,10 @@ mod redis_cluster {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -95,6 +103,10 @@ mod redis_sentinel {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -128,6 +140,10 @@ mod redis_tls {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -161,6 +177,10 @@ mod sqlite {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;

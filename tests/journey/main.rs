@@ -6,6 +6,7 @@ mod broker_outage;
 mod crash_recovery;
 mod places;
 mod poison;
+mod schedulers;
 mod shutdown;
 mod sqlite_processes;
 #[allow(unreachable_pub, reason = "a module of a test binary; `pub` marks what the stories use")]

@@ -10,6 +10,7 @@ mod enqueueing;
 mod handlers;
 mod inspecting;
 mod neighbours;
+mod periodic;
 mod policies;
 mod result;
 mod stage;

@@ -146,6 +146,14 @@ impl CronSpec {
         std::iter::successors(self.next_after(after), |&at| self.next_after(at)).take(n).collect()
     }
 
+    /// The same for a registry of many replicas: an interval counts from the Unix epoch in either mode.
+    pub(crate) fn aligned(self) -> Self {
+        match self.schedule {
+            Schedule::Every(_) => Self { mode: Mode::Default, ..self },
+            Schedule::Fields(_) => self,
+        }
+    }
+
     /// The zone whose wall clock counts; it means nothing for `@every`.
     pub fn zone(&self) -> Tz {
         self.zone

@@ -9,7 +9,7 @@ use syn::{
     parse::{ParseStream, Parser},
 };
 
-use super::entry::Entry;
+use super::{Attribute, entry::Entry, schedule::ScheduleAttr};
 use crate::errors::{Errors, Place};
 
 /// What the attribute says. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
@@ -34,6 +34,8 @@ pub(super) struct Attr {
     pub(super) on_error: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) crate_path: Option<Setting<Path>>,
+    /// What only `#[periodic]` says.
+    pub(super) schedule: ScheduleAttr,
     /// `unique` is written, right or wrong: what needs it must not complain a second time.
     pub(super) mentions_unique: bool,
 }
@@ -74,22 +76,25 @@ pub(super) enum Pause {
 }
 
 impl Attr {
-    pub(super) fn parse(tokens: TokenStream, errors: &Errors) -> Self {
-        let parsed = (|input: ParseStream<'_>| Ok(Self::read(input, errors))).parse2(tokens);
+    pub(super) fn parse(tokens: TokenStream, attribute: Attribute, errors: &Errors) -> Self {
+        let parsed = (|input: ParseStream<'_>| Ok(Self::read(input, attribute, errors))).parse2(tokens);
         parsed.unwrap_or_else(|error| {
             errors.push(Place::Option(0), error);
             Self::default()
         })
     }
 
-    fn read(input: ParseStream<'_>, errors: &Errors) -> Self {
+    fn read(input: ParseStream<'_>, attribute: Attribute, errors: &Errors) -> Self {
         let mut attr = Self::default();
+        if attribute == Attribute::Periodic {
+            attr.schedule.read(input, errors);
+        }
         let mut seen: Vec<Ident> = Vec::new();
         for place in (0..).map(Place::Option) {
             if input.is_empty() {
                 break;
             }
-            let Some(entry) = Entry::begin(input, errors, place) else { continue };
+            let Some(entry) = Entry::begin(input, errors, place, attribute) else { continue };
             if seen.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
                 // Its value is checked all the same.
@@ -134,7 +139,7 @@ impl Attr {
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
             "crate" => self.crate_path = entry.setting(entry.crate_path()),
             // `Entry::begin` lets known options through and no others.
-            _ => {}
+            _ => self.schedule.set(entry),
         }
     }
 }
@@ -146,7 +151,7 @@ mod tests {
     /// The messages for these options, in the order they are reported.
     fn mistakes(options: &str) -> Vec<String> {
         let errors = Errors::new();
-        Attr::parse(options.parse().expect("tokens"), &errors);
+        Attr::parse(options.parse().expect("tokens"), Attribute::Job, &errors);
         errors.messages()
     }
 

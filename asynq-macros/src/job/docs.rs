@@ -31,9 +31,10 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     if job.codec == Codec::Json {
         facts.push("JSON payload".to_owned());
     }
+    let schedule = job.schedule.as_ref().map(|schedule| format!("{}.\n\n", schedule.sentence())).unwrap_or_default();
     let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
     let gap = if has_words { "\n" } else { "" };
-    format!("{gap}{}.\nRuns {}.", facts.join(" · "), function(job))
+    format!("{gap}{schedule}{}.\nRuns {}.", facts.join(" · "), function(job))
 }
 
 fn facts_of(options: &Options) -> Vec<String> {

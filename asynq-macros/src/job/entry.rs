@@ -8,6 +8,7 @@ use quote::ToTokens;
 use syn::{ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
 
 use super::{
+    Attribute,
     attr::{Pause, Setting},
     literal::within,
     options::{self, Known},
@@ -27,13 +28,18 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Reads `key =`; when that is not what stands there, records it and goes to the next option.
-    pub(super) fn begin(input: ParseStream<'a>, errors: &'a Errors, place: Place) -> Option<Self> {
+    pub(super) fn begin(
+        input: ParseStream<'a>,
+        errors: &'a Errors,
+        place: Place,
+        attribute: Attribute,
+    ) -> Option<Self> {
         let Ok(key) = input.call(Ident::parse_any) else {
             errors.at(place, next_token(input), "expected an option such as `queue = \"critical\"`");
             return skip(input);
         };
-        let Some(known) = options::known(&key.to_string()) else {
-            errors.at(place, &key, options::unknown(&key.to_string()));
+        let Some(known) = options::known(&key.to_string(), attribute) else {
+            errors.at(place, &key, options::unknown(&key.to_string(), attribute));
             return skip(input);
         };
         if input.is_empty() || input.peek(Token![,]) {
@@ -66,6 +72,11 @@ impl<'a> Entry<'a> {
     /// Records a mistake of this option.
     pub(super) fn wrong(&self, tokens: impl ToTokens, message: impl Display) {
         self.errors.at(self.place, tokens, message);
+    }
+
+    /// Lets a check record its own mistakes of this option.
+    pub(super) fn with<T>(&self, check: impl FnOnce(Place, &Errors) -> T) -> T {
+        check(self.place, self.errors)
     }
 
     pub(super) fn setting<T>(&self, value: Option<T>) -> Option<Setting<T>> {

@@ -11,6 +11,7 @@ use super::{
     docs,
     model::{JobModel, Options},
     parameter::{Argument, Form, Parameter},
+    schedule,
 };
 
 /// Everything beside the function.
@@ -19,7 +20,8 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let handle = handle(job, &Handle::of(job));
     let (implementation, registration) = (implementation(job), registration(job));
     let aggregation = aggregation(job);
-    let scoped = scoped(job, &quote!(#implementation #registration #aggregation));
+    let entry = job.schedule.as_ref().map(|schedule| schedule::entry(schedule, job));
+    let scoped = scoped(job, &quote!(#implementation #registration #aggregation #entry));
     quote!(#payload #handle #scoped)
 }
 
@@ -42,6 +44,8 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, own, allow) = (job.shared_attrs(), job.struct_attrs(), allow());
     let doc = doc(&docs::of_struct(job));
+    let times =
+        job.schedule.as_ref().and_then(schedule::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
     // One argument is the payload itself: what Go's `json.Unmarshal` into that type expects.
     let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
@@ -55,6 +59,7 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
         #(#shared)*
         #(#own)*
         #doc
+        #times
         #allow
         #[derive(#private::Serialize, #private::Deserialize)]
         #[serde(crate = #serde)]
@@ -206,7 +211,7 @@ fn backoff(pause: &Pause) -> TokenStream {
 }
 
 /// A duration of whole milliseconds.
-fn time(span: Duration) -> TokenStream {
+pub(super) fn time(span: Duration) -> TokenStream {
     if span.subsec_millis() == 0 {
         let seconds = Literal::u64_unsuffixed(span.as_secs());
         return quote!(__rt::Duration::from_secs(#seconds));
@@ -288,8 +293,7 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
 }
 
 fn run(job: &JobModel) -> TokenStream {
-    let is_needed =
-        job.is_blocking || job.parameters.iter().any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
+    let is_needed = job.is_blocking || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
     let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
     let this = this();
@@ -306,7 +310,7 @@ fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let passed = job.parameters.iter().map(|parameter| match parameter {
         Parameter::State(ty) => state(ty, ctx),
-        other => passed(other, ctx),
+        other => passed(job, other, ctx),
     });
     settled(job, quote!(#function(#(#passed),*).await))
 }
@@ -324,10 +328,11 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
                 states.push(quote!(let #name = #value;));
                 name.into_token_stream()
             }
-            other => passed(other, ctx),
+            other => passed(job, other, ctx),
         })
         .collect();
-    let takes_context = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context));
+    let takes_context =
+        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
     let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
     let settled = settled(job, quote!(#function(#(#passed),*)));
     quote! {
@@ -353,7 +358,11 @@ fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
 }
 
 /// A parameter that is not state, as it is handed to the function.
-fn passed(parameter: &Parameter, ctx: &Ident) -> TokenStream {
+fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
+    if let Parameter::Tick(ty) = parameter {
+        let cron = job.paths.cron();
+        return quote_spanned!(at(ty.span())=> #cron::Tick::of(#ctx));
+    }
     let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
     let (this, ident) = (this(), &argument.ident);
     match argument.form {
@@ -409,7 +418,7 @@ fn this() -> Ident {
 }
 
 /// The user's place in the source, with the macro's names.
-fn at(span: Span) -> Span {
+pub(super) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 

@@ -45,7 +45,10 @@ fn anything(job: &JobModel) -> Handle {
                 parameters.push(quote!(#name: impl ::core::marker::Sized));
                 forwarded.push(name.into_token_stream());
             }
-            Parameter::Context | Parameter::State(_) | Parameter::Broken { is_argument: false } => {}
+            Parameter::Context
+            | Parameter::State(_)
+            | Parameter::Tick(_)
+            | Parameter::Broken { is_argument: false } => {}
         }
     }
     let builder = quote! {

@@ -1,4 +1,4 @@
-//! `#[job]`: attribute and signature become a model, the model becomes tokens.
+//! `#[job]` and `#[periodic]`: attribute and signature become a model, the model becomes tokens.
 
 mod attr;
 mod docs;
@@ -9,6 +9,7 @@ mod literal;
 mod model;
 mod options;
 mod parameter;
+mod schedule;
 mod signature;
 
 use proc_macro2::TokenStream;
@@ -20,14 +21,23 @@ use crate::{
     item::Item,
 };
 
+/// Which of the two is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attribute {
+    /// `#[job]`
+    Job,
+    /// `#[periodic]`: a job with a schedule and no arguments.
+    Periodic,
+}
+
 /// The whole pipeline. When something is wrong, everything that is wrong is reported, and what can still be generated
 /// is, so that the rest of the user's program stays quiet.
-pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn expand(attribute: Attribute, options: TokenStream, item: TokenStream) -> TokenStream {
     let errors = Errors::new();
-    let attr = Attr::parse(options, &errors);
+    let attr = Attr::parse(options, attribute, &errors);
     let mut tokens = match syn::parse2::<Item>(item.clone()) {
         Ok(function) => {
-            let signature = JobSignature::read(&function, &errors);
+            let signature = JobSignature::read(&function, attribute, &errors);
             JobModel::new(function, attr, signature, &errors).into_token_stream()
         }
         Err(error) => {

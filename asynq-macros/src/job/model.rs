@@ -12,6 +12,7 @@ use super::{
     literal::within,
     options::nearest,
     parameter::{Argument, Form, Parameter, moves_to_field},
+    schedule::Schedule,
     signature::{Health, JobSignature, is_job},
 };
 use crate::{errors::Errors, item::Item, paths::Paths};
@@ -34,6 +35,8 @@ pub(super) struct JobModel {
     pub(super) on_error: Option<ExprPath>,
     /// The job whose tasks become one of this.
     pub(super) aggregates: Option<Path>,
+    /// When it runs by itself.
+    pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
     health: Health,
 }
@@ -88,6 +91,7 @@ impl JobModel {
             backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
             aggregates: attr.aggregates.map(Setting::into_value),
+            schedule: attr.schedule.into_schedule(),
             paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
             health: signature.health,
             function,

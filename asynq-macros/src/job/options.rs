@@ -1,4 +1,6 @@
-//! Knows the options of `#[job]`: what each one takes, and what was meant by one that does not exist.
+//! Knows the options of `#[job]` and `#[periodic]`: what each one takes, and what was meant by one that does not exist.
+
+use super::Attribute;
 
 /// An option that exists.
 pub(super) struct Known {
@@ -31,6 +33,14 @@ const OPTIONS: [Known; 19] = [
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
     Known { name: "max_crashes", takes: NUMBER, example: "3" },
     Known { name: "crate", takes: "a path without quotes", example: "::renamed" },
+];
+
+/// What only a schedule has.
+const OF_SCHEDULES: [Known; 4] = [
+    Known { name: "tz", takes: "a time zone in quotes", example: "\"Europe/Berlin\"" },
+    Known { name: "missed", takes: "\"skip\", \"once\" or \"all(n)\"", example: "\"once\"" },
+    Known { name: "overlap", takes: TEXT, example: "\"skip\"" },
+    Known { name: "jitter", takes: DURATION, example: "\"30s\"" },
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
@@ -68,6 +78,18 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("krate", "crate"),
 ];
 
+const SCHEDULES_ELSEWHERE: [(&str, &str); 9] = [
+    ("timezone", "tz"),
+    ("time_zone", "tz"),
+    ("zone", "tz"),
+    ("location", "tz"),
+    ("catch_up", "missed"),
+    ("catchup", "missed"),
+    ("misfire", "missed"),
+    ("concurrency_policy", "overlap"),
+    ("splay", "jitter"),
+];
+
 /// What only one enqueue can say, because it differs from one task to the next.
 const PER_CALL: [&str; 5] = ["process_in", "process_at", "task_id", "header", "delay"];
 
@@ -83,20 +105,35 @@ impl Known {
     }
 }
 
-pub(super) fn known(name: &str) -> Option<&'static Known> {
-    OPTIONS.iter().find(|known| known.name == name)
+pub(super) fn known(name: &str, attribute: Attribute) -> Option<&'static Known> {
+    all(attribute).find(|known| known.name == name)
+}
+
+fn all(attribute: Attribute) -> impl Iterator<Item = &'static Known> {
+    let of_schedules: &'static [Known] = match attribute {
+        Attribute::Job => &[],
+        Attribute::Periodic => &OF_SCHEDULES,
+    };
+    of_schedules.iter().chain(&OPTIONS)
 }
 
 /// The message for an option that does not exist.
-pub(super) fn unknown(name: &str) -> String {
+pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
+    if attribute == Attribute::Job && OF_SCHEDULES.iter().any(|known| known.name == name) {
+        return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
+    }
     if PER_CALL.contains(&name) {
         let builder = if name == "delay" { "process_in" } else { name };
         return format!(
             "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}(…)` behind `::job(…)`"
         );
     }
-    let names = || OPTIONS.iter().map(|known| known.name);
-    let elsewhere = ELSEWHERE.iter().find(|(word, _)| *word == name).map(|(_, ours)| *ours);
+    let names = || all(attribute).map(|known| known.name);
+    let of_schedules: &[(&str, &str)] = match attribute {
+        Attribute::Job => &[],
+        Attribute::Periodic => &SCHEDULES_ELSEWHERE,
+    };
+    let elsewhere = of_schedules.iter().chain(&ELSEWHERE).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
     let meant = elsewhere.or_else(|| nearest(name, names()));
     let all = names().collect::<Vec<_>>().join(", ");
     match meant {
@@ -158,7 +195,7 @@ mod tests {
             ("unique_extends", "unique_extend"),
             ("aggregate", "aggregates"),
         ] {
-            let message = unknown(written);
+            let message = unknown(written, Attribute::Job);
             assert!(message.contains(&format!("did you mean `{meant}`?")), "{written}: {message}");
         }
     }
@@ -166,21 +203,33 @@ mod tests {
     #[test]
     fn what_nobody_means_gets_the_list_and_no_guess() {
         for written in ["priority", "concurrency", "rate_limit", "x"] {
-            let message = unknown(written);
+            let message = unknown(written, Attribute::Job);
             assert!(message.contains("use one of these: queue, retry"), "{written}: {message}");
         }
     }
 
     #[test]
     fn options_of_one_enqueue_point_at_the_builder() {
-        assert!(unknown("task_id").contains("`.task_id(…)`"));
-        assert!(unknown("delay").contains("`.process_in(…)`"));
+        assert!(unknown("task_id", Attribute::Job).contains("`.task_id(…)`"));
+        assert!(unknown("delay", Attribute::Job).contains("`.process_in(…)`"));
     }
 
     #[test]
     fn every_word_of_others_leads_to_an_option_that_exists() {
         for (word, ours) in ELSEWHERE {
-            assert!(known(ours).is_some() && known(word).is_none(), "{word} -> {ours}");
+            assert!(known(ours, Attribute::Job).is_some() && known(word, Attribute::Job).is_none(), "{word} -> {ours}");
         }
+        for (word, ours) in SCHEDULES_ELSEWHERE {
+            let of = |name| known(name, Attribute::Periodic);
+            assert!(of(ours).is_some() && of(word).is_none(), "{word} -> {ours}");
+            assert!(unknown(word, Attribute::Periodic).contains(&format!("did you mean `{ours}`?")));
+        }
+    }
+
+    #[test]
+    fn a_schedule_has_options_of_its_own() {
+        assert!(known("tz", Attribute::Periodic).is_some() && known("tz", Attribute::Job).is_none());
+        assert!(unknown("tz", Attribute::Job).contains("belongs to a schedule"));
+        assert!(known("queue", Attribute::Periodic).is_some());
     }
 }

@@ -6,6 +6,7 @@ use syn::{
     Attribute, GenericArgument, Ident, Pat, PatType, PathArguments, PathSegment, Type, TypeReference, ext::IdentExt,
 };
 
+use super::Attribute as Kind;
 use crate::errors::{Errors, Place};
 
 /// One parameter of a job's function.
@@ -14,6 +15,8 @@ pub(super) enum Parameter {
     Context,
     /// `mailer: State<Mailer>`; holds the `Mailer`.
     State(Box<Type>),
+    /// `tick: Tick` of a periodic job; holds the type as it is written.
+    Tick(Box<Type>),
     /// What is stored in the payload.
     Argument(Box<Argument>),
     /// A mistake has been recorded; whether the caller gives something here all the same.
@@ -47,13 +50,13 @@ pub(super) enum Form {
 }
 
 impl Parameter {
-    pub(super) fn read(typed: &PatType, errors: &Errors) -> Self {
+    pub(super) fn read(typed: &PatType, kind: Kind, errors: &Errors) -> Self {
         let wrong = |tokens: &dyn ToTokens, message: &str| {
             errors.at(Place::Item, tokens.to_token_stream(), message);
             Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);
-        let supplied = match Supplied::recognise(ty) {
+        let supplied = match Supplied::recognise(ty, kind) {
             Ok(supplied) => supplied,
             Err((tokens, message)) => {
                 wrong(&tokens, message);
@@ -71,6 +74,11 @@ impl Parameter {
         match supplied {
             Some(Supplied::Context) => return Self::Context,
             Some(Supplied::State(state)) => return Self::State(state),
+            Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
+            None if kind == Kind::Periodic => {
+                wrong(ty, "nobody gives a periodic job its arguments; take `Tick`, `&JobContext` or `State<T>`");
+                return Self::Broken { is_argument: false };
+            }
             None => {}
         }
         // Both the name and the type are looked at, so that both mistakes are reported.
@@ -118,10 +126,11 @@ fn mistake<T>(tokens: impl ToTokens, message: &'static str) -> Result<T, Mistake
 enum Supplied {
     Context,
     State(Box<Type>),
+    Tick,
 }
 
 impl Supplied {
-    fn recognise(ty: &Type) -> Result<Option<Self>, Mistake> {
+    fn recognise(ty: &Type, kind: Kind) -> Result<Option<Self>, Mistake> {
         let (reference, inner) = match ty {
             Type::Reference(reference) => (Some(reference), bare(&reference.elem)),
             _ => (None, ty),
@@ -130,6 +139,8 @@ impl Supplied {
         match (last.ident.to_string().as_str(), reference) {
             ("JobContext", Some(TypeReference { mutability: None, .. })) => Ok(Some(Self::Context)),
             ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
+            ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
+            ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
             ("State", None) => Self::state(last).map(Some),
             ("State", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
             _ => Ok(None),
@@ -319,9 +330,10 @@ mod tests {
 
     #[test]
     fn context_and_state_are_recognised_by_their_last_segment() {
-        let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty)) {
+        let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
             Ok(Some(Supplied::Context)) => "context",
             Ok(Some(Supplied::State(_))) => "state",
+            Ok(Some(Supplied::Tick)) => "tick",
             Ok(None) => "argument",
             Err(_) => "refused",
         };
@@ -337,6 +349,8 @@ mod tests {
             ("State<A, B>", "refused"),
             ("State<&'static str>", "refused"),
             ("Stateful<A>", "argument"),
+            // Anybody's type, where there is no schedule.
+            ("Tick", "argument"),
         ] {
             assert_eq!(kind(ty), expected, "{ty}");
         }

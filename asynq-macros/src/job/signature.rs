@@ -3,7 +3,10 @@
 use quote::ToTokens;
 use syn::{Attribute, FnArg, GenericParam, ReturnType, Safety, Signature, Type, parse_quote};
 
-use super::parameter::{Parameter, Static, borrow_in, keyword_in};
+use super::{
+    Attribute as Kind,
+    parameter::{Parameter, Static, borrow_in, keyword_in},
+};
 use crate::{
     errors::{Errors, Place},
     item::Item,
@@ -31,9 +34,9 @@ pub(super) enum Health {
 }
 
 impl JobSignature {
-    pub(super) fn read(item: &Item, errors: &Errors) -> Self {
+    pub(super) fn read(item: &Item, kind: Kind, errors: &Errors) -> Self {
         let sig = &item.sig;
-        let mut reader = Reader { errors, health: Health::Sound };
+        let mut reader = Reader { kind, errors, health: Health::Sound };
         reader.outside(item);
         reader.qualifiers(sig);
         reader.generics(sig);
@@ -50,12 +53,13 @@ impl JobSignature {
     }
 }
 
-/// Whether this is a second `#[job]`.
+/// Whether this makes a job of the function, too.
 pub(super) fn is_job(attr: &Attribute) -> bool {
-    attr.path().segments.last().is_some_and(|segment| segment.ident == "job")
+    attr.path().segments.last().is_some_and(|segment| segment.ident == "job" || segment.ident == "periodic")
 }
 
 struct Reader<'a> {
+    kind: Kind,
     errors: &'a Errors,
     health: Health,
 }
@@ -69,7 +73,13 @@ impl Reader<'_> {
     fn outside(&mut self, item: &Item) {
         for attr in &item.attrs {
             if is_job(attr) {
-                self.wrong(attr, "`#[job]` is given twice; put all options into one");
+                let both = self.kind == Kind::Periodic || attr.path().is_ident("periodic");
+                let message = if both {
+                    "one attribute makes the job; put all options into one `#[periodic]`, or one `#[job]`"
+                } else {
+                    "`#[job]` is given twice; put all options into one"
+                };
+                self.wrong(attr, message);
             }
         }
     }
@@ -101,7 +111,7 @@ impl Reader<'_> {
 
     fn parameters(&mut self, sig: &Signature) -> Vec<Parameter> {
         let mut parameters = Vec::new();
-        let mut has_context = false;
+        let (mut has_context, mut has_tick) = (false, false);
         for input in &sig.inputs {
             let typed = match input {
                 FnArg::Typed(typed) => typed,
@@ -111,12 +121,16 @@ impl Reader<'_> {
                     continue;
                 }
             };
-            let mut parameter = Parameter::read(typed, self.errors);
+            let mut parameter = Parameter::read(typed, self.kind, self.errors);
             match parameter {
                 Parameter::Context if has_context => {
                     self.wrong(&typed.ty, "the context is taken twice; leave one `&JobContext` out");
                 }
                 Parameter::Context => has_context = true,
+                Parameter::Tick(_) if has_tick => {
+                    self.wrong(&typed.ty, "the tick is taken twice; leave one `Tick` out");
+                }
+                Parameter::Tick(_) => has_tick = true,
                 Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
                 // The types of the others may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {

@@ -1,5 +1,6 @@
 //! Enqueues tasks.
 
+mod bind;
 mod layers;
 mod prepare;
 mod result;

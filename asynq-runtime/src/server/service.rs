@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ServerError;
 use crate::{
+    broker::ServerName,
     client::Client,
     job::{BoxError, BoxFuture, Registry, panics::Caught},
 };
@@ -51,6 +52,11 @@ impl ServiceContext {
     /// The values of the flags that the service brought, where the program was started with flags.
     pub fn matches(&self) -> Option<&clap::ArgMatches> {
         self.matches.as_deref()
+    }
+
+    /// A name for whoever shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
+    pub fn new_name(&self) -> ServerName {
+        super::beat::new_name()
     }
 
     /// Whether the server is stopping.

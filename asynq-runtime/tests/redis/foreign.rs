@@ -55,13 +55,8 @@ async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
         put(&broker, &[id]).await;
         let run = take(&broker, &member("me"), 1).await.remove(0);
         settle(&broker, &run, retry(Duration::from_secs(3600))).await;
-        let () = redis::cmd("ZADD")
-            .arg("asynq:{default}:retry")
-            .arg(score)
-            .arg(id)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let () =
+            redis::cmd("ZADD").arg("asynq:{default}:retry").arg(score).arg(id).query_async(&mut redis).await.unwrap();
         // Go's programs know no other due time.
         let () = redis.zrem("asynq:{default}:x:due", id).await.unwrap();
     }

@@ -14,6 +14,7 @@ mod memory;
 mod opening;
 mod others;
 mod repair;
+mod schedule;
 mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};

@@ -282,4 +282,9 @@ pub(super) fn check_whole(file: &Path) {
         number("SELECT count(*) FROM task WHERE (state = 7 AND grp IS NULL) OR (state <> 7 AND batch IS NOT NULL)"),
         0
     );
+    let miscounted = "SELECT count(*) FROM (
+        SELECT entry, n FROM history WHERE n NOT BETWEEN 1 AND 1000
+        UNION ALL SELECT * FROM (SELECT entry, n FROM history EXCEPT SELECT entry, count(*) FROM enqueued GROUP BY entry)
+        UNION ALL SELECT * FROM (SELECT entry, count(*) FROM enqueued GROUP BY entry EXCEPT SELECT entry, n FROM history))";
+    assert_eq!(number(miscounted), 0, "the histories are as long as they say");
 }

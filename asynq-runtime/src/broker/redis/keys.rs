@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::super::ServerName;
+use super::super::{EntryId, ServerName};
 use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
@@ -11,6 +11,12 @@ pub(super) const QUEUES: &str = "asynq:queues";
 pub(super) const SERVERS: &str = "asynq:servers";
 /// Zset of the same servers' worker lists.
 pub(super) const WORKERS: &str = "asynq:workers";
+/// Zset of schedulers that live.
+pub(super) const SCHEDULERS: &str = "asynq:schedulers";
+/// Ours: the scheduler that leads, and the revision of its program.
+pub(super) const LEADER: &str = "asynq:x:leader";
+/// Ours: the revision of a newer program that would lead.
+pub(super) const LEADER_WANT: &str = "asynq:x:leader:want";
 /// Channel of cancel requests.
 pub(super) const CANCEL: &str = "asynq:cancel";
 
@@ -40,6 +46,19 @@ impl Keys {
     /// List or zset of the ids in `state`; tasks in groups have none (see `groups`).
     pub(super) fn state(&self, state: TaskState) -> String {
         self.key(state.as_str())
+    }
+
+    /// Where the tasks of a queue are: pending, active, scheduled, retry, archived, completed, and the names of its groups.
+    pub(super) fn containers(&self) -> Vec<String> {
+        vec![
+            self.pending(),
+            self.active(),
+            self.scheduled(),
+            self.retry(),
+            self.archived(),
+            self.completed(),
+            self.groups(),
+        ]
     }
 
     pub(super) fn pending(&self) -> String {
@@ -166,6 +185,16 @@ impl Keys {
     pub(super) fn ended(&self, set: &str) -> String {
         format!("{}x:set:{set}", self.prefix)
     }
+
+    /// Ours: how far a periodic entry is; kept for as long as its plan says.
+    pub(super) fn cron(&self, entry: &EntryId) -> String {
+        format!("{}x:cron:{entry}", self.prefix)
+    }
+
+    /// Ours: that the tick of an entry at a Unix second was fired; kept for as long as the tick says.
+    pub(super) fn fired(&self, entry: &EntryId, at: i64) -> String {
+        format!("{}x:tick:{entry}:{at}", self.prefix)
+    }
 }
 
 /// Zset of the tokens that are out. It has no hash tag and lies on a node of its own.
@@ -181,6 +210,16 @@ pub(super) fn server_info(name: &ServerName) -> String {
 /// Key of what a server runs.
 pub(super) fn workers_info(name: &ServerName) -> String {
     format!("asynq:workers:{{{name}}}")
+}
+
+/// Key of the entries that a scheduler shows.
+pub(super) fn scheduler_entries(scheduler: &str) -> String {
+    format!("asynq:schedulers:{{{scheduler}}}")
+}
+
+/// Key of an entry's enqueues. It has no hash tag and lies on a node of its own.
+pub(super) fn scheduler_history(entry: &str) -> String {
+    format!("asynq:scheduler_history:{entry}")
 }
 
 #[cfg(test)]
@@ -218,6 +257,9 @@ mod tests {
             (keys.task("ID"), "asynq:{default}:t:ID"),
             (WORKERS.to_owned(), "asynq:workers"),
             (workers_info(&name), "asynq:workers:{h:7:S}"),
+            (SCHEDULERS.to_owned(), "asynq:schedulers"),
+            (scheduler_entries("SID"), "asynq:schedulers:{SID}"),
+            (scheduler_history("EID"), "asynq:scheduler_history:EID"),
         ] {
             assert_eq!(ours, golden);
         }
@@ -226,7 +268,10 @@ mod tests {
     #[test]
     fn our_own_keys_are_under_x_with_the_hash_tag_of_the_queue() {
         let keys = Keys::new(&QueueName::from_wire("a:b"));
-        for key in [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id"), keys.moved("t1")] {
+        let entry = EntryId::from_wire("e");
+        let entry = [keys.cron(&entry), keys.fired(&entry, 7)];
+        let others = [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id"), keys.moved("t1")];
+        for key in others.into_iter().chain(entry) {
             assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));

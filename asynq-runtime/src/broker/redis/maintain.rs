@@ -24,7 +24,7 @@ const SLICE: usize = 100;
 /// Keys that one sweep of a queue looks at in search of lost groups.
 const KEYS_PER_SWEEP: usize = 5000;
 /// How much longer than its lease a Go run keeps its task: what Go's own recoverer waits.
-const GO_GRACE: Duration = Duration::from_secs(30);
+pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
 
 #[async_trait::async_trait]
 impl Maintain for RedisBroker {

@@ -1,58 +1,143 @@
-//! Periodic entries on Redis (CRON.md §7).
+//! Periodic entries on Redis: each tick one script in its queue's slot, the lead one key, asynq's own lists (CRON.md §7,
+//! PROTOCOL §5.21–5.24).
+
+mod lead;
+mod shown;
+mod tick;
 
 use std::time::Duration;
 
-use super::RedisBroker;
-use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked,
-    },
-    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
-};
+use chrono::DateTime;
+use redis::Value;
 
-fn later() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unexpected, "not there yet")
-}
+use super::{
+    RedisBroker,
+    keys::{self, Keys},
+    produce::whole_seconds,
+    reply,
+    script::{Call, ENTRY, PAUSE_ENTRY, PLAN},
+};
+use crate::{
+    broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked},
+    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
+};
 
 #[async_trait::async_trait]
 impl Schedules for RedisBroker {
-    async fn tick(&self, _: &Tick) -> Result<Ticked, BrokerError> {
-        Err(later())
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
+        self.fire(tick).await
     }
-    async fn plan_entry(&self, _: &EntryPlan) -> Result<EntryState, BrokerError> {
-        Err(later())
+
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+        let call = PLAN
+            .on(&[Keys::new(&plan.queue).cron(&plan.entry)])
+            .arg(self.clock.argument())
+            .arg(&plan.spec)
+            .arg(&plan.zone)
+            .arg(plan.revision)
+            .arg(whole_seconds(plan.keep).max(1));
+        read_state(self.link.send_one(call).await?)?.ok_or_else(|| reply::unexpected("no entry"))
     }
-    async fn entry(&self, _: &QueueName, _: &EntryId) -> Result<Option<EntryState>, BrokerError> {
-        Err(later())
+
+    async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
+        let call = ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument());
+        read_state(self.link.send_one(call).await?)
     }
-    async fn pause_entry(&self, _: &QueueName, _: &EntryId, _: bool) -> Result<bool, BrokerError> {
-        Err(later())
+
+    async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
+        let call = PAUSE_ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(i32::from(paused));
+        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
     }
-    async fn forget_entry(&self, _: &QueueName, _: &EntryId) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
+        // One command per key: the two lie on different nodes of a Cluster.
+        let delete = |key: String| Call::plain("DEL").arg(key);
+        let calls = vec![delete(Keys::new(queue).cron(entry)), delete(keys::scheduler_history(entry.as_str()))];
+        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
-    async fn lead(&self, _: &Candidate, _: Duration) -> Result<Lead, BrokerError> {
-        Err(later())
+
+    async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
+        self.take_or_keep_lead(candidate, ttl).await
     }
-    async fn resign(&self, _: &Candidate) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
+        self.give_lead_up(candidate).await
     }
-    async fn wait_for_lead(&self, _: Duration) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+        self.wait_for_free_lead(lead::lateness(), limit).await
     }
-    async fn show_entries(&self, _: &str, _: &[SchedulerEntry], _: Duration) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn show_entries(
+        &self,
+        scheduler: &str,
+        entries: &[SchedulerEntry],
+        ttl: Duration,
+    ) -> Result<(), BrokerError> {
+        self.show(scheduler, entries, ttl).await
     }
-    async fn withdraw_entries(&self, _: &str) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
+        self.withdraw(scheduler).await
     }
-    async fn record_enqueue(&self, _: &str, _: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
+        self.record(entry, event).await
     }
+
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        Err(later())
+        self.shown_entries().await
     }
-    async fn enqueue_history(&self, _: &str, _: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
-        Err(later())
+
+    async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        self.history_of(entry, page).await
+    }
+}
+
+/// What `entry.lua` answers; `None` of an unknown entry.
+fn read_state(answer: Value) -> Result<Option<EntryState>, BrokerError> {
+    let parts = reply::array(answer)?;
+    if parts.len() == 1 {
+        return Ok(None);
+    }
+    let Ok([now, spec, zone, revision, last, previous, paused]) = <[Value; 7]>::try_from(parts) else {
+        return Err(reply::unexpected("no state of an entry"));
+    };
+    let instant = |value: &Value| {
+        let at = reply::number(value).and_then(DateTime::from_timestamp_millis);
+        at.ok_or_else(|| reply::unexpected("no time of an entry"))
+    };
+    let text = |value| reply::text(value).unwrap_or_default();
+    let previous = text(previous);
+    Ok(Some(EntryState {
+        now: instant(&now)?,
+        last: instant(&last)?,
+        spec: text(spec),
+        zone: text(zone),
+        revision: text(revision).parse().unwrap_or_default(),
+        previous: (!previous.is_empty()).then(|| TaskId::from_wire(&previous)),
+        paused: reply::number(&paused) == Some(1),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_an_entry_is_read_whole_or_not_at_all() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let read = |parts: &[&str]| read_state(Value::Array(parts.iter().map(|part| text(part)).collect()));
+        assert!(matches!(read(&["1700000000123"]), Ok(None)));
+        let state = read(&["1700000000123", "@daily", "UTC", "18446744073709551615", "1700000000000", "", "1"]);
+        let state = state.unwrap().unwrap();
+        assert_eq!((state.revision, state.previous, state.paused), (u64::MAX, None, true));
+        assert_eq!((state.now - state.last).num_milliseconds(), 123);
+        let state = read(&["0", "@daily", "UTC", "x", "0", "t1", "0"]).unwrap().unwrap();
+        assert_eq!((state.revision, state.paused), (0, false));
+        assert_eq!(state.previous.unwrap(), "t1");
+        assert!(read(&[]).is_err());
+        assert!(read(&["0", "@daily"]).is_err());
+        assert!(read(&["0", "@daily", "UTC", "1", "long ago", "", "0"]).is_err());
     }
 }

@@ -22,7 +22,7 @@ use super::{
     connection::{Answer, Link},
     io::Io,
     keeper::{News, Role},
-    keys::Keys,
+    keys::{Keys, LEADER},
     reply,
     script::Call,
 };
@@ -177,6 +177,28 @@ impl RedisBroker {
             tokio::select! {
                 () = sleep(TOGETHER.min(left(end))) => {}
                 () = self.sleep_until(next) => return Ok(()),
+            }
+        }
+    }
+
+    /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is how long after the end of the
+    /// lead to look, so that not all who wait ask at once.
+    pub(super) async fn wait_for_free_lead(&self, late: Duration, limit: Duration) -> Result<(), BrokerError> {
+        let end = end(limit);
+        let watched = HashSet::from([LEADER.to_owned()]);
+        loop {
+            let (answers, mut ears) = self.ask_and_hear(vec![Call::plain("PTTL").arg(LEADER)]).await?;
+            let answer = answers.into_iter().next().ok_or_else(|| reply::unexpected("no answer"))??;
+            // -2: nobody leads. -1: somebody without an end, who leads until somebody deletes that key.
+            let lasts = match reply::number(&answer) {
+                Some(-2) => return Ok(()),
+                Some(ms) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
+                None => return Err(reply::unexpected("no time to live")),
+            };
+            // Whoever leads renews the lead, of which the bell tells, too: then look again.
+            let heard = self.until_closed(timeout(lasts.min(left(end)), ears.hear(&watched))).await?;
+            if heard.is_err() {
+                return Ok(());
             }
         }
     }

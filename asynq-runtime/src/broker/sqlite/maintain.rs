@@ -16,6 +16,7 @@ use crate::{
 use super::{
     SqliteBroker,
     order::{Order, Stage},
+    schedule,
     settle::lost,
     sql,
     store::far,
@@ -26,7 +27,7 @@ use super::{
 const SLICE: usize = 100;
 
 /// How often a clock that a test turns by hand is looked at; it cannot say that it was turned.
-const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
+pub(super) const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 
 /// A lease that ends later than this after now was given by a clock that has been set back since.
 const BELIEVABLE_LEASE_MS: i64 = 60_000;
@@ -186,6 +187,7 @@ fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled
 }
 
 fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swept> {
+    schedule::sweep(&tx.view)?;
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
     let mut swept = Swept::default();
     let believable = tx.view.now.saturating_add(lease).saturating_add(BELIEVABLE_LEASE_MS);

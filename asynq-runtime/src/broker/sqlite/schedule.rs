@@ -1,58 +1,172 @@
-//! Periodic entries on SQLite (CRON.md §7).
+//! Periodic entries: their ticks, their leader, and what tools see of them (contract: `broker/schedule.rs`, CRON.md §7).
 
-use std::time::Duration;
+mod entry;
+mod lead;
+mod shown;
+mod sweep;
+mod tick;
 
-use super::SqliteBroker;
+use std::{sync::Arc, time::Duration};
+
+use rusqlite::params;
+use tokio::time::{Instant, timeout_at};
+
 use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked,
-    },
+    broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-fn later() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unexpected, "not there yet")
-}
+pub(super) use self::sweep::sweep;
+use self::{entry::Kept, lead::Leader, tick::Firing};
+use super::{
+    SqliteBroker,
+    maintain::LOOK_AT_MANUAL_CLOCK,
+    order::{Order, Stage},
+    row::{after, instant},
+    sql,
+    store::far,
+};
+
+/// A time kept by us that is this far ahead was written before the clock was set back.
+const CLOCK_WENT_BACK_MS: i64 = 5_000;
 
 #[async_trait::async_trait]
 impl Schedules for SqliteBroker {
-    async fn tick(&self, _: &Tick) -> Result<Ticked, BrokerError> {
-        Err(later())
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
+        let firing = Arc::new(Firing::new(tick)?);
+        let dead = firing.dead_worker(&self.store).await?;
+        let look = Arc::clone(&firing);
+        let order = Order::new(Stage::Insert, 1, move |tx| firing.run(tx, dead));
+        self.store.write(order.unless(move |view| look.needs_nothing(view))).await
     }
-    async fn plan_entry(&self, _: &EntryPlan) -> Result<EntryState, BrokerError> {
-        Err(later())
+
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+        let plan = plan.clone();
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let before = Kept::find(&tx.view, &plan.queue, &plan.entry)?;
+            let kept = match entry::planned(before.as_ref(), &plan, tx.view.now) {
+                Some(kept) => {
+                    kept.write(&tx.view, &plan)?;
+                    Some(kept)
+                }
+                None => before,
+            };
+            // There is always one: what was not kept before is planned.
+            let kept = kept.unwrap_or_else(|| Kept::new(&plan, tx.view.now));
+            Ok(kept.into_state(tx.view.now))
+        });
+        self.store.write(order).await
     }
-    async fn entry(&self, _: &QueueName, _: &EntryId) -> Result<Option<EntryState>, BrokerError> {
-        Err(later())
+
+    async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
+        let (queue, entry) = (queue.clone(), entry.clone());
+        let read = move |view: &super::tx::View<'_>| {
+            Ok(Kept::find(view, &queue, &entry)?.map(|kept| kept.into_state(view.now)))
+        };
+        self.store.read(read).await
     }
-    async fn pause_entry(&self, _: &QueueName, _: &EntryId, _: bool) -> Result<bool, BrokerError> {
-        Err(later())
+
+    async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
+        let (queue, entry) = (queue.clone(), entry.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let which = params![queue.as_str(), entry.as_str(), paused, tx.view.now];
+            Ok(tx.view.execute(&sql::SCHEDULE_PAUSE, which)? == 1)
+        });
+        self.store.write(order).await
     }
-    async fn forget_entry(&self, _: &QueueName, _: &EntryId) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
+        let (queue, entry) = (queue.clone(), entry.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            // Its markers stay for their time, so that one that comes back fires no tick twice.
+            tx.view.execute(&sql::SCHEDULE_FORGET, [queue.as_str(), entry.as_str()])?;
+            shown::forget_history(&tx.view, entry.as_str())
+        });
+        self.store.write(order).await
     }
-    async fn lead(&self, _: &Candidate, _: Duration) -> Result<Lead, BrokerError> {
-        Err(later())
+
+    async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
+        let (candidate, look) = (candidate.clone(), candidate.clone());
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let found = Leader::find(&tx.view)?;
+            let (change, lead) = lead::decide(found.as_ref(), &candidate, tx.view.now, ttl);
+            if let Some(leader) = change {
+                leader.write(&tx.view)?;
+            }
+            Ok(lead)
+        });
+        let order = order.unless(move |view| {
+            let (change, lead) = lead::decide(Leader::find(view)?.as_ref(), &look, view.now, ttl);
+            Ok(change.is_none().then_some(lead))
+        });
+        self.store.write(order).await
     }
-    async fn resign(&self, _: &Candidate) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
+        let token = candidate.token.clone();
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            let resigned = tx.view.execute(&sql::SCHEDULE_RESIGN, params![token, tx.view.now])?;
+            tx.effects.signal |= resigned > 0;
+            Ok(())
+        });
+        self.store.write(order).await
     }
-    async fn wait_for_lead(&self, _: Duration) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+        let deadline = far(limit);
+        let mut news = self.store.common.news.signals();
+        loop {
+            let leader = self.store.read(Leader::find).await?;
+            let Some(leader) = leader else { return Ok(()) };
+            // The clock may be a test's, so how long to wait follows from it alone.
+            loop {
+                let left = leader.until.saturating_sub(self.store.common.now());
+                if left <= 0 || Instant::now() >= deadline {
+                    return Ok(());
+                }
+                let mut pause = far(Duration::from_millis(left.unsigned_abs()));
+                if self.manual_clock {
+                    pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
+                }
+                if timeout_at(pause.min(deadline), news.heard()).await.is_ok() {
+                    break;
+                }
+            }
+        }
     }
-    async fn show_entries(&self, _: &str, _: &[SchedulerEntry], _: Duration) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn show_entries(
+        &self,
+        scheduler: &str,
+        entries: &[SchedulerEntry],
+        ttl: Duration,
+    ) -> Result<(), BrokerError> {
+        let (scheduler, rows) = (scheduler.to_owned(), shown::encode(entries));
+        let order =
+            Order::new(Stage::Settle, 1, move |tx| shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl)));
+        self.store.write(order).await
     }
-    async fn withdraw_entries(&self, _: &str) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
+        let scheduler = scheduler.to_owned();
+        let order = Order::new(Stage::Settle, 1, move |tx| {
+            tx.view.execute(&sql::SCHEDULE_WITHDRAW, [&scheduler])?;
+            Ok(())
+        });
+        self.store.write(order).await
     }
-    async fn record_enqueue(&self, _: &str, _: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
-        Err(later())
+
+    async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
+        let (entry, event) = (entry.to_owned(), event.clone());
+        self.store.write(Order::new(Stage::Settle, 1, move |tx| shown::record(&tx.view, &entry, &event))).await
     }
+
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        Err(later())
+        self.store.read(shown::entries).await
     }
-    async fn enqueue_history(&self, _: &str, _: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
-        Err(later())
+
+    async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        let entry = entry.to_owned();
+        self.store.read(move |view| shown::history(view, &entry, page)).await
     }
 }

@@ -180,6 +180,30 @@ statements! {
     REPAIR_FORGET_TALLY = "repair/forget_tally";
     REPAIR_FORGET_BATCH = "repair/forget_batch";
     REPAIR_FORGET_QUEUE = "repair/forget_queue";
+    SCHEDULE_ENTRY = "schedule/entry";
+    SCHEDULE_KEEP = "schedule/keep";
+    SCHEDULE_PAUSE = "schedule/pause";
+    SCHEDULE_FORGET = "schedule/forget";
+    SCHEDULE_MARKED = "schedule/marked";
+    SCHEDULE_MARK = "schedule/mark";
+    SCHEDULE_PREVIOUS = "schedule/previous";
+    SCHEDULE_LEADER = "schedule/leader";
+    SCHEDULE_SET_LEADER = "schedule/set_leader";
+    SCHEDULE_RESIGN = "schedule/resign";
+    SCHEDULE_SHOW = "schedule/show";
+    SCHEDULE_WITHDRAW = "schedule/withdraw";
+    SCHEDULE_SHOWN = "schedule/shown";
+    SCHEDULE_RECORD = "schedule/record";
+    SCHEDULE_COUNT = "schedule/count";
+    SCHEDULE_TRIM = "schedule/trim";
+    SCHEDULE_HISTORY_UNTIL = "schedule/history_until";
+    SCHEDULE_HISTORY = "schedule/history";
+    SCHEDULE_FORGET_ENQUEUED = "schedule/forget_enqueued";
+    SCHEDULE_FORGET_HISTORY = "schedule/forget_history";
+    SCHEDULE_OVER_HISTORIES = "schedule/over_histories";
+    SCHEDULE_SWEEP_TICKS = "schedule/sweep_ticks";
+    SCHEDULE_SWEEP_ENTRIES = "schedule/sweep_entries";
+    SCHEDULE_SWEEP_SHOWN = "schedule/sweep_shown";
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl RedisBroker {
 }
 
 /// The keys that `places.lua` names.
-fn places(keys: &Keys) -> Vec<String> {
+pub(super) fn places(keys: &Keys) -> Vec<String> {
     vec![
         keys.pending(),
         keys.active(),

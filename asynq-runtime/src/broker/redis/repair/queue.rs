@@ -64,16 +64,8 @@ impl RedisBroker {
     }
 
     async fn delete_if_empty(&self, keys: &Keys, names: &[String], only_ask: bool) -> Result<bool, BrokerError> {
-        let mut all = vec![
-            keys.pending(),
-            keys.active(),
-            keys.scheduled(),
-            keys.retry(),
-            keys.archived(),
-            keys.completed(),
-            keys.groups(),
-            keys.sets(),
-        ];
+        let mut all = keys.containers();
+        all.push(keys.sets());
         all.extend_from_slice(names);
         let call = DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(only_ask));
         Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
@@ -99,7 +91,7 @@ fn is_its_own(keys: &Keys, key: &str) -> bool {
         "x:orphans",
     ];
     const FAMILIES: [&str; 6] = ["t:", "g:", "unique:", "processed:", "failed:", "x:"];
-    const RECEIPTS: [&str; 3] = ["x:sent:", "x:moved:", "x:set:"];
+    const RECEIPTS: [&str; 4] = ["x:sent:", "x:moved:", "x:set:", "x:tick:"];
     let Some(name) = key.strip_prefix(keys.prefix()) else { return false };
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
     (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&RECEIPTS)
@@ -121,6 +113,8 @@ mod tests {
             ("asynq:{q}:x:due", true),
             ("asynq:{q}:x:sent:c:0:1", false),
             ("asynq:{q}:x:moved:id", false),
+            ("asynq:{q}:x:cron:e", true),
+            ("asynq:{q}:x:tick:e:7", false),
             ("asynq:{q}:rs:something", false),
             ("asynq:{q}:pending:more", false),
             ("asynq:{other}:pending", false),

@@ -1,5 +1,6 @@
--- Puts a server's name on a list of those that live (PROTOCOL 5.19 a and b), and takes off the dead ones.
--- KEYS     1 asynq:servers or asynq:workers
+-- Puts the name of a server or scheduler on a list of those that live (PROTOCOL 5.19 a and b, 5.21), and takes off the
+-- dead ones.
+-- KEYS     1 asynq:servers, asynq:workers or asynq:schedulers
 -- ARGV     1 now · 2 seconds it counts · 3 member
 -- Returns  nothing
 local now_s = clock(ARGV[1])

@@ -1,0 +1,107 @@
+//! Pauses, resumes, runs and forgets periodic entries, from any program.
+
+use std::sync::Arc;
+
+use asynq_runtime::{
+    Client,
+    broker::{Broker, BrokerError, BrokerErrorKind, EntryId, EntryState, Page, Placed, Refused},
+    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
+};
+use chrono::Utc;
+
+use crate::{Periodic, PeriodicError, Tick};
+
+/// The schedule on a broker, whoever plans it.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    broker: Arc<dyn Broker>,
+}
+
+impl Schedule {
+    /// The schedule on the broker of a client.
+    pub fn new(client: &Client) -> Self {
+        Self { broker: Arc::clone(client.broker()) }
+    }
+
+    /// The entries of all schedulers that live, ours and Go's.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.broker.scheduler_entries().await
+    }
+
+    /// What the broker keeps of an entry, if it knows it.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
+        self.broker.entry(queue, entry).await
+    }
+
+    /// One page of what an entry enqueued, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn history(&self, entry: &EntryId, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        self.broker.enqueue_history(entry.as_str(), page).await
+    }
+
+    /// Stops an entry from firing until it is resumed, through restarts. Its ticks of that time are not made up for.
+    /// Returns whether that changed anything: not for an entry that is paused already or that no scheduler has planned.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    pub async fn pause(&self, queue: &QueueName, entry: &EntryId) -> Result<bool, BrokerError> {
+        self.broker.pause_entry(queue, entry, true).await
+    }
+
+    /// Lets a paused entry go on with its next tick; returns whether it was paused.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    pub async fn resume(&self, queue: &QueueName, entry: &EntryId) -> Result<bool, BrokerError> {
+        self.broker.pause_entry(queue, entry, false).await
+    }
+
+    /// Forgets what is kept of an entry, its last tick and its history. A scheduler that still plans it takes it for new.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the call may be repeated.
+    pub async fn forget(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
+        self.broker.forget_entry(queue, entry).await
+    }
+
+    /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap; returns the task's id.
+    ///
+    /// # Errors
+    ///
+    /// The task was refused, or the broker failed.
+    pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
+        let now = self.broker.now();
+        let task = entry.bind(Tick::new(now), now)?;
+        let (id, queue) = (task.id.clone(), task.queue.to_string());
+        match self.broker.enqueue(vec![task]).await.pop() {
+            Some(Ok(Placed { .. })) => {}
+            Some(Err(refused)) => return Err(PeriodicError::Refused { id: id.to_string(), queue, source: refused }),
+            None => {
+                let source = Refused::Broker(BrokerError::new(
+                    BrokerErrorKind::Unexpected,
+                    "the broker gave no answer for the task",
+                ));
+                return Err(PeriodicError::Refused { id: id.to_string(), queue, source });
+            }
+        }
+        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(Utc::now().into()) };
+        if let Err(error) = self.broker.record_enqueue(entry.id().as_str(), &event).await {
+            tracing::debug!("an enqueue is missing in the history of {}: {error}", entry.id());
+        }
+        Ok(id)
+    }
+}

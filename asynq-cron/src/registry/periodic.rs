@@ -1,0 +1,331 @@
+//! One periodic entry: a schedule, the task it enqueues, and its choices.
+
+use std::{fmt, time::Duration};
+
+use asynq_runtime::{
+    Client, EnqueueError, PreparedTask,
+    broker::{EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
+    task::{Header, QueueName},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{CronSpec, Missed, SpecError, Tick};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A schedule with the task that each of its ticks enqueues.
+///
+/// ```
+/// use asynq_cron::prelude::*;
+/// use asynq_runtime::prelude::*;
+///
+/// #[job(queue = "low")]
+/// async fn report(customer: u64) -> JobResult { Ok(()) }
+///
+/// let spec = CronSpec::parse("TZ=Europe/Berlin 0 9 * * mon-fri")?;
+/// let entry = Periodic::new(spec, report::job(7))?.missed(Missed::Skip).overlap(Overlap::Skip);
+/// assert_eq!((entry.job(), entry.queue().as_str()), ("report", "low"));
+/// # Ok::<(), BoxError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Periodic {
+    id: EntryId,
+    job: String,
+    queue: QueueName,
+    payload: bytes::Bytes,
+    spec: CronSpec,
+    task: PreparedTask,
+    missed: Missed,
+    overlap: Overlap,
+    jitter: Duration,
+    foreign: bool,
+    place: String,
+}
+
+/// A periodic entry that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeriodicError {
+    /// Its schedule is none.
+    #[error("the schedule of `{job}` cannot be used: {source}")]
+    Spec {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        source: SpecError,
+    },
+    /// Its task could not be enqueued.
+    #[error("a periodic task cannot be enqueued: {0}")]
+    Task(#[from] EnqueueError),
+    /// Two entries are the same to the broker.
+    #[error("`{job}` is scheduled twice in queue `{queue}` with the same payload ({places}); give one a `key`")]
+    Twice {
+        /// The job.
+        job: String,
+        /// The queue.
+        queue: String,
+        /// Where the two are written.
+        places: String,
+    },
+    /// The broker refused a task that should run now.
+    #[error("task `{id}` was not enqueued in queue `{queue}`: {source}")]
+    Refused {
+        /// The task.
+        id: String,
+        /// The queue.
+        queue: String,
+        /// Why.
+        source: Refused,
+    },
+    /// No job of the program has this name.
+    #[error("no job `{job}` in this program; register it, or say `foreign()` if another program runs it")]
+    UnknownJob {
+        /// The name.
+        job: String,
+    },
+}
+
+impl Periodic {
+    /// The entry that enqueues `task` at each time of `spec`. `@every` counts from the Unix epoch in either mode, so that
+    /// all replicas have the same ticks. An id that the task was given is not used: each tick has its own.
+    ///
+    /// # Errors
+    ///
+    /// An option of the task is wrong.
+    pub fn new(spec: CronSpec, task: impl Into<PreparedTask>) -> Result<Self, PeriodicError> {
+        let task = task.into();
+        let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
+        Ok(Self {
+            id: EntryId::of(&bound.message.r#type, &bound.queue, &bound.message.payload, ""),
+            job: bound.message.r#type,
+            queue: bound.queue,
+            payload: bound.message.payload,
+            spec: spec.aligned(),
+            task,
+            missed: Missed::default(),
+            overlap: Overlap::default(),
+            jitter: Duration::ZERO,
+            foreign: false,
+            place: String::new(),
+        })
+    }
+
+    /// Tells two entries of the same job, queue and payload apart.
+    #[must_use]
+    pub fn key(self, key: &str) -> Self {
+        Self { id: EntryId::of(&self.job, &self.queue, &self.payload, key), ..self }
+    }
+
+    /// What becomes of missed ticks; default [`Missed::Once`].
+    #[must_use]
+    pub fn missed(self, missed: Missed) -> Self {
+        Self { missed, ..self }
+    }
+
+    /// What a tick does while the previous task waits or runs; default [`Overlap::Allow`].
+    #[must_use]
+    pub fn overlap(self, overlap: Overlap) -> Self {
+        Self { overlap, ..self }
+    }
+
+    /// Puts each tick off by up to this time, the same in every replica; default not at all.
+    #[must_use]
+    pub fn jitter(self, jitter: Duration) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// Another program runs the job: this one need not know it.
+    #[must_use]
+    pub fn foreign(self) -> Self {
+        Self { foreign: true, ..self }
+    }
+
+    pub(super) fn place(self, place: String) -> Self {
+        Self { place, ..self }
+    }
+
+    /// Names the entry, the same after every restart.
+    pub fn id(&self) -> &EntryId {
+        &self.id
+    }
+
+    /// The name of its job.
+    pub fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// The queue of its tasks.
+    pub fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+
+    /// Its schedule.
+    pub fn spec(&self) -> &CronSpec {
+        &self.spec
+    }
+
+    pub(crate) fn missed_policy(&self) -> Missed {
+        self.missed
+    }
+
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    /// Where it is written, or what it is if nobody knows.
+    pub(crate) fn whereabouts(&self) -> &str {
+        if self.place.is_empty() { "made at run time" } else { &self.place }
+    }
+
+    /// The schedule for people: `0 9 * * * Europe/Berlin`.
+    pub(crate) fn shown_spec(&self) -> String {
+        match (self.spec.as_str(), self.spec.zone()) {
+            (text, chrono_tz::Tz::UTC) => text.to_owned(),
+            (text, _) if text.contains("TZ=") => text.to_owned(),
+            (text, zone) => format!("TZ={zone} {text}"),
+        }
+    }
+
+    /// Whether a tick of the one may be sent as one of the other.
+    pub(crate) fn is_same_plan(&self, other: &Self) -> bool {
+        let plain = |entry: &Self| {
+            let (zone, text) = (entry.spec.zone(), entry.spec.as_str().to_owned());
+            (entry.id.clone(), text, zone, entry.missed, entry.overlap, entry.jitter)
+        };
+        plain(self) == plain(other) && format!("{:?}", self.task) == format!("{:?}", other.task)
+    }
+
+    /// The entry as the broker keeps it; `after` is the last tick, or now.
+    pub(crate) fn plan(&self, after: DateTime<Utc>, revision: u64) -> EntryPlan {
+        let distance = self.spec.next_after(after).and_then(|next| (next - after).to_std().ok()).unwrap_or(DAY);
+        EntryPlan {
+            queue: self.queue.clone(),
+            entry: self.id.clone(),
+            spec: self.spec.as_str().to_owned(),
+            zone: self.spec.zone().name().to_owned(),
+            revision,
+            keep: distance.saturating_mul(3).max(DAY * 30),
+        }
+    }
+
+    /// The tick to send, bound at `now`.
+    pub(crate) fn tick(&self, tick: Tick, now: DateTime<Utc>, revision: u64) -> Result<BrokerTick, EnqueueError> {
+        let at = tick.scheduled_at();
+        let mut task = self.bind(tick, now)?;
+        task.id = self.id.task_id(at);
+        task.message.id = task.id.as_str().to_owned();
+        if !self.jitter.is_zero() {
+            let later = TimeDelta::from_std(jitter(self.id.as_str(), at, self.jitter)).unwrap_or_default();
+            task.when = When::At(at.checked_add_signed(later).unwrap_or(at));
+        }
+        let plan = self.plan(at, revision);
+        let interval = self.spec.next_after(at).and_then(|next| (next - at).to_std().ok()).unwrap_or(DAY);
+        let marker = interval.saturating_mul(100).clamp(Duration::from_secs(600), DAY * 2);
+        Ok(BrokerTick { plan, at, marker, overlap: self.overlap, task })
+    }
+
+    /// Its task with the tick in its headers, under a new id.
+    pub(crate) fn bind(&self, tick: Tick, now: DateTime<Utc>) -> Result<NewTask, EnqueueError> {
+        let mut task = self.task.clone().bind(now, Client::MAX_PAYLOAD_LIMIT)?;
+        task.id_is_ours = true;
+        task.message.headers.extend(tick.headers().map(|(key, value)| Header::new(key, value)));
+        Ok(task)
+    }
+}
+
+impl fmt::Display for Periodic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.job, self.shown_spec())
+    }
+}
+
+/// How far a tick is put off: drawn from entry and time, so that every replica draws the same.
+fn jitter(entry: &str, at: DateTime<Utc>, most: Duration) -> Duration {
+    let name = format!("{entry}:{}", at.timestamp());
+    let drawn = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).as_u64_pair().1;
+    let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(drawn % most.saturating_add(1).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::RawTask;
+
+    use super::*;
+
+    fn entry(spec: &str) -> Periodic {
+        let spec = CronSpec::parse(spec).expect(spec);
+        Periodic::new(spec, RawTask::new("report", "x").queue("low").retry(2)).expect("an entry")
+    }
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().expect("a time")
+    }
+
+    #[test]
+    fn its_id_is_its_job_queue_payload_and_key() {
+        let nightly = entry("0 3 * * *");
+        assert_eq!(nightly.id(), entry("TZ=Asia/Tokyo 0 4 * * *").missed(Missed::Skip).id());
+        assert_eq!(nightly.id(), &EntryId::of("report", nightly.queue(), b"x", ""));
+        assert_ne!(nightly.id(), entry("0 3 * * *").key("again").id());
+    }
+
+    #[test]
+    fn a_tick_names_its_task_and_tells_it_its_time() {
+        let time = at("2026-03-01T03:00:00Z");
+        let tick = Tick::new(time).with_missed(2);
+        let sent = entry("0 3 * * *").tick(tick, time, 9).expect("a tick");
+        assert_eq!(sent.task.message.id, sent.task.id.as_str());
+        assert_eq!(sent.task.id, sent.plan.entry.task_id(time));
+        assert_eq!((sent.task.when, sent.plan.revision), (When::Now, 9));
+        assert_eq!(sent.task.message.header("asynq-cron-at"), Some("1772334000"));
+        assert_eq!(sent.task.message.header("asynq-cron-missed"), Some("2"));
+        assert_eq!(sent.task.message.payload, "x");
+    }
+
+    #[test]
+    fn markers_and_memory_last_as_long_as_the_interval_needs() {
+        for (spec, marker, keep) in [
+            ("* * * * * *", 600, 30 * 86_400),
+            ("@every 30s", 3_000, 30 * 86_400),
+            ("@hourly", 2 * 86_400, 30 * 86_400),
+            ("@yearly", 2 * 86_400, 3 * 365 * 86_400),
+        ] {
+            let time = at("2026-01-01T00:00:00Z");
+            let sent = entry(spec).tick(Tick::new(time), time, 0).expect("a tick");
+            assert_eq!((sent.marker.as_secs(), sent.plan.keep.as_secs()), (marker, keep), "{spec}");
+        }
+    }
+
+    #[test]
+    fn jitter_is_the_same_for_everybody_and_spread() {
+        let time = at("2026-03-01T03:00:00Z");
+        let most = Duration::from_secs(30);
+        let of = |minute: i64| {
+            let time = time + TimeDelta::minutes(minute);
+            let sent = entry("* * * * *").jitter(most).tick(Tick::new(time), time, 0).expect("a tick");
+            let When::At(when) = sent.task.when else { panic!("not put off") };
+            (when - time).to_std().expect("later")
+        };
+        let drawn: Vec<_> = (0..200).map(of).collect();
+        assert_eq!(drawn, (0..200).map(of).collect::<Vec<_>>());
+        assert!(drawn.iter().all(|&by| by <= most));
+        let early = drawn.iter().filter(|&&by| by < most / 2).count();
+        assert!((60..140).contains(&early), "{early} of 200 in the first half");
+    }
+
+    #[test]
+    fn a_task_that_cannot_be_is_refused_at_once() {
+        let spec = CronSpec::parse("@daily").expect("a spec");
+        assert!(Periodic::new(spec.clone(), RawTask::new("", "")).is_err());
+        assert!(Periodic::new(spec, RawTask::new("x", "").queue("a{b")).is_err());
+    }
+
+    #[test]
+    fn intervals_of_robfig_count_from_the_epoch_here() {
+        let spec = CronSpec::parse_compat("@every 90.5s").expect("a spec");
+        let entry = Periodic::new(spec, RawTask::new("x", "")).expect("an entry");
+        assert_eq!(entry.spec().next_after(at("1970-01-01T00:00:01Z")), Some(at("1970-01-01T00:01:30Z")));
+        assert_eq!(entry.spec().as_str(), "@every 90.5s");
+    }
+}

@@ -1,0 +1,106 @@
+//! The broker's time as a scheduler knows it: this machine's wall clock and what it lacks.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// A wall clock that moved this much more, or less, than time passed has been set, or the machine has slept.
+const JUMP: TimeDelta = TimeDelta::milliseconds(500);
+
+/// One reading of the two clocks of this machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) wall: DateTime<Utc>,
+    pub(crate) steady: Instant,
+}
+
+impl Reading {
+    pub(crate) fn now() -> Self {
+        Self { wall: Utc::now(), steady: Instant::now() }
+    }
+}
+
+/// The broker's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BrokerClock {
+    offset: TimeDelta,
+    measured: Reading,
+}
+
+impl BrokerClock {
+    /// This machine's clock, until the broker has said its own.
+    pub(crate) fn unknown(now: Reading) -> Self {
+        Self { offset: TimeDelta::zero(), measured: now }
+    }
+
+    /// The broker said `broker` between two readings: as likely as not in their middle.
+    pub(crate) fn measured(broker: DateTime<Utc>, before: Reading, after: Reading) -> Self {
+        let took = after.steady.saturating_duration_since(before.steady);
+        let half = TimeDelta::from_std(took / 2).unwrap_or_default();
+        Self { offset: broker - (after.wall - half), measured: after }
+    }
+
+    /// The broker's time at a reading.
+    pub(crate) fn at(&self, now: Reading) -> DateTime<Utc> {
+        now.wall.checked_add_signed(self.offset).unwrap_or(now.wall)
+    }
+
+    /// Whether this machine's clock has jumped since it was measured: ask the broker again.
+    pub(crate) fn has_jumped(&self, now: Reading) -> bool {
+        let steady = now.steady.saturating_duration_since(self.measured.steady);
+        let expected = TimeDelta::from_std(steady).unwrap_or(TimeDelta::MAX);
+        ((now.wall - self.measured.wall) - expected).abs() > JUMP
+    }
+
+    /// How far this machine's clock is off.
+    pub(crate) fn skew(&self) -> TimeDelta {
+        self.offset
+    }
+}
+
+/// How long to sleep: to the next moment, but never so long that a clock that was set is noticed late.
+pub(crate) fn pause(next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
+    const MOST: Duration = Duration::from_secs(1);
+    next.map_or(MOST, |next| (next - now).to_std().unwrap_or_default().min(MOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_brokers_time_is_in_the_middle_of_the_question() {
+        let before = Reading::now();
+        let after =
+            Reading { wall: before.wall + TimeDelta::seconds(2), steady: before.steady + Duration::from_secs(2) };
+        let day = TimeDelta::days(1);
+        let clock = BrokerClock::measured(before.wall + day, before, after);
+        assert_eq!(clock.at(after), before.wall + day + TimeDelta::seconds(1));
+        assert_eq!(clock.skew(), day - TimeDelta::seconds(1));
+        assert_eq!(BrokerClock::unknown(before).at(after), after.wall);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_or_a_machine_that_slept_is_noticed() {
+        let start = Reading::now();
+        let clock = BrokerClock::unknown(start);
+        let later = |wall: i64, steady: u64| Reading {
+            wall: start.wall + TimeDelta::milliseconds(wall),
+            steady: start.steady + Duration::from_millis(steady),
+        };
+        for (wall, steady, jumped) in
+            [(60_000, 60_000, false), (60_400, 60_000, false), (86_400_000, 1_000, true), (-86_400_000, 1_000, true)]
+        {
+            assert_eq!(clock.has_jumped(later(wall, steady)), jumped, "{wall} {steady}");
+        }
+    }
+
+    #[test]
+    fn nobody_sleeps_past_a_clock_that_was_set() {
+        let now = Utc::now();
+        for (next, expected) in [(None, 1_000), (Some(3_600_000), 1_000), (Some(250), 250), (Some(-5), 0)] {
+            let next = next.map(|by| now + TimeDelta::milliseconds(by));
+            assert_eq!(pause(next, now), Duration::from_millis(expected));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Sends the ticks: what [`plan`] says is due, while this scheduler leads.
+
+mod clock;
+pub(crate) mod missed;
+mod plan;
+mod shown;
+mod work;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    Registry,
+    broker::{Candidate, EntryId},
+    server::ServiceContext,
+};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+
+pub(crate) use self::work::Provider;
+use self::work::Work;
+use crate::{
+    Periodic, PeriodicError,
+    leader::{Standing, campaign},
+};
+
+/// How long a stopping scheduler tells the broker so.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What a scheduler needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// How long the lead lasts without being kept.
+    pub(crate) ttl: Duration,
+    /// Whether there is a lead at all.
+    pub(crate) election: bool,
+    /// The revision of this program.
+    pub(crate) revision: u64,
+    /// How often the provider is asked.
+    pub(crate) sync_every: Duration,
+}
+
+/// Schedules until the server stops.
+pub(crate) async fn run(
+    settings: Settings,
+    fixed: Vec<Periodic>,
+    provider: Option<Provider>,
+    cx: ServiceContext,
+) -> Result<(), PeriodicError> {
+    let fixed = checked(fixed, cx.registry())?;
+    if fixed.is_empty() && provider.is_none() {
+        return Ok(());
+    }
+    let broker = Arc::clone(cx.client().broker());
+    let name = cx.new_name();
+    let candidate = Candidate { token: name.server_id.clone(), revision: settings.revision };
+    let first = if settings.election { Standing::Follows } else { Standing::Leads { until: None } };
+    let (tell, standing) = watch::channel(first);
+    // Owned here: dropped with this future, it ends.
+    let mut campaigns = JoinSet::new();
+    if settings.election {
+        campaigns.spawn(campaign(Arc::clone(&broker), candidate.clone(), settings.ttl, tell.clone()));
+    }
+    let name = name.to_string();
+    let election = settings.election;
+    let work = Work::new(Arc::clone(&broker), name.clone(), settings, fixed, provider, cx.registry().clone());
+    tokio::select! {
+        () = work.run(standing) => {}
+        () = cx.stopping() => {}
+    }
+    campaigns.shutdown().await;
+    let farewell = async {
+        if let Err(error) = broker.withdraw_entries(&name).await {
+            tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
+        }
+        if election && let Err(error) = broker.resign(&candidate).await {
+            tracing::debug!("the lead was not given up, it ends by itself: {error}");
+        }
+    };
+    if timeout(FAREWELL, farewell).await.is_err() {
+        tracing::debug!("the broker did not hear that this scheduler stops");
+    }
+    Ok(())
+}
+
+/// The entries, none twice and none of a job that nobody here knows.
+fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
+    let mut known: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
+    let mut checked = Vec::with_capacity(entries.len());
+    for entry in entries {
+        check(&entry, registry)?;
+        let entry = Arc::new(entry);
+        if let Some(other) = known.insert(entry.id().clone(), Arc::clone(&entry)) {
+            return Err(twice(&entry, &other));
+        }
+        checked.push(entry);
+    }
+    Ok(checked)
+}
+
+/// Whether somebody will run the tasks of an entry, as far as this program can tell.
+fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
+    if entry.is_foreign() || registry.get(entry.job()).is_some() {
+        return Ok(());
+    }
+    Err(PeriodicError::UnknownJob { job: entry.job().to_owned() })
+}
+
+fn twice(entry: &Periodic, other: &Periodic) -> PeriodicError {
+    PeriodicError::Twice {
+        job: entry.job().to_owned(),
+        queue: entry.queue().to_string(),
+        places: format!("{}, {}", other.whereabouts(), entry.whereabouts()),
+    }
+}

@@ -1,0 +1,330 @@
+//! What is due when: the entries of a scheduler by their next moment, in the broker's time; no clock, no broker.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use asynq_runtime::broker::{EntryId, EntryState};
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::missed::{Fire, due};
+use crate::Periodic;
+
+/// A last tick further in the future than this was written before the broker's clock went back (CRON.md §7).
+const CLOCK_WENT_BACK: TimeDelta = TimeDelta::seconds(5);
+/// The first pause after a failure; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The entries, and when each needs attention.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    rows: HashMap<EntryId, Row>,
+    agenda: BTreeSet<(DateTime<Utc>, EntryId)>,
+}
+
+#[derive(Debug)]
+struct Row {
+    periodic: Arc<Periodic>,
+    /// Its last tick that is settled.
+    last: DateTime<Utc>,
+    /// Its last tick that enqueued something, as asynq's tools show it.
+    previous: Option<DateTime<Utc>>,
+    /// What is to be sent before new ticks are looked for; the first may be under way.
+    fires: VecDeque<Fire>,
+    failures: u32,
+    /// When it needs attention; `None` while a tick is under way, and for ever when there is nothing left to do.
+    wake: Option<DateTime<Utc>>,
+}
+
+/// An entry with its last and its next tick.
+pub(crate) type Shown = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+
+/// What came of sending a tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It enqueued its task.
+    Enqueued,
+    /// Nothing to enqueue: it had been fired, was paused, overlapped or was refused.
+    Settled,
+    /// The broker's clock says that it is too early.
+    Early(Duration),
+    /// No answer, or an error: whether it worked is unknown.
+    Failed,
+    /// A newer program plans the entry in another way.
+    Stale,
+}
+
+impl Plan {
+    /// Adds an entry, or replaces it; `state` is what the broker keeps.
+    pub(crate) fn set(&mut self, periodic: Arc<Periodic>, state: &EntryState) {
+        let id = periodic.id().clone();
+        self.remove(&id);
+        let last = if state.last > state.now + CLOCK_WENT_BACK { state.now } else { state.last };
+        let wake = periodic.spec().next_after(last);
+        let previous = state.previous.as_ref().map(|_| state.last);
+        self.rows.insert(id.clone(), Row { periodic, last, previous, fires: VecDeque::new(), failures: 0, wake });
+        self.agenda.extend(wake.map(|wake| (wake, id)));
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&mut self, id: &EntryId) {
+        if let Some(wake) = self.rows.remove(id).and_then(|row| row.wake) {
+            self.agenda.remove(&(wake, id.clone()));
+        }
+    }
+
+    /// When the next entry needs attention.
+    pub(crate) fn next(&self) -> Option<DateTime<Utc>> {
+        self.agenda.first().map(|&(wake, _)| wake)
+    }
+
+    /// At most `most` ticks to send now, one of each entry; each must be [`answered`](Self::answered).
+    pub(crate) fn take(&mut self, now: DateTime<Utc>, most: usize) -> Vec<(Arc<Periodic>, Fire)> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((wake, id)) = self.agenda.pop_first()
+        {
+            if wake > now {
+                self.agenda.insert((wake, id));
+                break;
+            }
+            let Some(row) = self.rows.get_mut(&id) else { continue };
+            row.wake = None;
+            if row.fires.is_empty() {
+                let due = due(row.periodic.spec(), row.periodic.missed_policy(), row.last, now);
+                row.fires = due.fires;
+                if row.fires.is_empty() {
+                    row.last = due.newest.unwrap_or(row.last);
+                }
+            }
+            match row.fires.front() {
+                Some(&fire) => taken.push((Arc::clone(&row.periodic), fire)),
+                None => self.wake(&id, None),
+            }
+        }
+        taken
+    }
+
+    /// Says what came of a tick that was taken.
+    pub(crate) fn answered(&mut self, id: &EntryId, fire: Fire, sent: Sent, now: DateTime<Utc>) {
+        let Some(row) = self.rows.get_mut(id) else { return };
+        // The entry was replaced meanwhile.
+        if row.wake.is_some() || row.fires.front() != Some(&fire) {
+            return;
+        }
+        let wake = match sent {
+            Sent::Enqueued | Sent::Settled => {
+                row.fires.pop_front();
+                row.last = row.last.max(fire.at);
+                row.failures = 0;
+                if sent == Sent::Enqueued {
+                    row.previous = Some(fire.at);
+                }
+                (!row.fires.is_empty()).then_some(now)
+            }
+            Sent::Early(by) => Some(later(now, by)),
+            Sent::Failed => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << row.failures.min(10)).min(LONGEST_PAUSE);
+                row.failures += 1;
+                Some(later(now, pause))
+            }
+            Sent::Stale => return,
+        };
+        self.wake(id, wake);
+    }
+
+    /// The broker's clock says `now`: what was settled in its future is settled no more.
+    pub(crate) fn clock_is(&mut self, now: DateTime<Utc>) {
+        let ahead: Vec<_> =
+            self.rows.iter().filter(|(_, row)| row.last > now + CLOCK_WENT_BACK).map(|(id, _)| id.clone()).collect();
+        for id in ahead {
+            let Some(row) = self.rows.get_mut(&id) else { continue };
+            row.last = now;
+            if let Some(wake) = row.wake.take() {
+                row.fires.clear();
+                self.agenda.remove(&(wake, id.clone()));
+                self.wake(&id, None);
+            }
+        }
+    }
+
+    /// Each entry with its last and its next tick, the next to fire first.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        let mut shown: Vec<_> = self
+            .rows
+            .values()
+            .map(|row| (Arc::clone(&row.periodic), row.previous, row.periodic.spec().next_after(row.last)))
+            .collect();
+        shown.sort_by(|a, b| (a.2.is_none(), a.2, a.0.id()).cmp(&(b.2.is_none(), b.2, b.0.id())));
+        shown
+    }
+
+    /// Puts an entry on the agenda, by default for the tick after its last.
+    fn wake(&mut self, id: &EntryId, wake: Option<DateTime<Utc>>) {
+        let Some(row) = self.rows.get_mut(id) else { return };
+        row.wake = wake.or_else(|| row.periodic.spec().next_after(row.last));
+        self.agenda.extend(row.wake.map(|wake| (wake, id.clone())));
+    }
+}
+
+fn later(now: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
+    TimeDelta::from_std(by).ok().and_then(|by| now.checked_add_signed(by)).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::{RawTask, task::TaskId};
+
+    use super::*;
+    use crate::{CronSpec, Missed};
+
+    fn at(text: &str) -> DateTime<Utc> {
+        format!("2026-03-01T{text}Z").parse().expect("a time")
+    }
+
+    fn entry(job: &str, spec: &str, missed: Missed) -> Arc<Periodic> {
+        let spec = CronSpec::parse(spec).expect(spec);
+        Arc::new(Periodic::new(spec, RawTask::new(job, "")).expect("an entry").missed(missed))
+    }
+
+    fn state(last: DateTime<Utc>, now: DateTime<Utc>) -> EntryState {
+        let (spec, zone) = (String::new(), String::new());
+        EntryState { spec, zone, revision: 0, last, previous: None, paused: false, now }
+    }
+
+    /// Sends everything that is due until nothing is, and answers each in the same way.
+    fn drain(plan: &mut Plan, now: DateTime<Utc>) -> Vec<(String, DateTime<Utc>, u64)> {
+        let mut sent = Vec::new();
+        for _ in 0..1_000 {
+            let taken = plan.take(now, 10);
+            if taken.is_empty() {
+                return sent;
+            }
+            for (entry, fire) in taken {
+                plan.answered(entry.id(), fire, Sent::Enqueued, now);
+                sent.push((entry.job().to_owned(), fire.at, fire.missed));
+            }
+        }
+        panic!("it never ends: {sent:?}");
+    }
+
+    #[test]
+    fn ticks_come_when_they_are_due_and_once() {
+        let mut plan = Plan::default();
+        plan.set(entry("a", "@every 10s", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
+        plan.set(entry("b", "@every 15s", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
+        let mut fired = Vec::new();
+        for second in 0..=60 {
+            let now = at("09:00:00") + TimeDelta::seconds(second);
+            assert!(plan.next().is_some_and(|next| next >= now), "late at {now}");
+            for (job, time, missed) in drain(&mut plan, now) {
+                assert_eq!((time, missed), (now, 0));
+                fired.push(job);
+            }
+        }
+        assert_eq!(fired.iter().filter(|job| *job == "a").count(), 6);
+        assert_eq!(fired.iter().filter(|job| *job == "b").count(), 4);
+    }
+
+    #[test]
+    fn what_nobody_fired_is_made_up_for_by_policy() {
+        let (last, now) = (at("04:00:00"), at("09:05:30"));
+        for (missed, expected) in [
+            (Missed::Skip, vec![]),
+            (Missed::Once, vec![("a".to_owned(), at("09:00:00"), 4)]),
+            (Missed::All(2), vec![("a".to_owned(), at("08:00:00"), 3), ("a".to_owned(), at("09:00:00"), 0)]),
+        ] {
+            let mut plan = Plan::default();
+            plan.set(entry("a", "@hourly", missed), &state(last, now));
+            assert_eq!(drain(&mut plan, now), expected, "{missed:?}");
+            // And then it goes on.
+            assert_eq!(plan.next(), Some(at("10:00:00")));
+        }
+    }
+
+    #[test]
+    fn the_same_tick_is_sent_until_it_is_answered() {
+        let mut plan = Plan::default();
+        let a = entry("a", "@every 10s", Missed::Once);
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
+        let mut now = at("09:00:10");
+        let first = plan.take(now, 10).remove(0).1;
+        // One at a time.
+        assert!(plan.take(now + TimeDelta::seconds(30), 10).is_empty());
+        for pause in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            plan.answered(a.id(), first, Sent::Failed, now);
+            assert_eq!(plan.next(), Some(now + TimeDelta::milliseconds(pause)));
+            now += TimeDelta::milliseconds(pause);
+            assert_eq!(plan.take(now, 10).remove(0).1, first);
+        }
+        plan.answered(a.id(), first, Sent::Settled, now);
+        // 16.3 s have gone by: the next tick of 09:00:20 is late and due.
+        assert_eq!(drain(&mut plan, now), [("a".to_owned(), at("09:00:20"), 0)]);
+        assert_eq!(plan.next(), Some(at("09:00:30")));
+    }
+
+    #[test]
+    fn a_fast_clock_waits_for_the_brokers() {
+        let mut plan = Plan::default();
+        let a = entry("a", "@every 10s", Missed::Once);
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
+        let fire = plan.take(at("09:00:10"), 10).remove(0).1;
+        plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(4)), at("09:00:10"));
+        assert_eq!(plan.next(), Some(at("09:00:14")));
+        assert_eq!(plan.take(at("09:00:14"), 10).remove(0).1, fire);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_a_day_and_back_leaves_nothing_stuck() {
+        let mut plan = Plan::default();
+        let day = TimeDelta::days(1);
+        plan.set(entry("a", "@hourly", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
+        let tomorrow = at("09:30:00") + day;
+        plan.clock_is(tomorrow);
+        assert_eq!(drain(&mut plan, tomorrow), [("a".to_owned(), at("09:00:00") + day, 23)]);
+        // Back: without help it would wait for a day.
+        plan.clock_is(at("09:31:00"));
+        assert_eq!(plan.next(), Some(at("10:00:00")));
+        // An entry that is read in such a moment is helped, too.
+        plan.set(entry("b", "@hourly", Missed::Once), &state(at("09:00:00") + day, at("09:31:00")));
+        assert_eq!(plan.next(), Some(at("10:00:00")));
+        assert_eq!(drain(&mut plan, at("10:00:00")).len(), 2);
+        // A few seconds are no jump.
+        plan.clock_is(at("09:59:56"));
+        assert_eq!(plan.next(), Some(at("11:00:00")));
+    }
+
+    #[test]
+    fn an_entry_that_a_newer_program_plans_is_left_alone_until_it_is_set_again() {
+        let mut plan = Plan::default();
+        let a = entry("a", "@every 10s", Missed::Once);
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
+        let fire = plan.take(at("09:00:10"), 10).remove(0).1;
+        plan.answered(a.id(), fire, Sent::Stale, at("09:00:10"));
+        assert_eq!(plan.next(), None);
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:11")));
+        assert_eq!(plan.next(), Some(at("09:00:10")));
+        plan.remove(a.id());
+        assert_eq!((plan.next(), plan.shown().len()), (None, 0));
+        // An answer that comes after all is nobody's.
+        plan.answered(a.id(), fire, Sent::Enqueued, at("09:00:12"));
+        assert_eq!(plan.next(), None);
+    }
+
+    #[test]
+    fn what_is_shown_is_sorted_by_what_fires_next() {
+        let mut plan = Plan::default();
+        plan.set(entry("hourly", "@hourly", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
+        let known = EntryState { previous: Some(TaskId::from_wire("t")), ..state(at("09:00:00"), at("09:00:01")) };
+        plan.set(entry("often", "@every 10s", Missed::Once), &known);
+        let shown: Vec<_> = plan.shown().into_iter().map(|(a, prev, next)| (a.job().to_owned(), prev, next)).collect();
+        let expected = [
+            ("often".to_owned(), Some(at("09:00:00")), Some(at("09:00:10"))),
+            ("hourly".to_owned(), None, Some(at("10:00:00"))),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

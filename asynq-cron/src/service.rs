@@ -1,0 +1,230 @@
+//! The scheduler as a neighbour of a server's jobs.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use asynq_runtime::{
+    BoxError,
+    job::BoxFuture,
+    server::{Service, ServiceContext, ServiceEntry, ServiceRow},
+};
+use chrono::Utc;
+
+use crate::{
+    Periodic, PeriodicEntry,
+    leader::SHORTEST_TTL,
+    scheduler::{self, Provider, Settings},
+};
+
+/// Names the release of this program, a number that grows: Unix seconds of the build, say.
+const RELEASE: &str = "ASYNQ_RELEASE";
+
+/// Whether the program made a scheduler by hand; the one that `main!()` brings then stands back.
+static BY_HAND: AtomicBool = AtomicBool::new(false);
+
+/// A scheduler for `Server::builder(..).service(..)` or `App::service`: with the `#[periodic]` jobs of this program, and
+/// what it is given besides.
+///
+/// A program with `asynq_runtime::main!()` needs none: its `#[periodic]` jobs are scheduled by themselves. One that makes
+/// its own, for entries of its own, has that one alone.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use asynq_cron::prelude::*;
+/// use asynq_runtime::prelude::*;
+///
+/// #[job]
+/// async fn report(customer: u64) -> JobResult { Ok(()) }
+///
+/// # async fn serve() -> Result<(), BoxError> {
+/// let scheduler = asynq_cron::service().provider(Duration::from_secs(60), || async {
+///     // From a table of yours.
+///     let customers = [(7, "0 9 * * *"), (8, "@hourly")];
+///     customers.into_iter().map(|(id, spec)| Ok(Periodic::new(spec.parse()?, report::job(id))?)).collect()
+/// });
+/// Server::builder("redis://127.0.0.1:6379").service(scheduler).build().await?.run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn service() -> SchedulerService {
+    BY_HAND.store(true, Ordering::Relaxed);
+    SchedulerService::new()
+}
+
+/// A scheduler; [`service`] makes one.
+#[must_use = "a scheduler does nothing until it is given to a server"]
+#[derive(Debug)]
+pub struct SchedulerService {
+    is_by_hand: bool,
+    linked: bool,
+    entries: Vec<Periodic>,
+    provider: Option<Provider>,
+    ttl: Duration,
+    election: bool,
+    release: Option<u64>,
+    sync_every: Duration,
+}
+
+impl SchedulerService {
+    fn new() -> Self {
+        Self {
+            is_by_hand: true,
+            linked: true,
+            entries: Vec::new(),
+            provider: None,
+            ttl: Duration::from_secs(10),
+            election: true,
+            release: None,
+            sync_every: Duration::from_secs(180),
+        }
+    }
+
+    /// Adds an entry. One of a job that the server does not know stops the server, unless it is
+    /// [`foreign`](Periodic::foreign).
+    pub fn entry(mut self, entry: Periodic) -> Self {
+        self.entries.push(entry);
+        self
+    }
+
+    /// Asks `entries` for further entries, at the start and then every so often (asynq: 3 minutes; at least 1 s). What is
+    /// new is added, what changed is replaced, what is gone is removed and forgotten. An error changes nothing.
+    pub fn provider<F, R>(mut self, every: Duration, entries: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<Periodic>, BoxError>> + Send + 'static,
+    {
+        self.provider = Some(Provider(Arc::new(move || Box::pin(entries()))));
+        self.sync_every = every.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Leaves the `#[periodic]` jobs of the program out.
+    pub fn without_linked(mut self) -> Self {
+        self.linked = false;
+        self
+    }
+
+    /// How long the leader leads without news of it, and so how long its ticks are late when it dies; default 10 s, at
+    /// least 3 s.
+    pub fn leader_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl.max(SHORTEST_TTL);
+        self
+    }
+
+    /// Whether one scheduler leads (default) or all of them send every tick, of which the broker takes one.
+    pub fn election(mut self, election: bool) -> Self {
+        self.election = election;
+        self
+    }
+
+    /// Names the release of this program by a number that grows; a newer one takes the schedule over from an older one.
+    /// Default: the environment variable `ASYNQ_RELEASE`, or else the time of the program's file.
+    pub fn release(mut self, release: u64) -> Self {
+        self.release = Some(release);
+        self
+    }
+
+    async fn schedule(mut self, cx: ServiceContext) -> Result<(), BoxError> {
+        if !self.is_by_hand && BY_HAND.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let revision = match self.release {
+            Some(release) => release,
+            None => release(std::env::var(RELEASE).ok())?,
+        };
+        let mut entries = Vec::new();
+        if self.linked {
+            for entry in PeriodicEntry::linked() {
+                entries.push(entry.to_periodic()?.foreign());
+            }
+        }
+        entries.append(&mut self.entries);
+        let settings = Settings { ttl: self.ttl, election: self.election, revision, sync_every: self.sync_every };
+        Ok(scheduler::run(settings, entries, self.provider, cx).await?)
+    }
+}
+
+impl Service for SchedulerService {
+    fn name(&self) -> &'static str {
+        "scheduler"
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(self.schedule(cx))
+    }
+}
+
+/// The release: as the variable says, or the time of the program's file.
+fn release(variable: Option<String>) -> Result<u64, BoxError> {
+    match variable.filter(|text| !text.is_empty()) {
+        Some(text) => text.trim().parse().map_err(|_| {
+            format!("{RELEASE} is `{text}`; it must be a whole number, such as the Unix seconds of the build").into()
+        }),
+        None => {
+            let written = std::env::current_exe().and_then(std::fs::metadata).and_then(|file| file.modified());
+            let since = written.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+            Ok(since.map_or(0, |since| since.as_secs()))
+        }
+    }
+}
+
+asynq_runtime::__private::inventory::submit! {
+    ServiceEntry { name: "periodic", make, args, rows }
+}
+
+fn make(flags: &clap::ArgMatches) -> Option<Box<dyn Service>> {
+    let wanted = !flags.get_flag("no-schedule") && !BY_HAND.load(Ordering::Relaxed);
+    (wanted && !PeriodicEntry::linked().is_empty())
+        .then(|| Box::new(SchedulerService { is_by_hand: false, ..SchedulerService::new() }) as Box<dyn Service>)
+}
+
+fn args(command: clap::Command) -> clap::Command {
+    let flag = clap::Arg::new("no-schedule")
+        .long("no-schedule")
+        .action(clap::ArgAction::SetTrue)
+        .help("Run jobs only, and leave the periodic ones to other programs to schedule");
+    // A program without periodic jobs has no use for it.
+    command.arg(flag.hide(PeriodicEntry::linked().is_empty()))
+}
+
+fn rows() -> Vec<ServiceRow> {
+    let now = Utc::now();
+    let row = |entry: &&PeriodicEntry| match entry.to_periodic() {
+        Ok(periodic) => ServiceRow {
+            what: periodic.job().to_owned(),
+            detail: format!("{} · {}", periodic.shown_spec(), periodic.spec().sentence()),
+            next: periodic.spec().upcoming_after(now, 5),
+        },
+        Err(error) => ServiceRow { what: entry.job.name.to_owned(), detail: error.to_string(), next: Vec::new() },
+    };
+    PeriodicEntry::linked().iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_a_number() {
+        assert_eq!(release(Some(" 17 ".into())).expect("a number"), 17);
+        assert!(release(Some("v2".into())).expect_err("no number").to_string().contains("ASYNQ_RELEASE is `v2`"));
+        // The file of this test was written after this line.
+        assert!(release(None).expect("a time") > 1_700_000_000);
+        assert_eq!(release(Some(String::new())).expect("a time"), release(None).expect("a time"));
+    }
+
+    #[test]
+    fn settings_keep_within_reason() {
+        let service =
+            service().leader_ttl(Duration::from_millis(1)).provider(Duration::ZERO, || async { Ok(Vec::new()) });
+        assert_eq!((service.ttl, service.sync_every), (SHORTEST_TTL, Duration::from_secs(1)));
+        assert!(service.election && !service.election(false).election);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a periodic job is told about its tick, and how that travels: in two headers, so that the payload stays the job's
+//! own and a Go worker that runs the type sees what it expects.
+
+use asynq_runtime::JobContext;
+use chrono::{DateTime, Utc};
+
+/// Unix seconds of the tick.
+pub(crate) const AT: &str = "asynq-cron-at";
+/// How many ticks it stands for besides; absent where none.
+pub(crate) const MISSED: &str = "asynq-cron-missed";
+
+/// The tick that a periodic job runs for: an argument of a `#[periodic]` function.
+///
+/// Every attempt at a task has the same one, however late it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tick {
+    scheduled_at: DateTime<Utc>,
+    missed: u64,
+}
+
+impl Tick {
+    /// A tick for `scheduled_at`, for calling a job's function in a test.
+    pub fn new(scheduled_at: DateTime<Utc>) -> Self {
+        Self { scheduled_at, missed: 0 }
+    }
+
+    /// The same, which stands for so many missed ones besides.
+    #[must_use]
+    pub fn with_missed(self, missed: u64) -> Self {
+        Self { missed, ..self }
+    }
+
+    /// The tick of a task. One that no schedule made, enqueued by hand, has the time at which this attempt reads it.
+    pub fn of(ctx: &JobContext) -> Self {
+        Self::read(ctx.header(AT), ctx.header(MISSED)).unwrap_or_else(|| Self::new(Utc::now()))
+    }
+
+    /// When it should have run: a time of the schedule, whatever the jitter.
+    pub fn scheduled_at(&self) -> DateTime<Utc> {
+        self.scheduled_at
+    }
+
+    /// How many earlier ticks were left out, because nobody was there to fire them; no more than 9,999 are counted.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    fn read(at: Option<&str>, missed: Option<&str>) -> Option<Self> {
+        let scheduled_at = DateTime::from_timestamp(at?.parse().ok()?, 0)?;
+        Some(Self { scheduled_at, missed: missed.and_then(|text| text.parse().ok()).unwrap_or(0) })
+    }
+
+    /// The headers of its task.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let missed = (self.missed > 0).then(|| (MISSED, self.missed.to_string()));
+        std::iter::once((AT, self.scheduled_at.timestamp().to_string())).chain(missed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_travels_in_headers() {
+        for missed in [0, 7] {
+            let tick = Tick::new(DateTime::from_timestamp(1_800_000_000, 0).expect("a time")).with_missed(missed);
+            let headers: Vec<_> = tick.headers().collect();
+            assert_eq!(headers.len(), if missed == 0 { 1 } else { 2 });
+            let find = |key| headers.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_str());
+            assert_eq!(Tick::read(find(AT), find(MISSED)), Some(tick));
+        }
+    }
+
+    #[test]
+    fn rubbish_in_headers_is_no_tick() {
+        for at in [None, Some(""), Some("soon"), Some("99999999999999999999"), Some("9223372036854775807")] {
+            assert_eq!(Tick::read(at, Some("1")), None, "{at:?}");
+        }
+        assert_eq!(Tick::read(Some("5"), Some("many")).map(|tick| tick.missed()), Some(0));
+        let before = Utc::now();
+        assert!(Tick::of(&JobContext::detached()).scheduled_at() >= before);
+    }
+}

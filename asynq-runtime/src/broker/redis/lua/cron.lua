@@ -1,0 +1,27 @@
+-- Put in front of the scripts of periodic entries: what is kept of one, and which program is newer (CRON.md 7).
+-- Returns  nothing
+
+-- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.
+local function read_entry(key)
+  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
+  if found.err then return nil, found end
+  if not found[1] then return nil end
+  return {
+    spec = found[1], zone = found[2] or '', revision = found[3] or '0', last = tonumber(found[4] or 0) or 0,
+    previous = found[5] or '', paused = found[6] == '1',
+  }
+end
+
+-- Whether revision a is newer than b. They are compared as text: a Lua number does not hold them all.
+local function newer(a, b)
+  if #a ~= #b then return #a > #b end
+  return a > b
+end
+
+-- An entry as it is answered.
+local function answer_of(entry, now_ms)
+  if not entry then return { whole(now_ms) } end
+  return {
+    whole(now_ms), entry.spec, entry.zone, entry.revision, whole(entry.last), entry.previous, entry.paused and 1 or 0,
+  }
+end

@@ -1,0 +1,19 @@
+-- Makes an entry known as a program plans it, unless a newer one does (CRON.md 7, "spec changed").
+-- KEYS     1 x:cron:ENTRY
+-- ARGV     1 now · 2 spec · 3 zone · 4 revision · 5 seconds it is remembered
+-- Returns  as entry.lua
+local call = redis.call
+local _, _, now_ms = clock(ARGV[1])
+local spec, zone, revision = ARGV[2], ARGV[3], ARGV[4]
+local entry, failed = read_entry(KEYS[1])
+if failed then return failed end
+if entry and newer(entry.revision, revision) then return answer_of(entry, now_ms) end
+
+if not entry or entry.spec ~= spec or entry.zone ~= zone then
+  -- Old gaps are not read by a new spec.
+  call('HSET', KEYS[1], 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(now_ms))
+elseif entry.revision ~= revision then
+  call('HSET', KEYS[1], 'rev', revision)
+end
+call('EXPIRE', KEYS[1], ARGV[5])
+return answer_of(read_entry(KEYS[1]), now_ms)

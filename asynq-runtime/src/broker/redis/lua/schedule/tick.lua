@@ -1,0 +1,123 @@
+-- Fires one tick of an entry: marker, last tick and enqueue in one step (CRON.md 7; contract Schedules::tick).
+-- KEYS     1-10 as places.lua says · 11 x:cron:ENTRY · 12 x:tick:ENTRY:UNIX · 13 task hash · then its unique lock, if it
+--          has one · then its group, if it has one
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 the tick, Unix seconds · 4 spec · 5 zone · 6 revision · 7 seconds the
+--          entry is remembered · 8 seconds the marker is kept · 9 overlap: allow, skip or replace · 10 further grace of a
+--          Go run, seconds; and of the task: 11 id · 12 msg · 13 when (as in enqueue.lua) · 14 lock ('' none)
+--          · 15 lock seconds · 16 x ('' none) · 17 group ('' none)
+-- Returns  o, the id to cancel ('' none), p|s|g and due ms (enqueued) · e and ms left (early) · s (stale) · p (paused)
+--          · d and, if the clock went back, 'back' (duplicate) · k and an id (skipped) · c (id taken) · u and the lock's
+--          holder (unique) · w and a key of a foreign type (nothing was changed)
+local now_s, now_ns, now_ms = clock(ARGV[1])
+local at_ms = tonumber(ARGV[3]) * 1000
+local spec, zone, revision, overlap = ARGV[4], ARGV[5], ARGV[6], ARGV[9]
+local kept_in, marker, key = KEYS[11], KEYS[12], KEYS[13]
+local id, lock, group = ARGV[11], ARGV[14], ARGV[17]
+
+if at_ms > now_ms then return { 'e', whole(at_ms - now_ms) } end
+local entry, failed = read_entry(kept_in)
+if failed then return { 'w', kept_in } end
+-- One that was lost is a new one; its markers stay.
+entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '' }
+if newer(entry.revision, revision) and (entry.spec ~= spec or entry.zone ~= zone) then return { 's', '' } end
+
+local went_back = entry.last > now_ms + 5000
+local last = went_back and now_ms or entry.last
+
+-- Keeps how far the entry is, in the plan of the newest program that fires it.
+local function keep(until_ms, previous)
+  -- Removes nothing; as the first write it lets the script run when memory is full.
+  call('HDEL', kept_in, '')
+  if newer(entry.revision, revision) then revision = entry.revision end
+  call('HSET', kept_in, 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(until_ms), 'prev', previous)
+  call('EXPIRE', kept_in, ARGV[7])
+end
+
+-- The tick counts as fired, but there is no new task.
+local function fired(code, detail)
+  keep(at_ms, entry.previous)
+  call('SET', marker, '1', 'EX', ARGV[8])
+  return { code, detail }
+end
+
+if at_ms <= last or call('EXISTS', marker) == 1 then
+  if went_back or at_ms > last then keep(math.max(at_ms, last), entry.previous) end
+  return { 'd', went_back and 'back' or '' }
+end
+if entry.paused then
+  keep(at_ms, entry.previous)
+  return { 'p', '' }
+end
+
+-- Where the task of the previous tick is: it waits, it runs, or it is nowhere, which is also so once its lease is past.
+local previous, there = nil, nil
+if entry.previous ~= '' and overlap ~= 'allow' then
+  local name = prefix .. 't:' .. entry.previous
+  local task = pcall('HMGET', name, 'state', 'group', 'unique_key', 'pending_since')
+  if not task.err and task[1] then
+    previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3] }
+    if previous.state == 'active' then
+      local lease = call('ZSCORE', KEYS[3], previous.id)
+      -- One without a token is Go's, and Go gives its own runs this much longer.
+      local grace = task[4] and 0 or tonumber(ARGV[10])
+      if lease then
+        there = tonumber(lease) > now_s - grace and 'runs' or nil
+      else
+        there = is_there('active', previous.id) and 'runs' or nil
+      end
+    elseif previous.state ~= 'archived' and previous.state ~= 'completed' then
+      if is_there(previous.state, previous.id, previous.group) then
+        there = 'waits'
+      elseif previous.state == 'aggregating' and is_in_a_set(previous.id) then
+        there = 'is taken'
+      end
+    end
+  end
+end
+if there and overlap == 'skip' then return fired('k', previous.id) end
+
+if call('EXISTS', key) == 1 then return fired('c', '') end
+if lock ~= '' then
+  local holder = pcall('GET', lock)
+  if type(holder) == 'table' then return fired('u', '') end
+  -- What waits goes, and its lock with it.
+  local goes = there == 'waits' and holder == previous.id
+  if holder and holder ~= id and not goes then return fired('u', holder) end
+end
+
+local due = due_at(ARGV[13], now_ms)
+local state, wanted
+if due > now_ms then
+  state, wanted = 'scheduled', { [KEYS[4]] = 'zset', [KEYS[8]] = 'zset' }
+elseif group ~= '' then
+  state, wanted = 'aggregating', { [KEYS[9]] = 'set', [prefix .. 'g:' .. group] = 'zset' }
+else
+  state, wanted = 'pending', { [KEYS[1]] = 'list' }
+end
+if there == 'waits' and previous.group then wanted[KEYS[9]] = 'set' end
+for name, kind in pairs(wanted) do
+  local found = call('TYPE', name).ok
+  if found ~= kind and found ~= 'none' then return { 'w', name } end
+end
+
+-- Refused when memory is full, with nothing changed. From here on nothing can fail.
+call('SET', marker, '1', 'EX', ARGV[8])
+if there == 'waits' then
+  take_out(previous.state, previous.id, previous.group)
+  unlock(lock_of(previous.key, previous.lock, previous.group), previous.id)
+  call('DEL', previous.key)
+end
+if state == 'scheduled' then
+  call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), id)
+  call('ZADD', KEYS[8], whole(due), 's:' .. id)
+elseif state == 'aggregating' then
+  call('ZADD', prefix .. 'g:' .. group, whole(now_s), id)
+  call('SADD', KEYS[9], group)
+else
+  call('LPUSH', KEYS[1], id)
+end
+if lock ~= '' then call('SET', lock, id, 'EX', whole(held_for(tonumber(ARGV[15]), due, now_ms))) end
+call('HSET', key, unpack(new_fields(ARGV[12], state, now_ns, group, lock, ARGV[16])))
+keep(at_ms, id)
+local letter = { pending = 'p', scheduled = 's', aggregating = 'g' }
+return { 'o', there == 'runs' and previous.id or '', letter[state], whole(math.max(due, now_ms)) }

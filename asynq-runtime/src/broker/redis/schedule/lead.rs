@@ -1,0 +1,87 @@
+//! Who plans the ticks: one key with a time to live, and one in which a newer program says that it would.
+//!
+//! Two keys, two commands: they lie on different nodes of a Cluster. Nothing depends on their being changed together.
+
+use std::time::Duration;
+
+use crate::broker::{
+    BrokerError, Candidate, Lead,
+    redis::{
+        RedisBroker,
+        keys::{LEADER, LEADER_WANT},
+        produce::milliseconds,
+        reply,
+        script::{Call, DROP_SEEN, LEAD},
+    },
+};
+
+impl RedisBroker {
+    pub(super) async fn take_or_keep_lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
+        let ttl = milliseconds(ttl).max(1);
+        let lead = LEAD.on(&[LEADER]).arg(value(candidate)).arg(ttl);
+        let mut answers = self.link.send(vec![lead, Call::plain("GET").arg(LEADER_WANT)]).await?.into_iter();
+        let mut next = || answers.next().ok_or_else(|| reply::unexpected("no answer"))?;
+        let mut leader = reply::array(next()?)?.into_iter();
+        let holder = leader.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
+        let left = leader.next().and_then(|left| reply::number(&left)).unwrap_or_default();
+        let wanted = next()?;
+        let wanted = reply::text(wanted);
+        let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
+
+        if holder.is_empty() {
+            let newer = by.is_some_and(|by| by > candidate.revision);
+            if let Some(wanted) = wanted.filter(|_| !newer) {
+                // It is fulfilled; a failure only makes an older program, if one leads next, resign once.
+                let _ = self.link.send_one(DROP_SEEN.on(&[LEADER_WANT]).arg(wanted)).await;
+            }
+            return Ok(Lead::Ours { wanted: newer });
+        }
+        if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
+            let want = Call::plain("SET").arg(LEADER_WANT).arg(candidate.revision).arg("PX").arg(ttl);
+            self.link.send_one(want).await?;
+        }
+        Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
+    }
+
+    pub(super) async fn give_lead_up(&self, candidate: &Candidate) -> Result<(), BrokerError> {
+        self.link.send_one(DROP_SEEN.on(&[LEADER]).arg(value(candidate))).await.map(|_| ())
+    }
+}
+
+/// What the key holds while the candidate leads.
+fn value(candidate: &Candidate) -> String {
+    format!("{}|{}", candidate.token, candidate.revision)
+}
+
+/// The revision of whoever leads; what is no value of ours counts as the newest, so that nobody asks it to resign.
+fn revision_of(holder: &str) -> u64 {
+    holder.rsplit_once('|').and_then(|(_, revision)| revision.parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// How long after the end of a lead to ask for it: 50 to 250 ms, drawn anew each time.
+pub(super) fn lateness() -> Duration {
+    let [drawn, ..] = uuid::Uuid::new_v4().into_bytes();
+    Duration::from_millis(50 + u64::from(drawn) * 200 / 255)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_revision_of_a_holder_is_read_back() {
+        let candidate = Candidate { token: "host|7|x".into(), revision: 1_800_000_000 };
+        assert_eq!(revision_of(&value(&candidate)), candidate.revision);
+        assert_eq!(revision_of(&value(&Candidate { revision: 0, ..candidate })), 0);
+        for foreign in ["", "x", "x|", "x|y"] {
+            assert_eq!(revision_of(foreign), u64::MAX, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn nobody_asks_before_the_lead_has_surely_ended_nor_long_after() {
+        for _ in 0..1000 {
+            assert!((50..=250).contains(&lateness().as_millis()));
+        }
+    }
+}

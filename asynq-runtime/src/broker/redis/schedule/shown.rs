@@ -1,0 +1,83 @@
+//! What asynq's tools see of schedulers: entries and their enqueues, in Go's format (PROTOCOL §5.21–5.24, §9, D14–D16).
+
+use std::time::Duration;
+
+use prost::Message as _;
+
+use crate::{
+    broker::{
+        BrokerError, Page,
+        redis::{
+            RedisBroker,
+            keys::{SCHEDULERS, scheduler_entries, scheduler_history},
+            produce::whole_seconds,
+            reply,
+            script::{ANNOUNCE, Call, LIST_SCHEDULERS, RECORD, SHOW_ENTRIES},
+        },
+    },
+    task::{SchedulerEnqueueEvent, SchedulerEntry},
+};
+
+/// How long the history of an entry is kept without news; Go keeps it for ever (W29).
+const HISTORY_KEPT: Duration = Duration::from_secs(90 * 86_400);
+
+impl RedisBroker {
+    pub(super) async fn show(
+        &self,
+        scheduler: &str,
+        entries: &[SchedulerEntry],
+        ttl: Duration,
+    ) -> Result<(), BrokerError> {
+        let (key, ttl) = (scheduler_entries(scheduler), whole_seconds(ttl).max(1));
+        let announce = ANNOUNCE.on(&[SCHEDULERS]).arg(self.clock.argument()).arg(ttl).arg(&key);
+        let mut show = SHOW_ENTRIES.on(&[key]).arg(ttl);
+        for entry in entries {
+            show.push(entry.encode_to_vec());
+        }
+        self.link.send(vec![announce, show]).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    }
+
+    pub(super) async fn withdraw(&self, scheduler: &str) -> Result<(), BrokerError> {
+        let key = scheduler_entries(scheduler);
+        let calls = vec![Call::plain("ZREM").arg(SCHEDULERS).arg(&key), Call::plain("DEL").arg(key)];
+        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    }
+
+    pub(super) async fn record(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
+        let call = RECORD
+            .on(&[scheduler_history(entry)])
+            .arg(event.enqueue_time.map_or(0, |at| at.seconds))
+            .arg(event.encode_to_vec())
+            .arg(HISTORY_KEPT.as_secs());
+        self.link.send_one(call).await.map(|_| ())
+    }
+
+    pub(super) async fn shown_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        let live = self.link.send_one(LIST_SCHEDULERS.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
+        let names = reply::array(live)?.into_iter().filter_map(reply::text);
+        let calls: Vec<Call> = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut entries = Vec::new();
+        for answer in self.link.send(calls).await? {
+            // Gone since, or not ours to read: the others are shown all the same.
+            let list = answer.and_then(reply::array).unwrap_or_default();
+            // The list begins with what was pushed last.
+            let list = list.into_iter().rev().filter_map(reply::bytes);
+            entries.extend(list.filter_map(|entry| SchedulerEntry::decode(entry.as_slice()).ok()));
+        }
+        Ok(entries)
+    }
+
+    pub(super) async fn history_of(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
+        // Beyond the last index that Redis reads there is nothing.
+        let index = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
+        let Some(last) = page.offset().saturating_add(page.size).checked_sub(1).filter(|_| page.size > 0) else {
+            return Ok(Vec::new());
+        };
+        let call = Call::plain("ZREVRANGE").arg(scheduler_history(entry)).arg(index(page.offset())).arg(index(last));
+        let events = reply::array(self.link.send_one(call).await?)?.into_iter().filter_map(reply::bytes);
+        Ok(events.filter_map(|event| SchedulerEnqueueEvent::decode(event.as_slice()).ok()).collect())
+    }
+}

@@ -1,0 +1,189 @@
+//! One tick of an entry, decided and enqueued by one script.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use redis::Value;
+
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, Overlap, Placed, Refused, Tick, Ticked,
+        redis::{
+            RedisBroker,
+            keys::{Keys, QUEUES},
+            maintain::GO_GRACE,
+            produce::{Item, whole_seconds},
+            repair::places,
+            reply,
+            script::{Call, TICK},
+        },
+    },
+    task::{TaskId, TaskState},
+};
+
+impl RedisBroker {
+    pub(super) async fn fire(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
+        let plan = &tick.plan;
+        if tick.task.queue != plan.queue {
+            let text =
+                format!("the task of entry {} is for queue {}: it must be {}", plan.entry, tick.task.queue, plan.queue);
+            return Err(BrokerError::new(BrokerErrorKind::Config, text));
+        }
+        // The name of the queue is for Go's tools only: whether it could be written decides nothing.
+        let known = Call::plain("SADD").arg(QUEUES).arg(plan.queue.as_str());
+        let answer = self.link.send(vec![known, call(tick, &self.clock.argument())]).await?.pop();
+        read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)
+    }
+}
+
+fn call(tick: &Tick, now: &str) -> Call {
+    let plan = &tick.plan;
+    let item = Item::new(tick.task.clone());
+    let keys = Keys::new(&plan.queue);
+    let at = tick.at.timestamp();
+    let mut names = places(&keys);
+    names.extend([keys.cron(&plan.entry), keys.fired(&plan.entry, at), keys.task(item.id.as_str())]);
+    let (lock, lock_seconds) = item.lock.unwrap_or_default();
+    names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());
+    names.extend(item.group.as_ref().map(|group| keys.group(group)));
+    TICK.on(&names)
+        .arg(now)
+        .arg(keys.prefix())
+        .arg(at)
+        .arg(&plan.spec)
+        .arg(&plan.zone)
+        .arg(plan.revision)
+        .arg(whole_seconds(plan.keep).max(1))
+        .arg(whole_seconds(tick.marker).max(1))
+        .arg(word(tick.overlap))
+        .arg(GO_GRACE.as_secs())
+        .arg(item.id.as_str())
+        .arg(&item.message)
+        .arg(&item.when)
+        .arg(lock)
+        .arg(lock_seconds)
+        .arg(&item.extra)
+        .arg(item.group.as_ref().map_or("", |group| group.as_str()))
+}
+
+fn word(overlap: Overlap) -> &'static str {
+    match overlap {
+        Overlap::Allow => "allow",
+        Overlap::Skip => "skip",
+        Overlap::Replace => "replace",
+    }
+}
+
+fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
+    let mut parts = reply::array(answer)?.into_iter();
+    let mut next = || parts.next().and_then(reply::text).unwrap_or_default();
+    let (code, detail) = (next(), next());
+    let id = |id: &str| (!id.is_empty()).then(|| TaskId::from_wire(id));
+    match code.as_str() {
+        "o" => {
+            let state = match next().as_str() {
+                "p" => TaskState::Pending,
+                "s" => TaskState::Scheduled,
+                "g" => TaskState::Aggregating,
+                _ => return Err(reply::unexpected("an unknown state")),
+            };
+            let due = next().parse().ok().and_then(DateTime::from_timestamp_millis);
+            let process_at = due.ok_or_else(|| reply::unexpected("no due time"))?;
+            Ok(Ticked::Enqueued { placed: Placed { state, process_at }, cancel: id(&detail) })
+        }
+        "e" => {
+            let left = detail.parse().map_err(|_| reply::unexpected("no time left"))?;
+            Ok(Ticked::Early(Duration::from_millis(left)))
+        }
+        "s" => Ok(Ticked::Stale),
+        "p" => Ok(Ticked::Paused),
+        "d" => {
+            if detail == "back" {
+                tracing::warn!(entry = %tick.plan.entry, "the clock of Redis went back: the entry goes on from now");
+            }
+            Ok(Ticked::Duplicate)
+        }
+        "k" => id(&detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
+        "c" => Ok(Ticked::Refused(Refused::IdConflict)),
+        "u" => Ok(Ticked::Refused(Refused::Duplicate { holder: id(&detail) })),
+        "w" => Err(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!(
+                "the key {detail} holds something else than asynq writes there; entry {} does not fire until it is moved away",
+                tick.plan.entry
+            ),
+        )),
+        _ => Err(reply::unexpected("an unknown outcome")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::*;
+    use crate::{
+        broker::{EntryId, EntryPlan, NewTask, When},
+        task::{Extra, QueueName, TaskMessage},
+    };
+
+    fn tick() -> Tick {
+        let (queue, entry) = (QueueName::from_wire("q"), EntryId::from_wire("e"));
+        let plan = EntryPlan {
+            queue: queue.clone(),
+            entry: entry.clone(),
+            spec: "@daily".into(),
+            zone: "UTC".into(),
+            revision: 1,
+            keep: Duration::ZERO,
+        };
+        let task = NewTask {
+            message: TaskMessage::default(),
+            queue,
+            id: entry.task_id(DateTime::<Utc>::UNIX_EPOCH),
+            id_is_ours: true,
+            when: When::Now,
+            unique: None,
+            group: None,
+            extra: Extra::default(),
+        };
+        let at = DateTime::<Utc>::UNIX_EPOCH;
+        Tick { plan, at, marker: Duration::ZERO, overlap: Overlap::Allow, task }
+    }
+
+    #[test]
+    fn each_code_of_the_script_is_one_answer() {
+        let tick = tick();
+        let read = |parts: &[&str]| {
+            read_ticked(Value::Array(parts.iter().map(|part| Value::BulkString((*part).into())).collect()), &tick)
+        };
+        let cases: [(&[&str], &str); 10] = [
+            (
+                &["o", "", "p", "0"],
+                "Enqueued { placed: Placed { state: Pending, process_at: 1970-01-01T00:00:00Z }, cancel: None }",
+            ),
+            (
+                &["o", "x", "s", "7"],
+                "Enqueued { placed: Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z }, cancel: Some(TaskId(\"x\")) }",
+            ),
+            (
+                &["o", "", "g", "0"],
+                "Enqueued { placed: Placed { state: Aggregating, process_at: 1970-01-01T00:00:00Z }, cancel: None }",
+            ),
+            (&["e", "1500"], "Early(1.5s)"),
+            (&["s", ""], "Stale"),
+            (&["p", ""], "Paused"),
+            (&["d", "back"], "Duplicate"),
+            (&["k", "x"], "Skipped(TaskId(\"x\"))"),
+            (&["c", ""], "Refused(IdConflict)"),
+            (&["u", ""], "Refused(Duplicate { holder: None })"),
+        ];
+        for (answer, ticked) in cases {
+            assert_eq!(format!("{:?}", read(answer).unwrap()), ticked);
+        }
+        assert_eq!(read(&["w", "some:key"]).unwrap_err().kind(), BrokerErrorKind::Corrupt);
+        for answer in [&["?", ""][..], &["k", ""], &["e", "soon"], &["o", "", "?", "0"], &["o", "", "p"], &[]] {
+            assert_eq!(read(answer).unwrap_err().kind(), BrokerErrorKind::Unexpected, "{answer:?}");
+        }
+    }
+}

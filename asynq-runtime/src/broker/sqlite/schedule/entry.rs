@@ -1,0 +1,134 @@
+//! What is kept of a periodic entry, and how a program's plan changes it.
+
+use rusqlite::params;
+
+use crate::{
+    broker::{EntryId, EntryPlan, EntryState},
+    task::{QueueName, TaskId},
+};
+
+use super::{
+    super::{sql, tx::View},
+    after, instant,
+};
+
+/// A row of `cron`; the time until which it is kept follows from the plan that writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) spec: String,
+    pub(super) zone: String,
+    pub(super) revision: u64,
+    /// Unix milliseconds.
+    pub(super) last: i64,
+    pub(super) previous: Option<String>,
+    pub(super) paused: bool,
+}
+
+impl Kept {
+    /// A new entry.
+    pub(super) fn new(plan: &EntryPlan, last: i64) -> Self {
+        Self {
+            spec: plan.spec.clone(),
+            zone: plan.zone.clone(),
+            revision: plan.revision,
+            last,
+            previous: None,
+            paused: false,
+        }
+    }
+
+    /// What is kept of an entry, if it is known.
+    pub(super) fn find(view: &View<'_>, queue: &QueueName, entry: &EntryId) -> rusqlite::Result<Option<Self>> {
+        view.find(&sql::SCHEDULE_ENTRY, params![queue.as_str(), entry.as_str(), view.now], |row| {
+            Ok(Self {
+                spec: row.get(0)?,
+                zone: row.get(1)?,
+                revision: row.get::<_, i64>(2)?.cast_unsigned(),
+                last: row.get(3)?,
+                previous: row.get(4)?,
+                paused: row.get(5)?,
+            })
+        })
+    }
+
+    /// Keeps it for as long as the plan says.
+    pub(super) fn write(&self, view: &View<'_>, plan: &EntryPlan) -> rusqlite::Result<()> {
+        view.execute(
+            &sql::SCHEDULE_KEEP,
+            params![
+                plan.queue.as_str(),
+                plan.entry.as_str(),
+                self.spec,
+                self.zone,
+                self.revision.cast_signed(),
+                self.last,
+                self.previous,
+                self.paused,
+                after(view.now, plan.keep),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Whether it has the schedule of `plan`.
+    pub(super) fn is_planned_as(&self, plan: &EntryPlan) -> bool {
+        self.spec == plan.spec && self.zone == plan.zone
+    }
+
+    /// As callers see it.
+    pub(super) fn into_state(self, now: i64) -> EntryState {
+        EntryState {
+            spec: self.spec,
+            zone: self.zone,
+            revision: self.revision,
+            last: instant(self.last),
+            previous: self.previous.as_deref().map(TaskId::from_wire),
+            paused: self.paused,
+            now: instant(now),
+        }
+    }
+}
+
+/// What is kept of an entry from now on that is planned like this; `None`: as before.
+pub(super) fn planned(before: Option<&Kept>, plan: &EntryPlan, now: i64) -> Option<Kept> {
+    let Some(before) = before else { return Some(Kept::new(plan, now)) };
+    if plan.revision < before.revision {
+        return None;
+    }
+    let last = if before.is_planned_as(plan) { before.last } else { now };
+    Some(Kept { previous: before.previous.clone(), paused: before.paused, ..Kept::new(plan, last) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_newer_plan_replaces_an_older_one_and_a_new_schedule_starts_now() {
+        let plan = |spec: &str, zone: &str, revision| EntryPlan {
+            queue: QueueName::from_wire("q"),
+            entry: EntryId::from_wire("e"),
+            spec: spec.into(),
+            zone: zone.into(),
+            revision,
+            keep: Duration::from_secs(1),
+        };
+        assert_eq!(planned(None, &plan("a", "UTC", 3), 70), Some(Kept::new(&plan("a", "UTC", 3), 70)));
+        let before = Kept { previous: Some("t".into()), paused: true, ..Kept::new(&plan("a", "UTC", 3), 50) };
+        let kept = |spec: &str, zone: &str, revision, last| {
+            Some(Kept { last, previous: Some("t".into()), paused: true, ..Kept::new(&plan(spec, zone, revision), 0) })
+        };
+        for (spec, zone, revision, expected) in [
+            ("a", "UTC", 3, kept("a", "UTC", 3, 50)),
+            ("a", "UTC", 4, kept("a", "UTC", 4, 50)),
+            ("b", "UTC", 3, kept("b", "UTC", 3, 70)),
+            ("a", "CET", 4, kept("a", "CET", 4, 70)),
+            ("a", "UTC", 2, None),
+            ("b", "UTC", 2, None),
+        ] {
+            assert_eq!(planned(Some(&before), &plan(spec, zone, revision), 70), expected, "{spec} {zone} {revision}");
+        }
+    }
+}

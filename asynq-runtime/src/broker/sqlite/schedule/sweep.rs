@@ -1,0 +1,23 @@
+//! Takes away what periodic entries leave behind, whatever queue they are of: a queue may have entries and no server.
+
+use super::{
+    super::{sql, tx::View},
+    shown::forget_history,
+};
+
+/// Most markers that one sweep takes away.
+const MARKERS: i64 = 500;
+
+/// Most histories that one sweep takes away; each has at most 1,000 rows.
+const HISTORIES: i64 = 2;
+
+/// Takes away markers, entries, shown entries and histories whose time is over.
+pub(in super::super) fn sweep(view: &View<'_>) -> rusqlite::Result<()> {
+    view.execute(&sql::SCHEDULE_SWEEP_TICKS, [view.now, MARKERS])?;
+    view.execute(&sql::SCHEDULE_SWEEP_ENTRIES, [view.now])?;
+    view.execute(&sql::SCHEDULE_SWEEP_SHOWN, [view.now])?;
+    for entry in view.list(&sql::SCHEDULE_OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {
+        forget_history(view, &entry)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! One tick of an entry, in one transaction: the steps of the contract in their order.
+
+use std::time::Duration;
+
+use rusqlite::params;
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind, EntryPlan, Overlap, Placed, Refused, Tick, Ticked},
+    task::{TaskId, TaskState},
+};
+
+use super::{
+    super::{
+        liveness::{Liveness, Sign},
+        presence,
+        produce::Item,
+        sql,
+        store::Store,
+        tx::{Doomed, Tx, View},
+    },
+    CLOCK_WENT_BACK_MS, after,
+    entry::Kept,
+};
+
+/// A tick on its way, with its task encoded once however often the transaction is repeated.
+#[derive(Debug)]
+pub(super) struct Firing {
+    plan: EntryPlan,
+    /// Unix milliseconds.
+    at: i64,
+    marker: Duration,
+    overlap: Overlap,
+    item: Item,
+    id: TaskId,
+}
+
+/// What the entry and the clock say about a tick, before its task is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Milliseconds too early.
+    Early(u64),
+    Stale,
+    /// Fired before; the last tick is this from now on.
+    Duplicate(i64),
+    /// Not fired; the last tick is this from now on.
+    Paused(i64),
+    Fire,
+}
+
+/// Steps 1 to 5 of the contract.
+fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, at: i64, now: i64) -> Verdict {
+    if at > now {
+        return Verdict::Early(at.saturating_sub(now).unsigned_abs());
+    }
+    let Some(kept) = kept else { return if marked { Verdict::Duplicate(at) } else { Verdict::Fire } };
+    if kept.revision > plan.revision && !kept.is_planned_as(plan) {
+        return Verdict::Stale;
+    }
+    let last = if kept.last > now.saturating_add(CLOCK_WENT_BACK_MS) { now } else { kept.last };
+    if at <= last || marked {
+        Verdict::Duplicate(at.max(last))
+    } else if kept.paused {
+        Verdict::Paused(at)
+    } else {
+        Verdict::Fire
+    }
+}
+
+impl Firing {
+    /// # Errors
+    ///
+    /// The task is for another queue than the entry.
+    pub(super) fn new(tick: &Tick) -> Result<Self, BrokerError> {
+        let (plan, queue) = (&tick.plan, &tick.task.queue);
+        if *queue != plan.queue {
+            let text = format!("the task of entry {} is for queue {queue}: it must be {}", plan.entry, plan.queue);
+            return Err(BrokerError::new(BrokerErrorKind::Config, text));
+        }
+        Ok(Self {
+            plan: tick.plan.clone(),
+            at: tick.at.timestamp_millis(),
+            marker: tick.marker,
+            overlap: tick.overlap,
+            id: tick.task.id.clone(),
+            item: Item::new(tick.task.clone()),
+        })
+    }
+
+    /// The server that runs the previous task, if its program is dead. File locks are tried outside of the write
+    /// transaction, which others wait for; the number of a server is never given again.
+    pub(super) async fn dead_worker(&self, store: &Store) -> Result<Option<i64>, BrokerError> {
+        if self.overlap == Overlap::Allow || store.common.liveness.is_none() {
+            return Ok(None);
+        }
+        let (plan, common) = (self.plan.clone(), store.common.clone());
+        store
+            .read(move |view| {
+                let Some(liveness) = &common.liveness else { return Ok(None) };
+                let previous = Kept::find(view, &plan.queue, &plan.entry)?.and_then(|kept| kept.previous);
+                let Some(id) = previous else { return Ok(None) };
+                let Some(task) = Previous::find(view, &plan, &id)? else { return Ok(None) };
+                let runs = task.state == TaskState::Active;
+                Ok((runs && is_dead(view, liveness, task.server)?).then_some(task.server))
+            })
+            .await
+    }
+
+    /// The answer, if it leaves the file as it is.
+    pub(super) fn needs_nothing(&self, view: &View<'_>) -> rusqlite::Result<Option<Ticked>> {
+        let (kept, verdict) = self.look(view)?;
+        Ok(match verdict {
+            Verdict::Early(ms) => Some(Ticked::Early(Duration::from_millis(ms))),
+            Verdict::Stale => Some(Ticked::Stale),
+            Verdict::Duplicate(last) if kept.is_some_and(|kept| kept.last == last) => Some(Ticked::Duplicate),
+            _ => None,
+        })
+    }
+
+    /// Does it. `dead` is a server whose program is dead.
+    pub(super) fn run(&self, tx: &mut Tx<'_>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
+        let (kept, verdict) = self.look(&tx.view)?;
+        let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
+        let revision = revision.max(self.plan.revision);
+        let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
+        // In the plan of the newest program that fires it.
+        let kept = Kept { revision, previous, paused, ..Kept::new(&self.plan, last) };
+        let passed_over = |last, answer| {
+            Kept { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
+            Ok(answer)
+        };
+        match verdict {
+            Verdict::Early(ms) => return Ok(Ticked::Early(Duration::from_millis(ms))),
+            Verdict::Stale => return Ok(Ticked::Stale),
+            Verdict::Duplicate(last) => return passed_over(last, Ticked::Duplicate),
+            Verdict::Paused(last) => return passed_over(last, Ticked::Paused),
+            Verdict::Fire => {}
+        }
+        let (queue, entry) = (self.plan.queue.as_str(), self.plan.entry.as_str());
+        let marked_until = after(tx.view.now, self.marker);
+        tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
+        let ticked = self.fire(tx, kept.previous.as_deref(), dead)?;
+        let previous = match ticked {
+            Ticked::Enqueued { .. } => Some(self.id.to_string()),
+            _ => kept.previous,
+        };
+        Kept { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
+        Ok(ticked)
+    }
+
+    fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<Kept>, Verdict)> {
+        let kept = Kept::find(view, &self.plan.queue, &self.plan.entry)?;
+        let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
+        let marked = view.find(&sql::SCHEDULE_MARKED, tick, |_| Ok(()))?.is_some();
+        let verdict = judge(kept.as_ref(), marked, &self.plan, self.at, view.now);
+        Ok((kept, verdict))
+    }
+
+    /// Steps 6 and 7. What is replaced stays where it is when the new task is refused.
+    fn fire(&self, tx: &mut Tx<'_>, previous: Option<&str>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
+        let there = match (self.overlap, previous) {
+            (Overlap::Allow, _) | (_, None) => None,
+            (Overlap::Skip | Overlap::Replace, Some(id)) => Previous::find(&tx.view, &self.plan, id)?
+                .filter(|task| task.is_there(tx.view.now, dead))
+                .map(|task| (task, id)),
+        };
+        let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?, None)) };
+        if self.overlap == Overlap::Skip {
+            return Ok(Ticked::Skipped(TaskId::from_wire(id)));
+        }
+        let runs = task.state == TaskState::Active;
+        let placed = tx.whole_or_nothing(|tx| {
+            if !runs && !task.staged {
+                let Previous { seq, q, state, ref lock, .. } = task;
+                tx.delete(&Doomed { seq, q, state, id, lock: lock.as_deref() })?;
+            }
+            self.item.insert(tx)
+        })?;
+        Ok(ticked(placed, runs.then(|| TaskId::from_wire(id))))
+    }
+}
+
+fn ticked(placed: Result<Placed, Refused>, cancel: Option<TaskId>) -> Ticked {
+    match placed {
+        Ok(placed) => Ticked::Enqueued { placed, cancel },
+        Err(refused) => Ticked::Refused(refused),
+    }
+}
+
+/// The task of the tick before.
+#[derive(Debug)]
+struct Previous {
+    seq: i64,
+    q: i64,
+    state: TaskState,
+    at: i64,
+    lock: Option<String>,
+    /// Whether it is part of a set, which only whoever makes a task of the set may take apart.
+    staged: bool,
+    server: i64,
+}
+
+impl Previous {
+    fn find(view: &View<'_>, plan: &EntryPlan, id: &str) -> rusqlite::Result<Option<Self>> {
+        let Some(q) = view.queue(&plan.queue)? else { return Ok(None) };
+        view.find(&sql::SCHEDULE_PREVIOUS, params![q, id], |row| {
+            let number = row.get(1)?;
+            Ok(Self {
+                seq: row.get(0)?,
+                q,
+                state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, number))?,
+                at: row.get(2)?,
+                lock: row.get(3)?,
+                staged: row.get(4)?,
+                server: row.get(5)?,
+            })
+        })
+    }
+
+    /// Whether it waits or runs. Nobody runs one whose lease has passed or whose server is `dead`.
+    fn is_there(&self, now: i64, dead: Option<i64>) -> bool {
+        match self.state {
+            TaskState::Active => self.at > now && dead != Some(self.server),
+            TaskState::Archived | TaskState::Completed => false,
+            TaskState::Pending | TaskState::Scheduled | TaskState::Retry | TaskState::Aggregating => true,
+        }
+    }
+}
+
+/// Whether the program of a server is dead. Where its file cannot tell, the lease will.
+fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Result<bool> {
+    let listed = presence::everyone(view)?.into_iter().find(|listed| listed.number == server);
+    Ok(listed
+        .is_some_and(|listed| listed.file != liveness.name() && matches!(liveness.look(&listed.file), Sign::Dead(_))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{broker::EntryId, task::QueueName};
+
+    fn plan(spec: &str, revision: u64) -> EntryPlan {
+        EntryPlan {
+            queue: QueueName::from_wire("q"),
+            entry: EntryId::from_wire("e"),
+            spec: spec.into(),
+            zone: "UTC".into(),
+            revision,
+            keep: Duration::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn the_steps_come_in_their_order() {
+        const NOW: i64 = 100_000;
+        let kept = |last| Kept::new(&plan("a", 2), last);
+        let paused = |last| Kept { paused: true, ..kept(last) };
+        let other_spec = |last| Kept::new(&plan("b", 3), last);
+        let (at, early) = (90_000, NOW + 1);
+        for (what, kept, marked, at, expected) in [
+            ("unknown", None, false, at, Verdict::Fire),
+            ("unknown, marked", None, true, at, Verdict::Duplicate(at)),
+            ("unknown, early", None, false, early, Verdict::Early(1)),
+            ("due at this moment", Some(kept(0)), false, NOW, Verdict::Fire),
+            ("next", Some(kept(at - 1)), false, at, Verdict::Fire),
+            ("again", Some(kept(at)), true, at, Verdict::Duplicate(at)),
+            ("again, the marker is over", Some(kept(at)), false, at, Verdict::Duplicate(at)),
+            ("a later one fired", Some(kept(at + 1)), false, at, Verdict::Duplicate(at + 1)),
+            ("marked, last was lost", Some(kept(0)), true, at, Verdict::Duplicate(at)),
+            ("a little ahead", Some(kept(NOW + 5_000)), false, at, Verdict::Duplicate(NOW + 5_000)),
+            ("the clock went back", Some(kept(NOW + 5_001)), false, at, Verdict::Duplicate(NOW)),
+            ("paused", Some(paused(0)), false, at, Verdict::Paused(at)),
+            ("paused, again", Some(paused(at)), false, at, Verdict::Duplicate(at)),
+            ("early goes first", Some(other_spec(NOW * 2)), true, early, Verdict::Early(1)),
+            ("stale goes before the rest", Some(other_spec(NOW * 2)), true, at, Verdict::Stale),
+            ("newer program, same spec", Some(Kept { revision: 9, ..kept(0) }), false, at, Verdict::Fire),
+            ("older program, other spec", Some(Kept { revision: 1, ..other_spec(0) }), false, at, Verdict::Fire),
+        ] {
+            assert_eq!(judge(kept.as_ref(), marked, &plan("a", 2), at, NOW), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_what_waits_or_really_runs_is_there() {
+        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
+        let task = |state, at| Previous { seq: 1, q: 1, state, at, lock: None, staged: false, server: 7 };
+        for (state, there) in [
+            (Pending, true),
+            (Scheduled, true),
+            (Retry, true),
+            (Aggregating, true),
+            (Archived, false),
+            (Completed, false),
+        ] {
+            assert_eq!(task(state, 0).is_there(10, Some(7)), there, "{state}");
+        }
+        for (lease, dead, there) in
+            [(11, None, true), (11, Some(8), true), (11, Some(7), false), (10, None, false), (9, None, false)]
+        {
+            assert_eq!(task(Active, lease).is_there(10, dead), there, "{lease} {dead:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A task as a client would store it, for those who store it by another call of the broker.
+
+use chrono::{DateTime, Utc};
+
+use super::prepare;
+use crate::{
+    broker::NewTask,
+    job::{EnqueueError, PreparedTask},
+};
+
+impl PreparedTask {
+    /// The task as it would be stored if it were enqueued at `now`, with a payload of at most `limit` bytes. Its id is a
+    /// new random one unless it was given.
+    ///
+    /// # Errors
+    ///
+    /// An option is wrong, the name cannot be one, or the payload is larger.
+    pub fn bind(self, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
+        prepare::new_task(self, now, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::RawTask;
+
+    #[test]
+    fn it_is_what_an_enqueue_stores() {
+        let task = || PreparedTask::from(RawTask::new("report", "abc").queue("low").task_id("r-1"));
+        let bound = task().bind(DateTime::UNIX_EPOCH, 3).expect("a task");
+        assert_eq!((bound.queue.as_str(), bound.id.as_str(), bound.message.r#type.as_str()), ("low", "r-1", "report"));
+        assert!(matches!(task().bind(DateTime::UNIX_EPOCH, 2), Err(EnqueueError::TooLarge { size: 3, limit: 2 })));
+    }
+}

@@ -1,0 +1,285 @@
+//! Five scheduler processes with four entries a second, the leader of them killed, stopped or cut off every few seconds.
+//!
+//! `SCHEDULER_TICKS` and `SCHEDULER_FAULTS` make it long: `scripts/prove schedulers`.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use asynq_cron::Tick;
+use asynq_runtime::{RawTask, prelude::*};
+use asynq_tests::{Persistence, RedisServer, journal::eventually};
+use tempfile::TempDir;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+const SCHEDULERS: usize = 5;
+const ENTRIES: usize = 4;
+/// What a scheduler promises: its lease of 3 s, and a second.
+const HAND_OVER: Duration = Duration::from_secs(4);
+
+/// How long the run is; it ends when both are reached.
+#[derive(Clone, Copy)]
+struct Length {
+    ticks: usize,
+    faults: usize,
+}
+
+impl Length {
+    fn from_env() -> Self {
+        let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        Self { ticks: read("SCHEDULER_TICKS").unwrap_or(12), faults: read("SCHEDULER_FAULTS").unwrap_or(3) }
+    }
+}
+
+/// The broker, and the way to it that each scheduler has.
+enum Place {
+    Redis(RedisServer),
+    Sqlite(TempDir),
+}
+
+impl Place {
+    fn url(&self) -> String {
+        match self {
+            Self::Redis(server) => server.url(),
+            Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("jobs.db").display()),
+        }
+    }
+}
+
+/// A way to Redis that can be cut.
+struct Line {
+    open: watch::Sender<bool>,
+    port: u16,
+}
+
+impl Line {
+    async fn to(redis: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (open, is_open) = watch::channel(true);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut is_open = is_open.clone();
+                if !*is_open.borrow_and_update() {
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let Ok(mut far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], redis))).await else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => {}
+                        _ = is_open.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { open, port }
+    }
+}
+
+struct Scheduler {
+    child: Child,
+    line: Option<Line>,
+    /// Whether it leads, and since when its last word stands.
+    standing: Arc<Mutex<(bool, Instant)>>,
+}
+
+impl Scheduler {
+    async fn start(place: &Place, election: bool) -> Self {
+        let line = match place {
+            Place::Redis(server) => Some(Line::to(server.port()).await),
+            Place::Sqlite(_) => None,
+        };
+        let url = line.as_ref().map_or_else(|| place.url(), |line| format!("redis://127.0.0.1:{}/0", line.port));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_journey-scheduler"))
+            .env("ASYNQ_URL", url)
+            .env("ELECTION", if election { "on" } else { "off" })
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let standing = Arc::new(Mutex::new((false, Instant::now())));
+        let (said, output) = (Arc::clone(&standing), child.stdout.take().unwrap());
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if line == "leads" || line == "follows" {
+                    *said.lock().unwrap_or_else(PoisonError::into_inner) = (line == "leads", Instant::now());
+                }
+            }
+        });
+        Self { child, line, standing }
+    }
+
+    fn leads(&self) -> Option<Instant> {
+        let (leads, since) = *self.standing.lock().unwrap();
+        leads.then_some(since)
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What arrived: how often each tick of each entry, by its second.
+#[derive(Clone, Default)]
+struct Arrived(Arc<Mutex<BTreeMap<(String, i64), usize>>>);
+
+impl Arrived {
+    fn note(&self, entry: &[u8], tick: i64) {
+        let entry = String::from_utf8_lossy(entry).into_owned();
+        *self.0.lock().unwrap().entry((entry, tick)).or_insert(0) += 1;
+    }
+
+    /// The seconds of the first and the last tick of each entry.
+    fn spans(&self) -> BTreeMap<String, (i64, i64)> {
+        let mut spans = BTreeMap::new();
+        for (entry, tick) in self.0.lock().unwrap().keys() {
+            let span = spans.entry(entry.clone()).or_insert((*tick, *tick));
+            *span = (span.0.min(*tick), span.1.max(*tick));
+        }
+        spans
+    }
+}
+
+/// Five schedulers through faults; what arrives is counted.
+async fn story(place: Place, election: bool) {
+    let length = Length::from_env();
+    let arrived = Arrived::default();
+    let noted = arrived.clone();
+    // The worker is never harmed: a task that it runs twice was enqueued twice.
+    let server = Server::builder(place.url())
+        .registry(Registry::from_descriptors([]).unwrap())
+        .handle("tick", move |task: RawTask| {
+            noted.note(task.payload(), Tick::of(&task.context()).scheduled_at().timestamp());
+            async { Ok::<(), JobError>(()) }
+        })
+        .queue("ticks", 1)
+        .concurrency(8)
+        .build()
+        .await
+        .unwrap();
+    let worker = server.start().await.unwrap();
+
+    let mut schedulers = Vec::new();
+    for _ in 0..SCHEDULERS {
+        schedulers.push(Scheduler::start(&place, election).await);
+    }
+    eventually(30, "nothing is scheduled", async || (arrived.spans().len() == ENTRIES).then_some(())).await;
+    let begun = arrived.spans();
+
+    let (mut faults, mut kinds, mut hand_overs) = (0, [0; 3], Vec::new());
+    let done =
+        |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
+    while faults < length.faults || !done(&arrived) {
+        // 2 to 8 s, another each time and the same in every run.
+        let pause = 2_000 + (faults as u64 * 2_617) % 6_000;
+        let pause = if length.faults < 10 { pause / 3 } else { pause };
+        let leader = eventually(30, "nobody leads", async || {
+            let leaders: Vec<_> = (0..SCHEDULERS).filter(|&at| schedulers[at].leads().is_some()).collect();
+            (!leaders.is_empty()).then(|| leaders[faults % leaders.len()])
+        })
+        .await;
+        let struck = Instant::now();
+        let kind = match (faults % 3, &schedulers[leader].line) {
+            // Nothing stands between a process and its file that could be cut.
+            (2, None) => 1,
+            (kind, _) => kind,
+        };
+        match kind {
+            0 => schedulers[leader].child.kill().unwrap(),
+            1 => schedulers[leader].signal("STOP"),
+            _ => {
+                schedulers[leader].line.as_ref().unwrap().open.send_replace(false);
+            }
+        }
+        *schedulers[leader].standing.lock().unwrap() = (false, struck);
+        faults += 1;
+        kinds[kind] += 1;
+        if election {
+            let heir = eventually(30, "nobody took the lead over", async || {
+                let others = schedulers.iter().enumerate().filter(|(at, _)| *at != leader);
+                others.filter_map(|(_, other)| other.leads()).filter(|&since| since >= struck).min()
+            })
+            .await;
+            hand_overs.push(heir - struck);
+        }
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        match kind {
+            0 => schedulers[leader] = Scheduler::start(&place, election).await,
+            1 => schedulers[leader].signal("CONT"),
+            _ => {
+                schedulers[leader].line.as_ref().unwrap().open.send_replace(true);
+            }
+        }
+        if !election && kind != 0 {
+            schedulers[leader].standing.lock().unwrap().0 = true;
+        }
+    }
+
+    // What is missing now must still come.
+    let until = chrono::Utc::now().timestamp();
+    eventually(60, "the schedule stands still", async || {
+        arrived.spans().values().all(|span| span.1 >= until).then_some(())
+    })
+    .await;
+    drop(schedulers);
+    worker.shutdown().await.unwrap();
+
+    let all = arrived.0.lock().unwrap().clone();
+    let doubled: Vec<_> = all.iter().filter(|(_, times)| **times > 1).collect();
+    let missed: Vec<_> = begun
+        .iter()
+        .flat_map(|(entry, span)| (span.0..=until).map(move |tick| (entry.clone(), tick)))
+        .filter(|key| !all.contains_key(key))
+        .collect();
+    assert_eq!(doubled, [], "ticks fired more than once");
+    assert_eq!(missed, [], "ticks that never fired");
+    hand_overs.sort();
+    let p99 = hand_overs.get(hand_overs.len().saturating_sub(1).min(hand_overs.len() * 99 / 100)).copied();
+    let [killed, stopped, cut] = kinds;
+    println!(
+        "schedulers: {} ticks of {ENTRIES} entries, {faults} faults ({killed} killed, {stopped} stopped, {cut} cut off), \
+         election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}",
+        all.len(),
+        hand_overs.last(),
+    );
+    if let Some(longest) = hand_overs.last() {
+        assert!(*longest <= HAND_OVER + Duration::from_secs(1), "the lead was handed over after {longest:?}");
+    }
+}
+
+macro_rules! stories {
+    ($($name:ident: $place:expr, $election:expr;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            story($place, $election).await;
+        }
+    )*};
+}
+
+stories! {
+    every_tick_fires_once_on_redis_whatever_happens_to_the_leader: Place::Redis(RedisServer::start(Persistence::None)), true;
+    every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader: Place::Sqlite(TempDir::new().unwrap()), true;
+    every_tick_fires_once_on_redis_without_an_election: Place::Redis(RedisServer::start(Persistence::None)), false;
+    every_tick_fires_once_on_sqlite_without_an_election: Place::Sqlite(TempDir::new().unwrap()), false;
+}

@@ -1,0 +1,10 @@
+use asynq_cron::prelude::*;
+use asynq_runtime::prelude::*;
+
+#[periodic("@daily", missed = "all")]
+async fn cleanup() {}
+
+#[periodic("@daily", missed = "all(0)")]
+async fn report() {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use asynq_cron::prelude::*;
+use asynq_runtime::prelude::*;
+
+#[periodic("@daily")]
+#[job]
+async fn cleanup() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use asynq_cron::prelude::*;
+use asynq_runtime::prelude::*;
+
+#[job(tz = "Europe/Berlin")]
+async fn cleanup() {}
+
+fn main() {}
