@@ -1,4 +1,4 @@
-//! Every row of docs/features.md is linked to a test, and that test exists.
+//! Every row of docs/features.md is linked to a test that exists, and every example is short, run and listed.
 #![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -84,4 +84,31 @@ fn a_page_that_promises_too_much_is_caught() {
         "\"flies\": a.rs has no test `helper`",
     ];
     assert_eq!(mistakes(page, read), expected);
+}
+
+#[test]
+fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let (readme, manifest) = (read("README.md"), read("examples/Cargo.toml"));
+    let tests: String = fs::read_dir(root.join("examples/tests"))
+        .unwrap()
+        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    let mut names = 0;
+    for section in manifest.split("[[example]]").skip(1) {
+        let word = |key: &str| section.split(&format!("{key} = \"")).nth(1).unwrap().split('"').next().unwrap();
+        let (name, path) = (word("name"), word("path"));
+        names += 1;
+        // The newsletter is a whole application.
+        let lines = read(&format!("examples/{path}")).lines().count();
+        assert!(lines <= 80 || name == "newsletter", "examples/{path} has {lines} lines, at most 80 are allowed");
+        // Its own tests are run where the manifest says so.
+        let is_run = tests.contains(&format!("\"{name}\"")) || section.contains("test = true");
+        assert!(is_run, "no test in examples/tests runs `{name}`");
+        assert!(readme.contains(&format!("`{name}`")), "the README's list of examples lacks `{name}`");
+    }
+    let files = fs::read_dir(root.join("examples")).unwrap().map(|file| file.unwrap().path());
+    let programs = files.filter(|path| path.extension().is_some_and(|ending| ending == "rs")).count();
+    assert_eq!(names, programs + 1, "a file of examples/ is not in its manifest");
 }
