@@ -5,6 +5,4 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     // Schedules.
     ("b26_scheduler_state", "Periodic: scheduler"),
     ("b27_scheduler_history_trim", "Periodic: scheduler"),
-    ("s14_scheduler", "Periodic: scheduler"),
-    ("s15_two_schedulers_duplicate", "Periodic: scheduler"),
 ];
