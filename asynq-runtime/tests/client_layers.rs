@@ -132,3 +132,20 @@ async fn a_layer_that_is_not_ready_holds_the_task_back() {
     mail::enqueue(&client, "c").await.unwrap();
     assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
 }
+
+#[tokio::test]
+async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other() {
+    let every = Duration::from_millis(40);
+    let client = client().await.layer(tower::limit::RateLimitLayer::new(1, every));
+    mail::enqueue(&client, "a").await.unwrap();
+    let mut idle = Box::pin(mail::enqueue(&client, "idle"));
+    // Polled once, so that it waits for its turn, and then left alone.
+    assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
+    let other = mail::enqueue(&client, "b");
+    tokio::time::timeout(Duration::from_secs(20), other).await.expect("it has its turn").unwrap();
+    idle.await.unwrap();
+    // Nor does one that is given up while it waits.
+    let given_up = mail::enqueue(&client, "c");
+    assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
+    tokio::time::timeout(Duration::from_secs(20), mail::enqueue(&client, "d")).await.expect("as well").unwrap();
+}

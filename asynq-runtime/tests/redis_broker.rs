@@ -6,12 +6,16 @@
 mod connect;
 #[path = "redis/fence.rs"]
 mod fence;
+#[path = "redis/foreign.rs"]
+mod foreign;
 #[path = "redis/groups.rs"]
 mod groups;
 #[path = "redis/lost.rs"]
 mod lost;
 #[path = "redis/repair.rs"]
 mod repair;
+#[path = "redis/schedule.rs"]
+mod schedule;
 #[path = "redis/server.rs"]
 mod server;
 #[path = "redis/store.rs"]

@@ -168,6 +168,25 @@ fn a_result_is_kept_with_its_task() {
 }
 
 #[test]
+fn progress_and_results_show_while_the_job_runs() {
+    on_both_brokers(
+        "progress",
+        &[" 25 %: page 1 of 4", " 50 %: page 2", " 75 %: page 3", "100 %: page 4 of 4", "copied 4 pages"],
+    );
+}
+
+#[test]
+fn each_failure_and_each_day_is_told() {
+    let newest_first = [
+        "attempt 3: the number has changed",
+        "attempt 2: they hung up",
+        "attempt 1: they do not answer",
+        ": 3 processed, 3 failed",
+    ];
+    on_both_brokers("history", &newest_first);
+}
+
+#[test]
 fn a_given_up_task_is_found_mended_and_run() {
     on_both_brokers(
         "inspect",

@@ -168,6 +168,7 @@ async fn a_repeated_outcome_is_one_failure_and_a_fenced_one_is_none() {
     let run = t.seed_active("t1").await;
     assert_eq!(t.settle(&run, retry(Duration::ZERO, "once")).await, Settled::Ok);
     assert_eq!(t.resend(&run, retry(Duration::ZERO, "once")).await, Settled::Ok);
+    assert_eq!(t.settle(&run, archive("otherwise")).await, Settled::Fenced);
     t.advance(SECOND);
     t.forward().await;
     let lost = t.take_one().await;

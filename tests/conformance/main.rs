@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -28,6 +29,10 @@ mod redis {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -43,6 +48,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -60,6 +66,10 @@ mod redis_cluster {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -75,6 +85,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -92,6 +103,10 @@ mod redis_sentinel {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -107,6 +122,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -124,6 +140,10 @@ mod redis_tls {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;
@@ -139,6 +159,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod extremes;
     mod failures;
     mod fence;
     mod fence_writes;
@@ -156,6 +177,10 @@ mod sqlite {
     mod repair;
     mod repair_many;
     mod repair_move;
+    mod schedule;
+    mod schedule_entry;
+    mod schedule_overlap;
+    mod schedulers;
     mod semaphore;
     mod served;
     mod sets;

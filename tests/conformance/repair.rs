@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Changed, GroupRules, Page, PayloadEdit, SetOutcome, Settled},
+    broker::{BulkAction, Changed, Chosen, GroupRules, Page, PayloadEdit, SetOutcome, Settled},
     task::{Extra, TaskId, TaskInfo, TaskState, UniqueUntil},
 };
 use asynq_tests::{
@@ -325,6 +325,29 @@ async fn a_group_whose_last_task_leaves_is_no_group_any_more() {
         assert_eq!(t.group_sizes().await, [("g".to_owned(), 1)], "{op:?}");
         assert_eq!(op.does(&t, &task_id("b")).await, Changed::Done);
         assert!(t.group_sizes().await.is_empty(), "{op:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_grouped_task_that_is_run_stays_alone_when_it_is_retried() {
+    for (many, late) in [(false, false), (true, false), (false, true), (true, true)] {
+        let t = Fixture::start().await;
+        let new = task("t1").grouped("g").locked(&lock_key("k"), 600);
+        t.enqueue(if late { new.after(60 * SECOND) } else { new }).await;
+        if many {
+            let chosen = Chosen::InState(if late { TaskState::Scheduled } else { TaskState::Aggregating });
+            let slice = t.broker().change_some(&default_queue(), &chosen, BulkAction::Run, 10).await.unwrap();
+            assert_eq!(slice.changed, 1);
+        } else {
+            assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
+        }
+        assert_eq!(t.settle(&t.take_one().await, retry(SECOND, "boom")).await, Settled::Ok);
+        t.advance(2 * SECOND);
+        assert_eq!(t.forward().await, 1);
+        assert_eq!(t.holder_of(&lock_key("k")).await, Some(task_id("t1")));
+        let run = t.take_one().await;
+        assert_eq!(t.settle(&run, archive("no")).await, Settled::Ok, "many: {many}, late: {late}");
+        assert_eq!(t.holder_of(&lock_key("k")).await, None);
     }
 }
 

@@ -366,5 +366,24 @@ async fn an_orphan_that_nobody_can_read_is_archived() {
     t.store.overwrite_message(&default_queue(), &task_id("t1"), b"\xff\xff");
     t.let_leases_pass();
     assert_eq!(end_orphan(&t, "t1").await, Changed::Done);
-    assert_eq!(t.snapshot().await.stats.archived, 1);
+    let archived = t.snapshot().await.archived;
+    let seen: Vec<_> = archived.iter().map(|task| (task.id.as_str(), &task.payload[..])).collect();
+    assert_eq!(seen, [("t1", &b"\xff\xff"[..])], "with its bytes, for people to look at");
+}
+
+#[tokio::test]
+async fn the_crashes_of_an_orphan_are_forgotten() {
+    for (retries, state) in [(25, TaskState::Retry), (0, TaskState::Archived)] {
+        let t = Fixture::start().await;
+        let mut new = task("t1");
+        new.message.retry = retries;
+        t.start_run(new).await;
+        t.let_leases_pass();
+        t.recover().await;
+        assert_eq!(t.take_one().await.crashes, 1);
+        t.let_leases_pass();
+        assert_eq!(end_orphan(&t, "t1").await, Changed::Done);
+        let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+        assert_eq!((info.state, info.crashes), (state, 0));
+    }
 }

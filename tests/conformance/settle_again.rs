@@ -108,12 +108,25 @@ async fn an_outcome_is_recognised_an_hour_later() {
 }
 
 #[tokio::test]
-async fn a_second_outcome_without_the_mark_is_no_second_outcome() {
+async fn a_second_outcome_without_the_mark_is_refused() {
+    for first in [complete("42"), retry(MINUTE, "boom"), archive("fatal"), requeue()] {
+        let t = Fixture::start().await;
+        let run = t.start_run(task("t1").kept(3600)).await;
+        assert_eq!(t.settle(&run, first.clone()).await, Settled::Ok);
+        let before = t.store.dump();
+        for second in [done(), complete("43"), retry(MINUTE, "late"), archive("late"), requeue()] {
+            assert_eq!(t.settle(&run, second.clone()).await, Settled::Fenced, "{first:?}, then {second:?}");
+        }
+        assert_eq!(t.store.dump(), before, "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_outcome_of_a_task_that_is_done_finds_none() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
-    assert_eq!(t.settle(&run, archive("fatal")).await, Settled::Ok);
-    let before = t.store.dump();
-    t.settle(&run, done()).await;
-    t.settle(&run, requeue()).await;
-    assert_eq!(t.store.dump(), before);
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    for second in [done(), retry(MINUTE, "late"), archive("late"), requeue()] {
+        assert_eq!(t.settle(&run, second).await, Settled::Gone);
+    }
 }

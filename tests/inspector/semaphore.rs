@@ -114,15 +114,18 @@ async fn what_could_never_work_is_an_error() {
 async fn go_and_rust_share_the_tokens_of_a_scope() {
     use asynq_tests::Store as _;
     let t = Fixture::start().await;
-    if t.store.go().is_none() {
+    let Some(go) = t.store.go() else {
         return assert!(t.lacks(asynq_tests::Need::GoPeer));
-    }
-    let partner = semaphore(t.shared(), 1);
-    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
-    // asynq: ZADD asynq:sema:SCOPE, the attempt's deadline in seconds, the task's id.
-    let dump = t.store.dump();
-    assert!(dump.contains("asynq:sema:partner"), "{dump}");
-    let seconds = token.until().timestamp().to_string();
-    assert!(dump.lines().any(|line| line.contains("t1") && line.contains(&seconds)), "{dump}");
+    };
+    let now = t.now().timestamp();
+    let partner = semaphore(t.shared(), 2);
+    let token = partner.acquire(&minute(&t, "rust")).await.unwrap().unwrap();
+    assert!(go.acquire_token("partner", 2, "go", now, now + 60));
+    assert!(partner.acquire(&minute(&t, "late")).await.unwrap().is_none(), "Go has the other one");
+    assert!(!go.acquire_token("partner", 2, "late", now, now + 60), "both are out");
     token.release().await.unwrap();
+    assert!(!go.release_token("partner", "rust"), "it went back");
+    assert!(go.acquire_token("partner", 2, "late", now, now + 60));
+    assert!(go.release_token("partner", "go"));
+    assert!(partner.acquire(&minute(&t, "next")).await.unwrap().is_some());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use asynq_runtime::{TaskState, inspector::Force};
 use serde_json::json;
 
 use crate::{
@@ -288,6 +289,60 @@ async fn repair() {
         for id in [scheduled, pending] {
             assert_eq!(stage.both_see(&queue, &id, "completed").await.result, "1");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn repair_many() {
+    // What Go's inspector cannot do, done by ours, whoever made the tasks and whoever goes on with them.
+    with_every_pair("move, edit, bulk repair by Rust", async |stage, pair| {
+        let (queue, beside) = (queue!(pair), format!("beside-{pair}"));
+        let inspector = stage.client.inspector();
+        let order = Order { retention_s: 600, delay_ms: 3_600_000, unique_s: 600, ..Order::new("answer", "1") };
+        let edited = stage.enqueue(pair.producer, &queue, &order).await;
+        let other = Order::new("answer", "2").payload();
+        inspector.edit_raw(&queue, &edited, other).await.unwrap();
+        // The lock of the old payload is free again: the same order is no duplicate.
+        let moved = stage.enqueue(pair.producer.other(), &queue, &order).await;
+        inspector.move_to(&queue, &moved, &beside).await.unwrap();
+        stage.both_see(&beside, &moved, "scheduled").await;
+
+        let many = Order { unique_s: 0, ..order };
+        let mut ids = vec![edited.clone()];
+        for _ in 0..4 {
+            ids.push(stage.enqueue(pair.producer, &queue, &many).await);
+        }
+        let report = inspector.archive_all(&queue, TaskState::Scheduled).await.unwrap();
+        assert_eq!((report.changed, report.left), (5, 0));
+        for id in &ids {
+            stage.both_see(&queue, id, "archived").await;
+        }
+        assert_eq!(inspector.run_all(&queue, TaskState::Archived).await.unwrap().changed, 5);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        for id in &ids {
+            let expected = if *id == edited { "2" } else { "1" };
+            assert_eq!(stage.both_see(&queue, id, "completed").await.result, expected);
+        }
+        assert_eq!(inspector.delete_all(&queue, TaskState::Completed).await.unwrap().changed, 5);
+        inspector.delete_queue(&beside, Force::Yes).await.unwrap();
+        let left = stage.go("queues", "", "");
+        assert!(!left.as_array().unwrap().contains(&json!(beside)), "{left}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failures_of_both() {
+    // The errors of attempts that a Go worker made are kept only as far as Go keeps them: the last one.
+    with_every_pair("read the failures of an attempt", async |stage, pair| {
+        let queue = queue!(pair);
+        let _worker = stage.worker(pair.worker, &queue).await;
+        let id = stage.enqueue(pair.producer, &queue, &Order::new("fail", "the oven is cold")).await;
+        stage.both_see(&queue, &id, "retry").await;
+        let failures = stage.client.inspector().failures(&queue, &id).await.unwrap();
+        let told: Vec<(u32, &str)> = failures.iter().map(|f| (f.number, f.error.as_str())).collect();
+        assert_eq!(told, [(1, "the oven is cold")]);
     })
     .await;
 }

@@ -181,6 +181,18 @@ impl<'a> GoPeer<'a> {
         self.int(&["HSET", &key, "state", "aggregating"]);
     }
 
+    /// Asks for a token of its `x/rate` until the second `deadline`, as its script does (PROTOCOL §13).
+    pub fn acquire_token(&self, scope: &str, max: i64, task: &str, now: i64, deadline: i64) -> bool {
+        let key = format!("asynq:sema:{scope}");
+        self.int(&["ZREMRANGEBYSCORE", &key, "-inf", &(now - 1).to_string()]);
+        self.int(&["ZCARD", &key]) < max && self.int(&["ZADD", &key, &deadline.to_string(), task]) >= 0
+    }
+
+    /// Gives a token of its `x/rate` back; says whether there was one.
+    pub fn release_token(&self, scope: &str, task: &str) -> bool {
+        self.int(&["ZREM", &format!("asynq:sema:{scope}"), task]) == 1
+    }
+
     /// Whether a key exists.
     pub fn exists(&self, key: &str) -> bool {
         self.int(&["EXISTS", key]) == 1

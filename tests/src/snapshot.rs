@@ -49,7 +49,7 @@ impl Snapshot {
             TaskState::Retry => &self.retry,
             TaskState::Archived => &self.archived,
             TaskState::Completed => &self.completed,
-            TaskState::Aggregating => panic!("groups come with the Parity issue"),
+            TaskState::Aggregating => panic!("a group is listed by its name: see group_sizes"),
         };
         list.iter().map(|entry| entry.id.as_str()).collect()
     }

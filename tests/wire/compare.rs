@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use asynq_runtime::task::{ServerInfo, TaskMessage, WorkerInfo};
+use asynq_runtime::task::{SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, TaskMessage, WorkerInfo};
 use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 
@@ -66,7 +66,7 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
         match &dumped.value {
             Value::String(value) => drop(places.insert(key.clone(), string(&key, value))),
             Value::List(items) | Value::Set(items) => {
-                let items: Vec<_> = items.iter().map(|item| readable(item)).collect();
+                let items: Vec<_> = items.iter().map(|item| listed(&key, item)).collect();
                 places.insert(key.clone(), items.join(" "));
             }
             Value::Zset(members) => {
@@ -74,7 +74,7 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
                     let joined = volatile == Volatile::EnqueueTime && key.contains("}:g:");
                     let masked = joined || matches!(volatile, Volatile::Scores | Volatile::Times);
                     let score = if masked { "<score>" } else { score };
-                    places.insert(format!("{key} {}", without_set_id(&readable(member))), score.to_owned());
+                    places.insert(format!("{key} {}", without_set_id(&listed(&key, member))), score.to_owned());
                 }
             }
             Value::Hash(fields) => {
@@ -127,6 +127,17 @@ fn without_set_id(key: &str) -> String {
 
 fn readable(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| format!("{bytes:02x?}"))
+}
+
+/// A member of a list, set or sorted set.
+fn listed(key: &str, bytes: &[u8]) -> String {
+    if key.starts_with("asynq:schedulers:{") {
+        return proto::<SchedulerEntry>(bytes);
+    }
+    if key.starts_with("asynq:scheduler_history:") {
+        return proto::<SchedulerEnqueueEvent>(bytes);
+    }
+    readable(bytes)
 }
 
 fn string(key: &str, value: &[u8]) -> String {

@@ -75,6 +75,10 @@ pub(crate) const TABLE: &[Deviation] = &[
     row("b18_scheduled_group_forward", "asynq:{default}:groups: only we have grp", "F18", GROUP_KEPT),
     row("b18_scheduled_group_forward", "asynq:{default}:t:g1 group: only we have grp", "F18", GROUP_KEPT),
     row("c12_group_delayed", "asynq:{default}:t:gd1 group: only we have users", "F18", GROUP_KEPT),
+    // A task of a group that a person runs has left it for good.
+    row("b28_inspector_single_ops", "after_moves: asynq:{default}:t:grp group: only Go has G", "F18", RUN_ALONE),
+    row("b28_inspector_single_ops", "asynq:{default}:t:grp group: only Go has G", "F18", RUN_ALONE),
+    row("b37_archive_all_variants", "asynq:{default}:t:g4 group: only Go has grp", "F18", RUN_ALONE),
     // A set that goes back makes its group known.
     row(
         "b22_aggregation_reclaim",
@@ -270,6 +274,13 @@ pub(crate) const TABLE: &[Deviation] = &[
         "H8",
         WAITS_AGAIN,
     ),
+    // A history that nobody adds to ends.
+    row(
+        "b26_scheduler_state",
+        "asynq:scheduler_history:e1e1e1e1-0000-0000-0000-000000000001 ttl: only we have ends in 7776000",
+        "W29",
+        HISTORY_ENDS,
+    ),
     // An id without a task is set aside.
     row("b35_ghost_id", "asynq:{default}:active: only Go has t1", "F13", NO_STUB),
     row("b35_ghost_id", "asynq:{default}:lease t1: only Go has 1893553475", "F13", NO_STUB),
@@ -335,6 +346,7 @@ pub(crate) const TABLE: &[Deviation] = &[
 ];
 
 const ROUNDED_UP: &str = "the score is rounded up; x:due has the exact time";
+const RUN_ALONE: &str = "Go's forwarder would put its first retry back into the group, to wait there unseen";
 const GROUP_KEPT: &str = "asynq forgets the group of a delayed task and runs it alone";
 const LOCK_FREED: &str = "the archive frees the lock where its owner holds it";
 const WAITS_AGAIN: &str = "a task handed back or run by hand shows since when it waits";
@@ -346,6 +358,7 @@ const NOT_EMPTY: &str = "a queue with completed tasks is not empty";
 const LEAK_MENDED: &str = "what is trimmed from the archive is deleted, id and hash";
 const LOCK_OF_PART: &str = "a task that has become a part of another cannot keep an equal one out";
 const NO_STUB: &str = "an id without a task is set aside, not turned into a stub that stays active for ever";
+const HISTORY_ENDS: &str = "histories of entries that left every program are not kept for ever";
 const SECONDS_UP: &str = "no time is cut short silently";
 const NO_LOCK_LEFT: &str = "the id is looked at before the lock is taken";
 

@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     broker::{Action, Broker, GroupRules, Member, ServerName, Wanted},
-    task::{QueueWeight, ServerInfo, TaskMessage, WorkerInfo},
+    task::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, TaskMessage, WorkerInfo},
 };
 use asynq_tests::{Build as _, RedisStore, Seeded as _, Store as _, default_queue, group, task};
 use bytes::Bytes;
@@ -10,7 +10,10 @@ use chrono::DateTime;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::golden::{base64, file, message};
+use crate::{
+    golden::{base64, file, message},
+    replay::schedulers::entry,
+};
 
 /// The golden files that are used here.
 pub(crate) const FILES: [&str; 3] = ["pure_task_message_encoding", "pure_other_encodings", "pure_key_names"];
@@ -84,8 +87,13 @@ fn worker(fields: &Json) -> Vec<u8> {
     .encode_to_vec()
 }
 
+fn enqueue_event(fields: &Json) -> SchedulerEnqueueEvent {
+    let task_id = fields["TaskID"].as_str().unwrap().to_owned();
+    SchedulerEnqueueEvent { task_id, enqueue_time: time(fields, "EnqueuedAt") }
+}
+
 #[test]
-fn servers_and_workers_are_written_as_go_writes_them() {
+fn servers_and_schedulers_are_written_as_go_writes_them() {
     let golden = file("pure_other_encodings");
     let mut compared = Vec::new();
     for case in golden["cases"].as_array().unwrap() {
@@ -93,14 +101,15 @@ fn servers_and_workers_are_written_as_go_writes_them() {
         let ours = match kind {
             "ServerInfo" => server(&case["fields"]),
             "WorkerInfo" => worker(&case["fields"]),
-            // Written by the scheduler, which comes with the Periodic issue.
-            "SchedulerEntry" | "SchedulerEnqueueEvent" => continue,
+            "SchedulerEntry" => entry(&case["fields"]).encode_to_vec(),
+            "SchedulerEnqueueEvent" => enqueue_event(&case["fields"]).encode_to_vec(),
             other => panic!("{other} is new"),
         };
         assert_eq!(ours, bytes_of_hex(case["bytes_hex"].as_str().unwrap()), "{kind}");
         compared.push(kind);
     }
-    assert_eq!(compared, ["ServerInfo", "WorkerInfo"]);
+    compared.sort_unstable();
+    assert_eq!(compared, ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "WorkerInfo"]);
 }
 
 #[test]
@@ -117,13 +126,12 @@ async fn keys_are_named_as_go_names_them() {
     let at = DateTime::parse_from_rfc3339("2030-01-02T23:30:00-05:00").unwrap().to_utc();
     let golden = file("pure_key_names");
     let names = golden["cases"].as_object().unwrap();
-    // Schedules come with a later issue; the cancel channel is no key; the key of a set ends with an id drawn anew.
-    let later = ["aggregation_set", "cancel_channel"];
-    let later = |name: &str| later.contains(&name) || name.starts_with("scheduler");
+    // The cancel channel is no key; the key of a set ends with an id drawn anew.
+    let other = ["aggregation_set", "cancel_channel"];
 
     let keys = keys_of_a_life(at).await;
 
-    for (name, key) in names.iter().filter(|(name, _)| !later(name)) {
+    for (name, key) in names.iter().filter(|(name, _)| !other.contains(&name.as_str())) {
         assert!(keys.contains(&key.as_str().unwrap().to_owned()), "{name}: {key} is not among {keys:#?}");
     }
 }
@@ -154,6 +162,8 @@ async fn keys_of_a_life(at: DateTime<chrono::Utc>) -> Vec<String> {
     let wanted = Wanted { queue: default_queue(), n: 1 };
     assert_eq!(broker.dequeue(&member, &[wanted]).await.unwrap().len(), 1);
     broker.pause(&default_queue()).await.unwrap();
+    broker.show_entries("h:7:S", &[SchedulerEntry::default()], minute).await.unwrap();
+    broker.record_enqueue("E", &SchedulerEnqueueEvent::default()).await.unwrap();
     store.keys().into_keys().collect()
 }
 

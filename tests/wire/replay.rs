@@ -1,6 +1,7 @@
 //! Go's calls, made again through our contract.
 
 mod repairs;
+pub(crate) mod schedulers;
 
 use std::{
     collections::BTreeMap,
@@ -161,6 +162,11 @@ impl Replay {
                 None
             }
             "GetTaskInfo" | "CurrentStats" | "ListActive" | "ListLeaseExpired" => self.read(op, call).await,
+            "WriteSchedulerEntries" => self.write_scheduler_entries(args).await,
+            "RecordSchedulerEnqueueEvent" => self.record_enqueue(args).await,
+            "(test) record 1005 events" => self.record_many(1005).await,
+            "(test) ZCARD" => self.count_history(&call["result"]),
+            "ListSchedulerEnqueueEvents size=3 page=0" => self.newest_enqueues(3, &call["result"]).await,
             _ if op.starts_with("(test)") => {
                 self.by_hand(op, call);
                 None

@@ -180,7 +180,7 @@ mod calls {
     scenarios! { replayed:
         b01_enqueue b02_dequeue b03_dequeue_order_paused b04_done b06_mark_complete_result b07_delete_expired_completed
         b08_retry_failure b09_retry_not_failure b10_archive b11_archive_trim_age b13_archive_trim_inspector_leak b14_requeue b15_schedule_forward
-        b16_schedule_unique b18_scheduled_group_forward b19_aggregation_max_size b20_aggregation_grace_delete b22_aggregation_reclaim b24_server_state b25_server_state_idle_clear b28_inspector_single_ops b29_inspector_bulk_ops b31_stats_history
+        b16_schedule_unique b18_scheduled_group_forward b19_aggregation_max_size b20_aggregation_grace_delete b22_aggregation_reclaim b24_server_state b25_server_state_idle_clear b26_scheduler_state b27_scheduler_history_trim b28_inspector_single_ops b29_inspector_bulk_ops b31_stats_history
         b32_counter_overflow b34_remove_queue_completed_only b35_ghost_id b36_all_fields_message b37_archive_all_variants b38_completed_mutations c01_enqueue_default c02_enqueue_all_options
         c03_enqueue_unique c04_unique_nil_payload c05_unique_empty_payload c06_task_id_conflict c07_process_in
         c08_process_at_pinned c10_group c12_group_delayed c13_headers c14_retention c15_batch_enqueue c17_enqueue_errors

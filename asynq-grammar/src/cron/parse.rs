@@ -87,7 +87,10 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
             return Err(CronError::new(None, message, pointable(range, text)));
         }
     };
-    let mut fields = Fields { seconds: bit(0), ..Fields::default() };
+    let mut fields = Fields::default();
+    if kinds.len() < FIELDS.len() {
+        fields.seconds = bit(0);
+    }
     for (&kind, word) in kinds.iter().zip(&words) {
         Reader { text, kind, mode }.field(word.clone(), &mut fields)?;
     }
@@ -189,7 +192,7 @@ impl Reader<'_> {
     /// Puts a set into the field; `is_star` is the unstepped star of the day rule, `has_star` any star.
     fn add(&self, fields: &mut Fields, set: u64, is_star: bool, has_star: bool) {
         match self.kind {
-            Field::Second => fields.seconds = if self.text_has_seconds(fields) { fields.seconds | set } else { set },
+            Field::Second => fields.seconds |= set,
             Field::Minute => fields.minutes |= set,
             Field::Hour => {
                 fields.hours |= set;
@@ -205,11 +208,6 @@ impl Reader<'_> {
                 fields.weekday_star |= is_star;
             }
         }
-    }
-
-    /// Whether an item of the second's field has been read; before, the set holds the 0 of five fields.
-    fn text_has_seconds(&self, fields: &Fields) -> bool {
-        fields.seconds != bit(0) || fields.minutes != 0
     }
 
     /// `L`, `L-n`, `LW`, `nW` of days and `d#n`, `dL` of weekdays; says whether it was one.

@@ -5,7 +5,7 @@ use std::error::Error;
 use crate::{
     broker::BrokerError,
     inspector::InspectError,
-    job::{BoxError, EnqueueError, RegistryError},
+    job::{BoxError, EnqueueError, RegistryError, chain},
     server::ServerError,
     task::InvalidName,
 };
@@ -79,14 +79,12 @@ impl AppError {
     /// Its text with every cause that the text does not name already, on one line.
     pub(super) fn line(&self) -> String {
         let mut line = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
+        for cause in chain(self.source()) {
+            let text = cause.to_string();
             if !line.contains(&text) {
                 line.push_str(": ");
                 line.push_str(&text);
             }
-            cause = error.source();
         }
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }

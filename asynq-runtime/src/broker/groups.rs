@@ -23,9 +23,10 @@ pub trait Groups {
         limit: usize,
     ) -> Result<Vec<GroupStats>, BrokerError>;
 
-    /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most
-    /// [`TaskSet::MOST`] tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's until its deadline, 2
-    /// minutes from now; the state of its tasks stays aggregating. Ids without a task are dropped from the group.
+    /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most [`TaskSet::MOST`]
+    /// tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's
+    /// until its deadline, 2 minutes from now, and beyond until somebody takes it back; the state of its tasks stays
+    /// aggregating. Ids without a task are dropped from the group.
     ///
     /// A repeat after a lost answer may take a second set; the first one goes back at its deadline.
     ///
@@ -42,11 +43,12 @@ pub trait Groups {
     /// Ends a set: stores what was made of it, frees the unique locks of its tasks (F19b) and deletes them, all in one
     /// atomic step (F16). Every task of the set must be in the outcome, as a member of what was made or by itself.
     ///
-    /// A repeat after a lost answer recognises its first send: the new tasks' ids are made of the set's.
+    /// A repeat after a lost answer ([`SetOutcome::resend`]) recognises its first send by a receipt, which is kept for 10
+    /// minutes; the new tasks' ids are made of the set's, so that none is stored twice after that.
     ///
     /// # Errors
     ///
-    /// [`SetError::Lost`]: the deadline passed and its tasks are in their group again; nothing was changed.
+    /// [`SetError::Lost`]: its tasks are in their group again, or it was ended otherwise; nothing was changed.
     /// [`SetError::Refused`]: a new task cannot be stored; nothing was changed and the set is still the caller's.
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
 
@@ -176,7 +178,9 @@ pub struct Rejected {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SetError {
     /// It is not ours any more.
-    #[error("the set's time had passed and its tasks are in their group again")]
+    #[error(
+        "the set is not ours any more: its time had passed and its tasks are in their group again, or it was ended"
+    )]
     Lost,
     /// A new task was refused.
     #[error(transparent)]

@@ -12,8 +12,9 @@ use crate::task::{GroupName, QueueName, TaskId, TaskState};
 #[async_trait::async_trait]
 pub trait Repair {
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, last in line. What it has tried stays
-    /// counted, but for the crashes: a task that took workers down gets a new chance. A lock that it has lost it does
-    /// not take again. A task in a set that is being aggregated is [`Changed::Unfit`], here and below.
+    /// counted, but for the crashes: a task that took workers down gets a new chance. It leaves its group for good, so
+    /// that a retry does not lead back to it. A lock that it has lost it does not take again. A task in a set that is
+    /// being aggregated is [`Changed::Unfit`], here and below.
     ///
     /// # Errors
     ///
@@ -78,7 +79,8 @@ pub trait Repair {
     ) -> Result<BulkSlice, BrokerError>;
 
     /// Deletes everything of a queue whose tasks are all gone: counters, pause, groups, our own keys, its name (F44). What
-    /// was left by others, a lock or a set without tasks, goes too.
+    /// was left by others, a lock or a set without tasks, goes too. On Redis, a broker of another program that enqueued to
+    /// it within the last minute lists its name again only when that minute is over.
     ///
     /// # Errors
     ///
@@ -145,7 +147,7 @@ pub struct BulkSlice {
 pub enum QueueDeleted {
     /// It is gone.
     Done,
-    /// It has tasks; nothing was changed.
+    /// It has tasks, and they are as they were. What counted them is gone where the first one came in meanwhile.
     NotEmpty,
     /// There is no queue of this name.
     NotFound,
@@ -159,7 +161,8 @@ pub struct PayloadEdit {
     /// The bytes that it replaces: if they are others by now, nothing is changed (W16). `None` = whatever is there.
     pub expected: Option<Bytes>,
     /// The key of the unique lock that goes with the new payload. It is used only where the task has a lock, and
-    /// replaces the old one with the time that one had left; `None` keeps the old key.
+    /// replaces the old one with the time that one had left; `None` keeps the old key. On Redis a key of the queue, or
+    /// nothing is changed: it begins with `asynq:{queue}:`.
     pub unique_key: Option<String>,
 }
 

@@ -8,9 +8,10 @@ use crate::task::TaskId;
 /// Gives out tokens of a scope.
 #[async_trait::async_trait]
 pub trait Semaphores {
-    /// Gives the task a token until that moment, if fewer than `max` are out; tokens whose time is over do not count.
-    /// Returns whether it got one. As in asynq, a task that has one asks like any other: where one is left it keeps its
-    /// own until the new moment, where none is left it gets none and keeps what it has.
+    /// Gives the task a token until that moment, if fewer than `max` are out; tokens whose time is over do not count. On
+    /// Redis times are whole seconds: a token counts until the second of its time is over. Returns whether it got one. As
+    /// in asynq, a task that has one asks like any other: where one is left it keeps its own until the new moment, where
+    /// none is left it gets none and keeps what it has.
     ///
     /// # Errors
     ///

@@ -14,7 +14,9 @@ pub trait Settle {
     /// beside the task as one of its last 10 [failures](super::Inspect::failures) as well.
     ///
     /// An item that got an error may be sent again with [`Settlement::resend`] set, for as long as it takes: the broker
-    /// recognises its own first send and answers [`Settled::Ok`].
+    /// recognises its own first send and answers [`Settled::Ok`]. (A [`Action::Done`] that worked leaves nothing to recognise:
+    /// where another task has the id by then, Redis answers [`Settled::Fenced`].) Without the mark a second outcome of a run
+    /// is a stale one.
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
 
     /// Stores a result while the task still runs; kept after success only where the task has a retention.
@@ -96,7 +98,7 @@ pub enum Action {
 pub enum Settled {
     /// Done as asked, now or by an earlier send.
     Ok,
-    /// Someone else has taken the task meanwhile; nothing was changed.
+    /// Someone else has taken the task meanwhile, or this run has ended otherwise; nothing was changed.
     Fenced,
     /// The task does not exist any more; nothing was changed.
     Gone,

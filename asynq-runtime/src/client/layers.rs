@@ -2,13 +2,13 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::Future,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
 };
 
-use tokio::sync::Mutex;
+use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -91,6 +91,17 @@ pub(super) struct Layered {
     /// The layers, the outermost first.
     wraps: Vec<Wrap>,
     service: Arc<Mutex<EnqueueService>>,
+    ready: Arc<Ready>,
+}
+
+/// Wakes everybody who waits for the service: it remembers one waker, and whose that is may never look again.
+#[derive(Debug, Default)]
+struct Ready(Notify);
+
+impl Wake for Ready {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_waiters();
+    }
 }
 
 impl fmt::Debug for Layered {
@@ -132,7 +143,8 @@ impl Client {
     fn wrapped(self, wraps: Vec<Wrap>) -> Self {
         let innermost = EnqueueService(Box::new(Inner(self.clone())));
         let service = wraps.iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Self { layered: Some(Layered { wraps, service: Arc::new(Mutex::new(service)) }), ..self }
+        let layered = Layered { wraps, service: Arc::new(Mutex::new(service)), ready: Arc::default() };
+        Self { layered: Some(layered), ..self }
     }
 
     /// The same layers around what is true of this client by now.
@@ -146,12 +158,22 @@ impl Client {
 
 impl Layered {
     pub(super) async fn enqueue(&self, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
-        let mut service = self.service.lock().await;
-        let sent = match poll_fn(|cx| service.poll_ready(cx)).await {
-            Ok(()) => service.call(task),
-            Err(error) => return Err(error_of(error)),
+        let waker = Waker::from(Arc::clone(&self.ready));
+        let sent = loop {
+            // Listens before it asks, so that no wake-up is missed.
+            let ready = self.ready.0.notified();
+            {
+                // Let go of before the wait: a caller that is not polled any more holds up no other. Where a layer
+                // panicked, it is the layer's to say so again.
+                let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+                match service.poll_ready(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(Ok(())) => break service.call(task),
+                    Poll::Ready(Err(error)) => return Err(error_of(error)),
+                    Poll::Pending => {}
+                }
+            }
+            ready.await;
         };
-        drop(service);
         sent.await.map_err(error_of)
     }
 

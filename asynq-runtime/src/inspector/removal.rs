@@ -35,7 +35,7 @@ impl Inspector {
     /// Deletes a queue with its counters, its pause, its groups and everything that others left in it; `.await` it.
     ///
     /// With [`Force::Yes`] it pauses the queue, deletes the tasks in slices, and then the queue. If that fails half way, the
-    /// queue runs again unless it was paused before, and the same call goes on.
+    /// queue runs again unless it was paused before, and the same call goes on. Dropped half way, it leaves the queue paused.
     /// A program that goes on enqueueing makes the queue anew; on Redis it may be a minute until it is listed again.
     pub fn delete_queue(&self, queue: impl AsRef<str>, force: Force) -> QueueRemoval {
         QueueRemoval { inspector: self.clone(), queue: queue_name(queue), force, dry_run: false, progress: None }

@@ -34,15 +34,24 @@ pub struct Aggregation {
     /// The job that is made of them.
     pub job: JobDescriptor,
     of_type: fn() -> TypeId,
-    make: fn(&[Bytes], usize) -> Made,
+    make: fn(&[Bytes], Limits) -> Made,
 }
 
 inventory::collect!(Aggregation);
 
+/// How many bytes the payload of a new task may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// More are shared by several tasks.
+    pub(crate) together: usize,
+    /// Of one that is made of a single task, which cannot be shared.
+    pub(crate) alone: usize,
+}
+
 /// What was made of the payloads of tasks; a place is a position in the slice.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// The new tasks, each with less than the limit as its payload where that can be.
+    /// The new tasks, within the limits.
     pub(crate) tasks: Vec<PreparedTask>,
     /// What is a part of none.
     pub(crate) left_out: Vec<(usize, LeftOut)>,
@@ -73,9 +82,9 @@ impl Aggregation {
         self.job.is_same_job(&other.job) && (self.of_type)() == (other.of_type)()
     }
 
-    /// Makes tasks of these payloads, whose own payloads have at most `limit` bytes.
-    pub(crate) fn make(&self, payloads: &[Bytes], limit: usize) -> Made {
-        (self.make)(payloads, limit)
+    /// Makes tasks of these payloads.
+    pub(crate) fn make(&self, payloads: &[Bytes], limits: Limits) -> Made {
+        (self.make)(payloads, limits)
     }
 }
 
@@ -85,22 +94,22 @@ impl fmt::Debug for Aggregation {
     }
 }
 
-fn make<J: Aggregates>(payloads: &[Bytes], limit: usize) -> Made {
+fn make<J: Aggregates>(payloads: &[Bytes], limits: Limits) -> Made {
     let mut made = Made::default();
     let (mut from, mut size) = (0, 0_usize);
     for (place, payload) in payloads.iter().enumerate() {
-        if size.saturating_add(payload.len()) > limit {
-            pack::<J>(from..place, payloads, limit, &mut made);
+        if size.saturating_add(payload.len()) > limits.together {
+            pack::<J>(from..place, payloads, limits, &mut made);
             (from, size) = (place, 0);
         }
         size = size.saturating_add(payload.len());
     }
-    pack::<J>(from..payloads.len(), payloads, limit, &mut made);
+    pack::<J>(from..payloads.len(), payloads, limits, &mut made);
     made
 }
 
-/// One task of these payloads, or as many as the limit asks for: an encoding may be longer than its parts.
-fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limit: usize, made: &mut Made) {
+/// One task of these payloads, or as many as the limits ask for: an encoding may be longer than its parts.
+fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {
         match read::<J::Of>(&payloads[place]) {
@@ -111,13 +120,13 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limit: usize, m
     let parts = jobs.len();
     let task = (parts > 0).then(|| PreparedTask::from(J::aggregate(jobs)));
     match task {
-        Some(task) if task.payload_len() > limit && places.len() > 1 => {
+        Some(task) if task.payload_len() > limits.together && places.len() > 1 => {
             let middle = places.start + places.len() / 2;
-            pack::<J>(places.start..middle, payloads, limit, made);
-            pack::<J>(middle..places.end, payloads, limit, made);
+            pack::<J>(places.start..middle, payloads, limits, made);
+            pack::<J>(middle..places.end, payloads, limits, made);
         }
-        Some(task) if task.payload_len() > limit => {
-            let size = task.payload_len();
+        Some(task) if task.payload_len() > limits.alone => {
+            let (size, limit) = (task.payload_len(), limits.alone);
             let reason = format!("alone it makes a `{}` of {size} bytes, above the limit of {limit}", J::NAME);
             made.left_out.push((places.start, LeftOut::Rejected(reason)));
         }
@@ -186,12 +195,15 @@ mod tests {
     }
 
     /// The texts in each task, and what was left out.
-    fn made(payloads: &[Bytes], limit: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
-        let made = Aggregation::of::<Digest>("here", 1).make(payloads, limit);
+    fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
+        let limits = Limits { together, alone: 2 * together };
+        let made = Aggregation::of::<Digest>("here", 1).make(payloads, limits);
         let texts = |task: PreparedTask| {
             let payload = task.into_result().unwrap().payload.unwrap();
+            let notes = decode_arguments::<Digest>(&payload).unwrap().notes;
+            let limit = if notes.len() > 1 { limits.together } else { limits.alone };
             assert!(payload.len() <= limit, "{} bytes", payload.len());
-            decode_arguments::<Digest>(&payload).unwrap().notes.into_iter().map(|note| note.text).collect()
+            notes.into_iter().map(|note| note.text).collect()
         };
         (made.tasks.into_iter().map(texts).collect(), made.left_out)
     }
@@ -223,9 +235,12 @@ mod tests {
         let all: Vec<_> = tasks.into_iter().flatten().collect();
         assert_eq!(all, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
         assert!(left_out.is_empty());
-        let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(100)), note("b")], 60);
+        // A single one cannot be shared, and has a limit of its own.
+        let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(70)), note("b")], 60);
+        assert_eq!((tasks.concat().len(), left_out), (3, vec![]));
+        let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(120)), note("b")], 60);
         assert_eq!(tasks.concat(), ["a", "b"]);
         let [(1, LeftOut::Rejected(reason))] = &*left_out else { panic!("{left_out:?}") };
-        assert!(reason.contains("above the limit of 60"), "{reason}");
+        assert!(reason.contains("above the limit of 120"), "{reason}");
     }
 }

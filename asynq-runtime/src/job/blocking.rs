@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{
     context::JobContext,
@@ -20,8 +20,15 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct BlockingPool {
     places: Arc<Semaphore>,
-    /// Threads that were started through this handle and its clones.
-    busy: Arc<AtomicUsize>,
+    busy: Arc<Busy>,
+}
+
+/// The threads that were started through one handle and its clones.
+#[derive(Debug, Default)]
+struct Busy {
+    threads: AtomicUsize,
+    /// The last one has returned.
+    none: Notify,
 }
 
 impl BlockingPool {
@@ -37,12 +44,23 @@ impl BlockingPool {
 
     /// How many threads of this handle have not returned yet.
     pub(crate) fn busy(&self) -> usize {
-        self.busy.load(Ordering::Acquire)
+        self.busy.threads.load(Ordering::Acquire)
+    }
+
+    /// Waits until all threads of this handle have returned.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let none = self.busy.none.notified();
+            if self.busy() == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 
     async fn enter(&self) -> Option<Place> {
         let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        self.busy.fetch_add(1, Ordering::AcqRel);
+        self.busy.threads.fetch_add(1, Ordering::AcqRel);
         Some(Place { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
@@ -62,12 +80,14 @@ impl Default for BlockingPool {
 /// One thread's right to run, given back when the thread returns.
 struct Place {
     _permit: OwnedSemaphorePermit,
-    busy: Arc<AtomicUsize>,
+    busy: Arc<Busy>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
+        if self.busy.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.busy.none.notify_waiters();
+        }
     }
 }
 

@@ -21,7 +21,13 @@ use crate::{
 
 /// One attempt at one task, as its job sees it. Clones are the same attempt.
 #[derive(Clone)]
-pub struct JobContext(Arc<ContextParts>, Arc<Mutex<StateMap>>);
+pub struct JobContext(Arc<Attempt>);
+
+struct Attempt {
+    parts: ContextParts,
+    /// What layers have put beside it.
+    beside: Mutex<StateMap>,
+}
 
 /// What a [`JobContext`] is made of.
 pub struct ContextParts {
@@ -51,7 +57,7 @@ impl JobContext {
 
     /// A context from its parts; the server makes one per attempt.
     pub fn new(parts: ContextParts) -> Self {
-        Self(Arc::new(parts), Arc::default())
+        Self(Arc::new(Attempt { parts, beside: Mutex::default() }))
     }
 
     /// A context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
@@ -83,47 +89,48 @@ impl JobContext {
 
     /// Name of the job, which is the task's type on the wire.
     pub fn name(&self) -> &str {
-        &self.0.message.r#type
+        &self.0.parts.message.r#type
     }
 
     /// The encoded arguments.
     pub fn payload(&self) -> &Bytes {
-        &self.0.message.payload
+        &self.0.parts.message.payload
     }
 
     /// Id of the task.
     pub fn id(&self) -> &TaskId {
-        &self.0.run.id
+        &self.0.parts.run.id
     }
 
     /// Queue of the task.
     pub fn queue(&self) -> &QueueName {
-        &self.0.run.queue
+        &self.0.parts.run.queue
     }
 
     /// How often the task has failed before this attempt.
     pub fn retried(&self) -> u32 {
-        u32::try_from(self.0.message.retried).unwrap_or(0)
+        u32::try_from(self.0.parts.message.retried).unwrap_or(0)
     }
 
     /// How often the task may be retried.
     pub fn max_retry(&self) -> u32 {
-        u32::try_from(self.0.message.retry).unwrap_or(0)
+        u32::try_from(self.0.parts.message.retry).unwrap_or(0)
     }
 
     /// How often a worker died while it ran this task, since an attempt last ended by itself.
     pub fn crashes(&self) -> u32 {
-        self.0.crashes
+        self.0.parts.crashes
     }
 
     /// When this attempt must end.
     pub fn deadline(&self) -> Option<DateTime<Utc>> {
-        self.0.deadline
+        self.0.parts.deadline
     }
 
     /// Every header of the task, in the order in which they were given; Go writes them in any order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
+            .parts
             .message
             .headers
             .iter()
@@ -132,51 +139,51 @@ impl JobContext {
 
     /// The value of a header given at the enqueue.
     pub fn header(&self, key: &str) -> Option<&str> {
-        self.0.message.header(key)
+        self.0.parts.message.header(key)
     }
 
     /// The group that the task was in, or whose tasks it was made of (`#[job(aggregates = …)]`).
     pub fn group(&self) -> Option<&str> {
-        let own = Some(self.0.message.group_key.as_str()).filter(|group| !group.is_empty());
+        let own = Some(self.0.parts.message.group_key.as_str()).filter(|group| !group.is_empty());
         own.or_else(|| self.header(Self::GROUP_HEADER))
     }
 
     /// Puts a value beside this attempt, for whatever is further in: a layer for the job. A second one of the same type
     /// replaces the first.
     pub fn insert<T: Send + Sync + 'static>(&self, value: T) {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+        self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
     }
 
     /// The value of type `T` that somebody further out has put beside this attempt.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).get::<T>()
+        self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).get::<T>()
     }
 
     /// A number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a store
     /// that can refuse an older one, and a worker that was thought dead cannot overwrite what its successor wrote.
     pub fn fence(&self) -> i64 {
-        self.0.run.token.0
+        self.0.parts.run.token.0
     }
 
     /// Names this run of this task among all runs of all tasks; an idempotency key for one attempt.
     pub fn run_id(&self) -> String {
-        format!("{}:{}:{}", self.0.run.queue, self.0.run.id, self.0.run.token)
+        format!("{}:{}:{}", self.0.parts.run.queue, self.0.parts.run.id, self.0.parts.run.token)
     }
 
     /// Whether the attempt should stop: it was cancelled, its time is over, the worker lost it or is shutting down.
     /// An `async` job is dropped at its next await anyway; a blocking one must look.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.parts.cancel.is_cancelled()
     }
 
     /// Waits until the attempt should stop.
     pub async fn cancelled(&self) {
-        self.0.cancel.cancelled().await;
+        self.0.parts.cancel.cancelled().await;
     }
 
     /// The state of type `T` that the server was given.
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        self.0.states.get::<T>()
+        self.0.parts.states.get::<T>()
     }
 
     /// Shows how far the job is: `fraction` from 0.0 to 1.0, with a short text for people.
@@ -185,8 +192,8 @@ impl JobContext {
     ///
     /// The broker failed, or the task was taken over meanwhile ([`BrokerErrorKind::Closed`]): then stop.
     pub async fn progress(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
-        let Some(broker) = &self.0.broker else { return Ok(()) };
-        match broker.write_progress(&self.0.run, &Progress::new(fraction, note)).await? {
+        let Some(broker) = &self.0.parts.broker else { return Ok(()) };
+        match broker.write_progress(&self.0.parts.run, &Progress::new(fraction, note)).await? {
             Settled::Ok => Ok(()),
             Settled::Fenced | Settled::Gone => {
                 Err(BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted"))
@@ -200,7 +207,7 @@ impl JobContext {
     ///
     /// As there; also when called outside a tokio runtime.
     pub fn progress_blocking(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
-        if self.0.broker.is_none() {
+        if self.0.parts.broker.is_none() {
             return Ok(());
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
@@ -210,25 +217,28 @@ impl JobContext {
     }
 
     pub(super) fn broker(&self) -> Option<&Arc<dyn Broker>> {
-        self.0.broker.as_ref()
+        self.0.parts.broker.as_ref()
     }
 
     pub(super) fn run(&self) -> &RunKey {
-        &self.0.run
+        &self.0.parts.run
     }
 
     pub(super) fn codec(&self) -> Codec {
-        self.0.codec
+        self.0.parts.codec
     }
 
     pub(crate) fn blocking_pool(&self) -> &BlockingPool {
-        &self.0.blocking
+        &self.0.parts.blocking
     }
 }
 
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobContext").field("run", &self.0.run).field("type", &self.0.message.r#type).finish()
+        f.debug_struct("JobContext")
+            .field("run", &self.0.parts.run)
+            .field("type", &self.0.parts.message.r#type)
+            .finish()
     }
 }
 
@@ -298,7 +308,7 @@ mod tests {
         let ctx = context(TaskMessage::default());
         let other = ctx.clone();
         assert!(!other.is_cancelled());
-        ctx.0.cancel.cancel();
+        ctx.0.parts.cancel.cancel();
         other.cancelled().await;
         assert!(other.is_cancelled());
     }

@@ -1,6 +1,6 @@
 //! How a job fails: any error, with a policy that says what becomes of the task.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, iter, time::Duration};
 
 use super::span::IntoSpan;
 
@@ -166,14 +166,16 @@ impl Error for WithPolicy {
 }
 
 fn policy_in_chain(error: &(dyn Error + 'static)) -> Policy {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(carrier) = error.downcast_ref::<WithPolicy>() {
-            return carrier.policy;
-        }
-        next = error.source();
-    }
-    Policy::Fail
+    let carrier = chain(Some(error)).find_map(|error| error.downcast_ref::<WithPolicy>());
+    carrier.map_or(Policy::Fail, |carrier| carrier.policy)
+}
+
+/// How deep causes are followed. An error may say that it is its own cause.
+const DEEPEST_CAUSE: usize = 32;
+
+/// An error and its causes, the nearest first, as far as it makes sense to follow them.
+pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    iter::successors(first, |&error| error.source()).take(DEEPEST_CAUSE)
 }
 
 #[cfg(test)]

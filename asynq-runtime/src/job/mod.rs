@@ -45,11 +45,6 @@ use std::future::Future;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use self::{
-    aggregates::LeftOut,
-    builder::Prepared,
-    codec::{decode_arguments, decode_result, encode_arguments},
-};
 pub use self::{
     aggregates::{Aggregates, Aggregation},
     backoff::Backoff,
@@ -67,6 +62,12 @@ pub use self::{
     results::WriteResultError,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
+};
+pub(crate) use self::{
+    aggregates::{LeftOut, Limits},
+    builder::Prepared,
+    codec::{decode_arguments, decode_result, encode_arguments},
+    error::chain,
 };
 
 /// A typed job: its arguments, its options, and what it does.

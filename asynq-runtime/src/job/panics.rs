@@ -52,12 +52,12 @@ pub(super) fn with_place<T>(f: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A future whose panics, when it is polled, end it with their text.
-pub(crate) struct Caught<T>(BoxFuture<'static, T>);
+/// A future whose panics, when it is polled, end it with their text; one when it is dropped is told in the log.
+pub(crate) struct Caught<T>(Option<BoxFuture<'static, T>>);
 
 impl<T> Caught<T> {
     pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Box::pin(future))
+        Self(Some(Box::pin(future)))
     }
 }
 
@@ -65,9 +65,19 @@ impl<T> Future for Caught<T> {
     type Output = Result<T, String>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match catch(|| self.0.as_mut().poll(cx)) {
+        let Some(future) = &mut self.0 else { return Poll::Pending };
+        match catch(|| future.as_mut().poll(cx)) {
             Ok(poll) => poll.map(Ok),
             Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+impl<T> Drop for Caught<T> {
+    fn drop(&mut self) {
+        let future = self.0.take();
+        if let Err(panic) = catch(|| drop(future)) {
+            tracing::error!("code of the program panicked while it was dropped: {panic}");
         }
     }
 }
@@ -117,5 +127,20 @@ mod tests {
         let panic = thread.join().unwrap_err();
         let text = catch(|| resume_unwind(panic)).unwrap_err();
         assert_eq!(text, format!("panic [{}:{line}]: over there", file!()));
+    }
+
+    #[test]
+    fn a_panic_of_a_drop_stays_inside() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("while dropped");
+            }
+        }
+        let bomb = Bomb;
+        drop(Caught::new(async move {
+            let _bomb = bomb;
+            std::future::pending::<()>().await;
+        }));
     }
 }

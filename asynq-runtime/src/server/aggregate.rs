@@ -12,11 +12,15 @@ use crate::{
     broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
     job::{
-        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, PreparedTask, RawTask, Registry,
-        RegistryError,
+        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, Limits, PreparedTask, RawTask,
+        Registry, RegistryError,
     },
     task::{GroupName, TaskId, TaskInfo, TaskState},
 };
+
+/// Nobody knows the payload limit of those who enqueued: many tasks stay below that of every client, and a single one
+/// that was let in stays in.
+const LIMITS: Limits = Limits { together: Client::DEFAULT_PAYLOAD_LIMIT, alone: Client::MAX_PAYLOAD_LIMIT };
 
 /// What a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate) may return: a `Result` of a task
 /// and any error, at once or from an `async` block.
@@ -189,7 +193,7 @@ impl Aggregations {
             let tasks = sound.into_iter().map(|(_, info)| info).collect();
             let made = function(set.group.clone(), tasks).await;
             let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;
-            add(&mut outcome, set, task, now, Client::MAX_PAYLOAD_LIMIT)?;
+            add(&mut outcome, set, task, now)?;
             return Ok(outcome);
         }
         let mut by_type = BTreeMap::<&str, Vec<(&TaskId, Bytes)>>::new();
@@ -254,11 +258,11 @@ fn add_typed(
     now: DateTime<Utc>,
 ) -> Result<(), Unaggregated> {
     let payloads: Vec<Bytes> = tasks.iter().map(|(_, payload)| payload.clone()).collect();
-    let made = aggregation.make(&payloads, Client::DEFAULT_PAYLOAD_LIMIT);
+    let made = aggregation.make(&payloads, LIMITS);
     for task in made.tasks {
         // For the job's context; what a function makes is enqueued as it is.
         let task = RawTask::from_prepared(task).header(JobContext::GROUP_HEADER, set.group.as_str());
-        add(outcome, set, task.into(), now, Client::DEFAULT_PAYLOAD_LIMIT)?;
+        add(outcome, set, task.into(), now)?;
     }
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
@@ -272,13 +276,7 @@ fn add_typed(
 }
 
 /// Adds a new task: in the set's queue, in no group, and with the id that the set gives it.
-fn add(
-    outcome: &mut SetOutcome,
-    set: &TaskSet,
-    task: PreparedTask,
-    now: DateTime<Utc>,
-    limit: usize,
-) -> Result<(), Unaggregated> {
+fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTime<Utc>) -> Result<(), Unaggregated> {
     let made = task
         .into_result()
         .and_then(|mut task| {
@@ -288,7 +286,7 @@ fn add(
                 let reason = "an aggregated task runs by itself; leave the group out".to_owned();
                 return Err(EnqueueError::Option { option: "group", reason });
             }
-            new_task(PreparedTask::ready(task), now, limit)
+            new_task(PreparedTask::ready(task), now, Client::MAX_PAYLOAD_LIMIT)
         })
         .map_err(|error| Unaggregated::Invalid(error.to_string()))?;
     outcome.made.push(NewTask { id_is_ours: true, ..made });

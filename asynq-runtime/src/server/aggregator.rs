@@ -16,6 +16,7 @@ use super::{
     config::ANSWER,
     hub::{self, Hub},
     left_alone::{self, LeftAlone},
+    owned::Owned,
     trouble::Trouble,
 };
 use crate::{
@@ -49,6 +50,8 @@ enum Unfinished {
     TimedOut,
     #[error("the server is leaving")]
     Leaving,
+    #[error("the runtime that called `start` has ended")]
+    NoRuntime,
     #[error(transparent)]
     Set(#[from] SetError),
 }
@@ -212,13 +215,15 @@ async fn make(hub: &Arc<Hub>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinish
         Caught::new(async move { hub.aggregations.aggregate(&set, now, |name| hub.executor.core().knows(name)).await })
     };
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
-    let mut work = Aborted(hub.jobs.spawn(work));
+    let work = Owned::new(hub.jobs.spawn(work));
     tokio::select! {
-        made = &mut work.0 => match made {
+        made = work => match made {
             Ok(Ok(made)) => Ok(made?),
             Ok(Err(panic)) => Err(Unaggregated::Failed(panic).into()),
-            // The jobs' runtime is ending.
-            Err(_) => Err(Unfinished::Leaving),
+            Err(_) => {
+                hub.runtime_has_ended();
+                Err(Unfinished::NoRuntime)
+            }
         },
         () = tokio::time::sleep(time) => Err(Unfinished::TimedOut),
         () = hub.closing.cancelled() => Err(Unfinished::Leaving),
@@ -239,14 +244,5 @@ async fn finish(hub: &Arc<Hub>, set: &TaskSet, mut outcome: SetOutcome) -> Resul
             return Err(SetError::from(error).into());
         }
         tokio::time::sleep(trouble.met(&error)).await;
-    }
-}
-
-/// A task of the jobs' runtime that ends with its owner.
-struct Aborted<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for Aborted<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -8,9 +8,6 @@ use crate::{
     task::{Extra, TaskMessage},
 };
 
-/// The type that stands in for one that could not be read.
-const UNDECODABLE: &str = "undecodable";
-
 /// One dequeued task. What could not be read is a message made in its place, with the bytes as its payload, so that
 /// nothing is lost (RELIABILITY F14).
 #[derive(Debug)]
@@ -42,14 +39,7 @@ impl From<Run> for Attempt {
             Ok(message) => (message, None),
             Err(bad) => {
                 let defect = bad.to_string();
-                let message = TaskMessage {
-                    r#type: UNDECODABLE.to_owned(),
-                    payload: bad.raw,
-                    id: key.id.as_str().to_owned(),
-                    queue: key.queue.as_str().to_owned(),
-                    ..TaskMessage::default()
-                };
-                (message, Some(defect))
+                (TaskMessage::in_place_of(bad.raw, &key.id, &key.queue), Some(defect))
             }
         };
         Self { key, message: Arc::new(message), crashes, extra, defect }

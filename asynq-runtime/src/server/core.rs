@@ -44,22 +44,21 @@ impl Core {
     /// Reads the arguments and returns the attempt, not yet polled. A job answers to exactly its name; what no job knows
     /// goes to the handlers (PROTOCOL §10). Reading runs code of the program, which may panic.
     pub(crate) fn start(&self, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
-        let r#type = ctx.name().to_owned();
-        if let Some(job) = self.registry.get(&r#type) {
+        if let Some(job) = self.registry.get(ctx.name()) {
             let payload = ctx.payload().clone();
             return job.start(&payload, ctx).map_err(|error| match error {
                 PayloadError::UnknownFingerprint { .. } => {
-                    self.warn_of(&r#type, "its arguments have another shape than here");
+                    self.warn_of(job.name, "its arguments have another shape than here");
                     NotRun::Unknown(error.to_string())
                 }
                 PayloadError::Undecodable { .. } => NotRun::Hopeless(error.to_string()),
             });
         }
-        if let Some(handler) = self.handlers.find(&r#type) {
+        if let Some(handler) = self.handlers.find(ctx.name()) {
             return Ok(handler(RawTask::delivered(ctx)));
         }
-        self.warn_of(&r#type, "no job here has its name");
-        Err(NotRun::Unknown(format!("handler not found for task {type:?}")))
+        self.warn_of(ctx.name(), "no job here has its name");
+        Err(NotRun::Unknown(format!("handler not found for task {:?}", ctx.name())))
     }
 
     /// One warning per type: a deploy of minutes must not fill the log.

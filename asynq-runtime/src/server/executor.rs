@@ -21,7 +21,7 @@ use super::{
     dice::Dice,
     gate::Permit,
     handlers::Handlers,
-    hooks::Hooks,
+    hooks::{Hooks, IsFailure},
     limit::Limit,
     outcome::{Ended, Facts, decide},
     pauses::{Pauses, ServerBackoff},
@@ -31,7 +31,7 @@ use crate::{
     broker::{Action, Broker, Run, Settled, Settlement},
     job::{
         BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
-        panics,
+        chain, panics,
     },
     task::UniqueUntil,
 };
@@ -97,11 +97,20 @@ impl Executor {
     /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
     /// `cancel` fails the attempt with `context canceled`, as somebody's request would.
     pub async fn execute(&self, run: Run, cancel: CancellationToken) -> Settlement {
-        self.attempt(&Attempt::from(run), &Stop::on(cancel), None).await
+        self.execute_told(run, cancel).await.0
+    }
+
+    /// The same, and whether the job revoked its task, which to a broker is the same as a success.
+    pub(crate) async fn execute_told(&self, run: Run, cancel: CancellationToken) -> (Settlement, bool) {
+        self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }
 
     /// The same for a server, which has more than one reason to stop an attempt, and layers around it if there is a permit.
     pub(super) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Settlement {
+        self.attempt_told(attempt, stop, permit).await.0
+    }
+
+    async fn attempt_told(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> (Settlement, bool) {
         let Attempt { key, message, extra, .. } = attempt;
         let span = tracing::info_span!(
             "job",
@@ -112,6 +121,7 @@ impl Executor {
         );
         async {
             let ended = self.run(attempt, stop, permit).await;
+            let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
                 ended,
                 Facts {
@@ -124,7 +134,7 @@ impl Executor {
             );
             tell(&action);
             self.0.hooks.tell(attempt, &action, stop).await;
-            Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }
+            (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
         }
         .instrument(span)
         .await
@@ -168,7 +178,9 @@ impl Executor {
             None => core.start(ctx),
         });
         let work = match started {
-            Ok(Ok(work)) => Work { future: Some(work), hooks: self.0.hooks.clone(), pauses: pauses.clone() },
+            Ok(Ok(work)) => {
+                Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() }
+            }
             Ok(Err(not_run)) => return Ended::from(not_run),
             Err(panic) => return pausing(panicked(&panic), &pauses),
         };
@@ -242,7 +254,7 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
     let mut work = pin!(work);
     let cause = tokio::select! {
         biased;
-        ended = work.as_mut() => return ended,
+        ended = work.as_mut() => return outlasted(ended, stop, token, blocking).await,
         () = stop.asked() => stopped(stop),
         () = tokio::time::sleep(limit.remaining()) => overrun(limit),
     };
@@ -262,10 +274,24 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
     }
 }
 
+/// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
+/// returns all the same.
+async fn outlasted(ended: Ended, stop: &Stop, token: &CancellationToken, blocking: &BlockingPool) -> Ended {
+    if blocking.busy() == 0 {
+        return ended;
+    }
+    token.cancel();
+    tokio::select! {
+        biased;
+        () = blocking.idle() => ended,
+        () = stop.leave() => Ended::Interrupted,
+    }
+}
+
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
 struct Work {
     future: Option<BoxFuture<'static, RunResult>>,
-    hooks: Hooks,
+    is_failure: Option<IsFailure>,
     pauses: Pauses,
 }
 
@@ -273,9 +299,9 @@ impl Future for Work {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Self { future: Some(work), hooks, pauses } = &mut *self else { return Poll::Pending };
+        let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, hooks, pauses))) {
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic)),
         }
@@ -291,7 +317,7 @@ impl Drop for Work {
     }
 }
 
-fn returned(result: RunResult, hooks: &Hooks, pauses: &Pauses) -> Ended {
+fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) -> Ended {
     let error = match result {
         Ok(result) => return Ended::Succeeded(result),
         Err(error) => error,
@@ -300,7 +326,7 @@ fn returned(result: RunResult, hooks: &Hooks, pauses: &Pauses) -> Ended {
     if let Some(not_run) = not_run(error.source()) {
         return Ended::from(not_run.clone());
     }
-    let policy = match (error.policy(), &hooks.is_failure) {
+    let policy = match (error.policy(), is_failure) {
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
         (policy, _) => policy,
     };
@@ -321,14 +347,7 @@ fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
 
 /// What [`Core`] said, if that is at the bottom of `error`.
 fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<NotRun>() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    chain(Some(error)).find_map(|error| error.downcast_ref())
 }
 
 impl From<NotRun> for Ended {
@@ -343,14 +362,12 @@ impl From<NotRun> for Ended {
 /// The error and what caused it, as far as its own text does not say it already.
 fn text_of(error: &JobError) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source().source();
-    while let Some(error) = cause {
-        let more = error.to_string();
+    for cause in chain(error.source().source()) {
+        let more = cause.to_string();
         if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);
         }
-        cause = error.source();
     }
     text
 }

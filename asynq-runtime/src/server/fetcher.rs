@@ -2,7 +2,8 @@
 //!
 //! It never asks for more than it can start (Go shows prefetched tasks as running), has one call in flight, and asks all
 //! queues in it. When there is nothing it sleeps until the broker says otherwise: nothing polls. While too many outcomes
-//! wait for the broker it fetches nothing; with layers it fetches one task at a time, and none before they are ready.
+//! wait for the broker it fetches nothing; with layers it fetches nothing before they are ready, and no more than they are
+//! trusted with.
 //!
 //! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
 //! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
@@ -17,7 +18,7 @@ use super::{
     attempt::Attempt,
     config::SAFETY_NET,
     dice::Dice,
-    gate::Permit,
+    gate::{Gate, Permit},
     hub::Hub,
     queues::{MOST_ASKED, Open, Queues},
     trouble::{FalseAlarms, Trouble},
@@ -95,11 +96,11 @@ impl Fetcher {
             }
             return Ok(next);
         }
-        if self.hub.gate.is_some() {
-            if !self.is_permitted().await {
+        if let Some(gate) = self.hub.gate.clone() {
+            if !self.is_permitted(&gate).await {
                 return Ok(next);
             }
-            room = 1;
+            room = room.min(gate.trust().most());
         }
         self.look(room, next).await?;
         let taken = if self.queues.is_strict() {
@@ -131,8 +132,7 @@ impl Fetcher {
     }
 
     /// Waits until the layers take a task. `false` if the server became quiet meanwhile, or they failed and a pause is over.
-    async fn is_permitted(&mut self) -> bool {
-        let Some(gate) = self.hub.gate.clone() else { return true };
+    async fn is_permitted(&mut self, gate: &Arc<Gate>) -> bool {
         if self.permit.is_none() {
             tokio::select! {
                 permit = gate.permit(&self.hub) => self.permit = permit,
@@ -226,7 +226,7 @@ impl Fetcher {
             hub.runs.hold(attempt, now);
         }
         // The last one to be put back is the first to be taken again: so in reverse, and the order stays.
-        for attempt in self.start(attempts).iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
+        for attempt in self.start(attempts).await.iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
             hub.outbox.put(Hub::hand_back(attempt));
         }
         Ok(taken)
@@ -241,24 +241,40 @@ impl Fetcher {
         }
     }
 
-    /// Starts what may start. Returns the rest: everything if the server is leaving, and what is more than was asked for,
-    /// suspects beside another included, which only comes where the answer to an earlier call was lost.
-    fn start(&mut self, attempts: Vec<Attempt>) -> Vec<Attempt> {
+    /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
+    /// and what is more than was asked for, suspects beside another included, which only comes where the answer to an
+    /// earlier call was lost.
+    async fn start(&mut self, attempts: Vec<Attempt>) -> Vec<Attempt> {
         let hub = Arc::clone(&self.hub);
+        let queues = Arc::clone(&self.queues);
         let limit_of = |name: &QueueName| {
-            let queue = self.queues.names().iter().position(|known| known == name)?;
-            self.queues.limit(queue)
+            let queue = queues.names().iter().position(|known| known == name)?;
+            queues.limit(queue)
         };
-        let mut rest = Vec::new();
+        let (mut rest, mut stalled) = (Vec::new(), false);
         for attempt in attempts {
             let is_suspect = attempt.is_suspect();
             let is_full =
                 limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
             let is_beside = is_suspect && hub.runs.suspect_runs();
-            let waits = hub.gate.is_some() && self.permit.is_none();
-            if hub.closing.is_cancelled() || is_beside || is_full || waits {
+            if stalled || hub.closing.is_cancelled() || is_beside || is_full {
                 rest.push(attempt);
                 continue;
+            }
+            if let Some(gate) = &hub.gate {
+                if self.permit.is_none() {
+                    tokio::select! {
+                        permit = gate.permit_at_once(&hub) => self.permit = permit,
+                        () = hub.quiet.cancelled() => {}
+                    }
+                }
+                if self.permit.is_none() {
+                    stalled = true;
+                    gate.trust().stalled();
+                    rest.push(attempt);
+                    continue;
+                }
+                gate.trust().started();
             }
             if is_suspect {
                 let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);

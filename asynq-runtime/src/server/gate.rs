@@ -1,12 +1,13 @@
 //! The layers around execution: any tower layers over a service of one attempt (`ServerBuilder::layer`).
 //!
 //! The service is one and owned: a layer such as tower's `RateLimit` cannot be cloned. So it is asked whether it takes
-//! another task before one is fetched, and a task that was fetched has its permit: back-pressure holds tasks in their
-//! queues, and none waits inside the server. All code of a layer runs on the runtime that runs the jobs.
+//! another task before one is fetched, and each task that starts has a permit: back-pressure holds tasks in their queues,
+//! and none waits inside the server. Layers that have been ready for a while are trusted with a batch ([`Trust`]); what
+//! they do not take at once goes back. All code of a layer runs on the runtime that runs the jobs.
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{core::Core, hub::Hub};
+use super::{core::Core, hub::Hub, owned::Owned, trust::Trust};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
 /// Before layers that failed are asked again.
@@ -157,7 +158,11 @@ impl Layers {
         }
         let innermost = JobService(Box::new(Innermost(Arc::clone(core))));
         let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Some(Arc::new(Gate { inside: Mutex::new(Inside { service, is_given: false }), given_back: Notify::new() }))
+        Some(Arc::new(Gate {
+            inside: Mutex::new(Inside { service, is_given: false }),
+            given_back: Notify::new(),
+            trust: Mutex::default(),
+        }))
     }
 }
 
@@ -172,6 +177,7 @@ impl fmt::Debug for Layers {
 pub(crate) struct Gate {
     inside: Mutex<Inside>,
     given_back: Notify,
+    trust: Mutex<Trust>,
 }
 
 #[derive(Debug)]
@@ -185,8 +191,12 @@ impl Gate {
     /// Waits until the layers take a task, and gives the right to hand one over. `None` if they failed; then a pause has
     /// passed, or the jobs' runtime has ended.
     pub(crate) async fn permit(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
+        if let Some(permit) = self.permit_at_once(hub).await {
+            return Some(permit);
+        }
+        self.trust().stalled();
         let gate = Arc::clone(self);
-        let asked = Owned(hub.jobs.spawn(async move { gate.ready().await }));
+        let asked = Owned::new(hub.jobs.spawn(async move { gate.ready().await }));
         let error = match asked.await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(error)) => error,
@@ -201,16 +211,43 @@ impl Gate {
         None
     }
 
+    /// The same if the layers are ready now; waits no longer than until whoever has the permit has used it.
+    pub(crate) async fn permit_at_once(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
+        let gate = Arc::clone(self);
+        let asked = Owned::new(hub.jobs.spawn(async move {
+            gate.is_back().await;
+            let ready = poll_fn(|cx| Poll::Ready(gate.lock().service.poll_ready(cx))).await;
+            matches!(ready, Poll::Ready(Ok(()))).then(|| gate.give())
+        }));
+        // An error or a panic comes again for whoever waits.
+        asked.await.ok().flatten()
+    }
+
+    /// How many tasks may be fetched for one permit.
+    pub(crate) fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
+        self.is_back().await;
+        poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
+        Ok(self.give())
+    }
+
+    /// Waits until nobody has the permit. There is one who asks: the fetcher.
+    async fn is_back(&self) {
         loop {
             let given_back = self.given_back.notified();
             if !self.lock().is_given {
-                poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
-                self.lock().is_given = true;
-                return Ok(Permit(Arc::clone(&self)));
+                return;
             }
             given_back.await;
         }
+    }
+
+    fn give(self: &Arc<Self>) -> Permit {
+        self.lock().is_given = true;
+        Permit(Arc::clone(self))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -234,22 +271,5 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.lock().is_given = false;
         self.0.given_back.notify_waiters();
-    }
-}
-
-/// A spawned task that ends with its owner.
-struct Owned<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Future for Owned<T> {
-    type Output = Result<T, tokio::task::JoinError>;
-
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -47,7 +47,7 @@ type Once<T> = Box<dyn FnOnce(Client) -> BoxFuture<'static, T> + Send>;
 type Told = Arc<dyn Fn(FailedTask) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Says whether an error is a failure.
-type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
+pub(crate) type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
 
 /// The hooks of one server that are called once each.
 #[derive(Default)]

@@ -175,12 +175,27 @@ impl Slot {
     fn unended(&self) -> Settlement {
         let settlement = Hub::hand_back(&self.attempt);
         if std::thread::panicking() {
-            // A mistake of ours; going back to the head of the queue would meet it again at once.
-            let error = Some("the worker failed beside the job: please report this".to_owned());
-            let action = Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: Extra::default() };
-            return Settlement { action, ..settlement };
+            return Settlement { action: after_mistake(&self.attempt.extra), ..settlement };
         }
         self.hub.runtime_has_ended();
         settlement
+    }
+}
+
+/// A mistake of ours; going back to the head of the queue would meet it again at once.
+fn after_mistake(extra: &Extra) -> Action {
+    let error = Some("the worker failed beside the job: please report this".to_owned());
+    Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: extra.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_of_ours_takes_no_option_from_the_task() {
+        let extra = Extra { max_crashes: Some(7), expires_ms: Some(1), unique_extend: true, ..Extra::default() };
+        let Action::Retry { extra: kept, counted: true, .. } = after_mistake(&extra) else { panic!("it is a failure") };
+        assert_eq!(kept, extra);
     }
 }

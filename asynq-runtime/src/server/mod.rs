@@ -42,6 +42,7 @@ mod left_alone;
 mod limit;
 mod outbox;
 mod outcome;
+mod owned;
 mod pattern;
 mod pauses;
 mod queues;
@@ -55,6 +56,7 @@ mod signals;
 mod stop;
 mod subscriber;
 mod trouble;
+mod trust;
 
 use std::{
     fmt,

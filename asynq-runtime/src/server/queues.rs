@@ -109,10 +109,16 @@ impl Queues {
     }
 
     /// Shares `free` slots among the open queues by weight, as far as they have room; what it returns never asks for more
-    /// than `free` in all, and leaves a slot out only when no queue has room for it.
+    /// than `free` in all, asks no more than [`MOST_ASKED`] queues, and leaves a slot out only when none of those has room
+    /// for it.
     ///
     /// One throw decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
     pub(crate) fn share(&self, free: usize, open: &[Open], dice: &mut Dice) -> Vec<(usize, usize)> {
+        if free.min(open.len()) > MOST_ASKED {
+            let mut some = self.order(open, dice);
+            some.truncate(MOST_ASKED);
+            return self.share(free, &some, dice);
+        }
         let mut asked = vec![0; open.len()];
         let (mut left, mut places): (usize, Vec<usize>) = (free, (0..open.len()).collect());
         while left > 0 {

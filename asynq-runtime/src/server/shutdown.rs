@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{hooks::Moments, hub::Hub, stop::Why};
+use super::{hooks::Moments, hub::Hub, owned::Owned, stop::Why};
 use crate::{
     broker::{Action, Settlement},
     client::Client,
@@ -30,7 +30,7 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
     hub.quiet.cancel();
     hub.closing.cancel();
     hub.runs.poke();
-    let hooks = hub.jobs.spawn(moments.drain(Client::new(Arc::clone(&hub.broker))));
+    let hooks = Owned::new(hub.jobs.spawn(moments.drain(Client::new(Arc::clone(&hub.broker)))));
     let nothing_runs = async {
         hub.fetched_last.cancelled().await;
         hub.runs.emptied().await;
@@ -44,10 +44,8 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         hub.runs.stop_all(Why::Leaving);
         within(end + NOTICE, hub.runs.emptied()).await;
     }
-    let told = hooks.abort_handle();
     if !within(end, async { drop(hooks.await) }).await {
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
-        told.abort();
     }
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
     for (run, message) in hub.runs.take_unended() {

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::{QueueName, TaskId};
+
 /// One task as it is stored by every asynq program.
 ///
 /// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and
@@ -101,6 +103,18 @@ impl TaskMessage {
     pub fn decode(raw: Bytes) -> Result<Self, UndecodableMessage> {
         prost::Message::decode(raw.clone())
             .map_err(|error: prost::DecodeError| UndecodableMessage { raw, reason: error.to_string() })
+    }
+
+    /// A message made in place of one that cannot be read, with its bytes as the payload: nothing is lost, people can look
+    /// at it, and no job runs it (RELIABILITY F14). Its type is `undecodable`.
+    pub(crate) fn in_place_of(raw: Bytes, id: &TaskId, queue: &QueueName) -> Self {
+        Self {
+            r#type: "undecodable".to_owned(),
+            payload: raw,
+            id: id.to_string(),
+            queue: queue.to_string(),
+            ..Self::default()
+        }
     }
 
     /// The value of the first header named `key`.

@@ -19,8 +19,10 @@ const ENDLESS: usize = 100_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Attempts that succeeded, or whose job revoked its task.
+    /// Attempts that succeeded.
     pub succeeded: usize,
+    /// Attempts whose job revoked its task.
+    pub revoked: usize,
     /// Attempts that failed: [`retried`](Self::retried) and [`archived`](Self::archived).
     pub failed: usize,
     /// Failed attempts whose task waits for another one.
@@ -82,13 +84,14 @@ pub(super) async fn drain(
             break;
         }
         for run in runs {
-            let settlement = executor.execute(run, CancellationToken::new()).await;
-            drained.count(&settlement);
+            let (settlement, is_revoked) = executor.execute_told(run, CancellationToken::new()).await;
+            drained.count(&settlement, is_revoked);
             for settled in broker.settle(std::slice::from_ref(&settlement)).await {
                 said(settled);
             }
         }
-        let attempts = drained.succeeded + drained.failed + drained.snoozed + drained.handed_back;
+        let Drained { succeeded, revoked, failed, snoozed, handed_back, .. } = drained;
+        let attempts = succeeded + revoked + failed + snoozed + handed_back;
         assert!(
             attempts < ENDLESS,
             "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
@@ -146,8 +149,9 @@ impl Drained {
         }
     }
 
-    fn count(&mut self, settlement: &Settlement) {
+    fn count(&mut self, settlement: &Settlement, is_revoked: bool) {
         match &settlement.action {
+            Action::Done if is_revoked => self.revoked += 1,
             Action::Done | Action::Complete { .. } => self.succeeded += 1,
             Action::Retry { counted: true, error, .. } => {
                 self.retried += 1;

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::broker::{
     Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
 };
+use redis::AsyncCommands;
 
 use crate::{
     server::{Proxy, Server, in_time, patient},
@@ -115,6 +116,25 @@ async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
     }
     assert_eq!(found, ["a", "b"]);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+#[tokio::test]
+async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(Duration::from_millis(300))).await.unwrap();
+    let mut redis = server.foreign().await;
+    let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 2 }]);
+    // So that Redis knows the script, and the answer that is lost is not that it does not.
+    assert!(take(&broker, &me, 2).await.is_empty());
+    put(&broker, &["a", "b"]).await;
+    proxy.lose_answers(1);
+    assert!(broker.dequeue(&me, &wanted).await.is_err());
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2, "taken, but nobody knows");
+    let newer: Vec<String> = (0..5000).map(|n| format!("newer{n}")).collect();
+    let () = redis.lpush("asynq:{default}:active", newer).await.unwrap();
+    let () = redis.set("asynq:{default}:t:newer7", "a key of a foreign type").await.unwrap();
+    assert_eq!(ids(&take(&broker, &me, 2).await), ["a", "b"]);
 }
 
 /// The first send reaches Redis after we gave it up: it must take nothing that nobody gets.

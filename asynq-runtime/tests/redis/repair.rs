@@ -141,7 +141,7 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     let lock = "asynq:{default}:unique:email:5d41402abc4b2a76b9719d911017c592";
-    for bulk in [false, true] {
+    for (bulk, run_first) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut message = task("t1").message;
         (message.unique_key, message.group_key) = (lock.into(), "g".into());
         let () = redis.hset("asynq:{default}:t:t1", "msg", message.encode()).await.unwrap();
@@ -149,8 +149,18 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
         set(&mut redis, &["ZADD", "asynq:{default}:g:g", "1700000000", "t1"]).await;
         set(&mut redis, &["SADD", "asynq:{default}:groups", "g"]).await;
         set(&mut redis, &["SET", lock, "t1"]).await;
+        let mut chosen = Chosen::InGroup(GroupName::new("g").unwrap());
+        if run_first {
+            if bulk {
+                assert_eq!(broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap().changed, 1);
+            } else {
+                assert_eq!(broker.run_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
+            }
+            let group: Option<String> = redis.hget("asynq:{default}:t:t1", "group").await.unwrap();
+            assert_eq!(group, None, "no retry leads back to it");
+            chosen = Chosen::InState(TaskState::Pending);
+        }
         if bulk {
-            let chosen = Chosen::InGroup(GroupName::new("g").unwrap());
             let done = broker.change_some(&queue(), &chosen, BulkAction::Delete, 100).await.unwrap();
             assert_eq!(done.changed, 1);
         } else {
@@ -249,4 +259,92 @@ async fn a_full_redis_can_be_emptied() {
     assert_eq!(broker.delete_task(&queue(), &id("b")).await.unwrap(), Changed::Done);
     assert_eq!(broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::Done);
     broker.close().await;
+}
+
+#[tokio::test]
+async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    for name in ["run", "archive", "delete"] {
+        let mut new = task(name);
+        new.group = Some(GroupName::new(name).unwrap());
+        new.message.group_key = name.into();
+        asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
+    }
+    set(&mut redis, &["DEL", "asynq:{default}:groups"]).await;
+    set(&mut redis, &["SET", "asynq:{default}:groups", "foreign"]).await;
+    assert_eq!(broker.run_task(&queue(), &id("run")).await.unwrap(), Changed::Done);
+    assert_eq!(broker.archive_task(&queue(), &id("archive")).await.unwrap(), Changed::Done);
+    assert_eq!(broker.delete_task(&queue(), &id("delete")).await.unwrap(), Changed::Done);
+    set(&mut redis, &["DEL", "asynq:{default}:groups"]).await;
+    assert_eq!(places(&broker, &id("run")).await, [(queue(), TaskState::Pending)]);
+    assert_eq!(places(&broker, &id("archive")).await, [(queue(), TaskState::Archived)]);
+    assert_eq!(places(&broker, &id("delete")).await, []);
+}
+
+#[tokio::test]
+async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
+    for (state, foreign, half) in [
+        (TaskState::Scheduled, "x:due", "scheduled"),
+        (TaskState::Aggregating, "groups", "g:g"),
+        (TaskState::Pending, "pending", "scheduled"),
+    ] {
+        let server = Server::start(&[]).await;
+        let broker = server.broker().await;
+        let mut redis = server.foreign().await;
+        let mut new = task("t1");
+        match state {
+            TaskState::Scheduled => new.when = When::In(std::time::Duration::from_secs(600)),
+            TaskState::Aggregating => new.group = Some(GroupName::new("g").unwrap()),
+            _ => {}
+        }
+        asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
+        let foreign = format!("asynq:{{low}}:{foreign}");
+        set(&mut redis, &["SET", &foreign, "foreign"]).await;
+        assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err(), "{foreign}");
+        assert!(!redis.exists::<_, bool>(format!("asynq:{{low}}:{half}")).await.unwrap(), "{half} has it already");
+        set(&mut redis, &["DEL", &foreign]).await;
+        assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+        assert_eq!(places(&broker, &id("t1")).await, [(low(), state)]);
+    }
+}
+
+#[tokio::test]
+async fn an_orphan_is_not_ended_half_way() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["t1"]).await;
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+    set(&mut redis, &["ZADD", "asynq:{default}:lease", "1", "t1"]).await;
+    for foreign in ["x:due", "retry", "archived"] {
+        let key = format!("asynq:{{default}}:{foreign}");
+        set(&mut redis, &["SET", &key, "foreign"]).await;
+        let refused = broker.end_orphan(&queue(), &id("t1"), "lost").await.unwrap_err();
+        assert_eq!(refused.kind(), BrokerErrorKind::Corrupt, "{foreign}");
+        set(&mut redis, &["DEL", &key]).await;
+        assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Active)], "{foreign}");
+    }
+    assert_eq!(broker.end_orphan(&queue(), &id("t1"), "lost").await.unwrap(), Changed::Done);
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Retry)]);
+}
+
+#[tokio::test]
+async fn one_foreign_group_hides_no_other() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let mut new = task("t1");
+    new.group = Some(GroupName::new("g").unwrap());
+    asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
+    set(&mut redis, &["SADD", "asynq:{default}:groups", "foreign"]).await;
+    set(&mut redis, &["SET", "asynq:{default}:g:foreign", "no group"]).await;
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, 1);
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Aggregating)]);
+    assert!(broker.memory_usage(&queue()).await.unwrap() > 0);
+    let all = Chosen::InState(TaskState::Aggregating);
+    let slice = broker.change_some(&queue(), &all, BulkAction::Run, 100).await.unwrap();
+    assert_eq!((slice.changed, slice.more), (1, false));
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending)]);
 }

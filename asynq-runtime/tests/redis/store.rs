@@ -294,3 +294,24 @@ async fn a_crowd_of_lapsed_go_runs_is_not_asked_for_again_and_again() {
     }
     assert_eq!((back, calls), (1_200, 12));
 }
+
+#[tokio::test]
+async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let lock = "asynq:{default}:unique:email:1";
+    for foreign in ["pending", "scheduled", "x:due"] {
+        let key = format!("asynq:{{default}}:{foreign}");
+        let () = redis.set(&key, "foreign").await.unwrap();
+        let mut unique = task("a");
+        unique.unique = Some(UniqueLock { key: lock.into(), ttl: Duration::from_secs(600) });
+        let mut later = task("b");
+        later.when = When::In(Duration::from_secs(600));
+        for outcome in broker.enqueue(vec![unique, later]).await {
+            assert!(outcome.is_err(), "{foreign}");
+        }
+        assert!(!redis.exists::<_, bool>(lock).await.unwrap(), "{foreign}: nobody would free it");
+        let () = redis.del(&key).await.unwrap();
+    }
+}

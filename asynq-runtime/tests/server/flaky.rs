@@ -38,6 +38,8 @@ pub(crate) struct Flaky {
     pub(crate) generous: AtomicU32,
     /// So many dequeues fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
+    /// How often tasks were asked for.
+    pub(crate) dequeues: AtomicU32,
     /// Pings fail.
     pub(crate) refuse_pings: AtomicBool,
     /// Every result that is written says that the run is somebody else's.
@@ -75,6 +77,7 @@ impl Flaky {
             panics: AtomicU32::new(0),
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
+            dequeues: AtomicU32::new(0),
             refuse_pings: AtomicBool::new(false),
             lose_results: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -122,6 +125,7 @@ impl Consume for Flaky {
         suspects: &Suspects,
     ) -> Result<Vec<Run>, BrokerError> {
         self.pulse("dequeue_sparing").await;
+        self.dequeues.fetch_add(1, SeqCst);
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }

@@ -13,7 +13,7 @@ use std::{
 
 use asynq_runtime::{
     Bytes, Client, State, TaskState,
-    broker::Broker,
+    broker::{Action, Broker},
     prelude::*,
     server::{JobRequest, JobResponse, JobService},
 };
@@ -280,4 +280,63 @@ async fn tasks_that_the_layers_were_not_asked_about_go_back_in_order() {
     soon(running.signals().settled.reached(3)).await;
     assert_eq!(ids(&inner, TaskState::Pending).await, ["1", "2", "3", "4"]);
     soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn layers_that_are_always_ready_are_trusted_with_batches() {
+    const TASKS: u32 = 600;
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..TASKS).map(|i| tells::job(i.to_string()))).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let running = start(builder.concurrency(64).layer(refuses("nothing"))).await;
+    let mut seen: Vec<u32> = Vec::new();
+    for _ in 0..TASKS {
+        seen.push(told(&mut log).await.split(' ').nth(1).unwrap().parse().unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..TASKS).collect::<Vec<_>>(), "each once");
+    let calls = flaky.dequeues.load(SeqCst);
+    assert!(calls < TASKS / 2, "{calls} calls for {TASKS} tasks");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() {
+    let inner = memory().await;
+    let flaky = Flaky::new(inner.clone());
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let name = |i: u32| format!("{i:03}");
+    Client::new(inner.clone()).enqueue_many((0..120).map(|i| tells::job(name(i)).task_id(name(i)))).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let door = Arc::new(Door::default());
+    let guard = Arc::clone(&door);
+    // In the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
+    door.open(80);
+    let layer = layer_fn(move |inner| Guarded(Arc::clone(&guard), inner));
+    let running = start(builder.concurrency(32).layer(layer)).await;
+    for _ in 0..80 {
+        told(&mut log).await;
+    }
+    let all_but = |n: u32| (n..120).map(name).collect::<Vec<_>>();
+    let has_settled = |n: usize| flaky.settled.lock().unwrap().len() >= n;
+    for seen in 1.. {
+        if has_settled(80) && ids(&inner, TaskState::Active).await.is_empty() {
+            break;
+        }
+        soon(running.signals().settled.reached(seen)).await;
+    }
+    assert_eq!(ids(&inner, TaskState::Pending).await, all_but(80));
+    let handed_back = || flaky.settled.lock().unwrap().iter().filter(|(_, s)| s.action == Action::Requeue).count();
+    let before = handed_back();
+    assert!(before > 0, "a batch was cut");
+    // One by one again: nothing is taken that is not started.
+    door.open(3);
+    for _ in 0..3 {
+        told(&mut log).await;
+    }
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&inner, TaskState::Pending).await, all_but(83));
+    assert_eq!(handed_back(), before);
 }

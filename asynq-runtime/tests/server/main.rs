@@ -8,6 +8,7 @@ mod handlers;
 mod hooks;
 mod layers;
 mod locks;
+mod misbehaving;
 mod queues;
 mod setup;
 #[cfg(unix)]

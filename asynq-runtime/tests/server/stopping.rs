@@ -211,6 +211,27 @@ async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
     assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layer_that_gives_a_blocking_job_up_does_not_free_its_slot() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gives_up = tower::timeout::TimeoutLayer::new(Duration::from_millis(20));
+    let running = start(builder.state(Mutex::new(gate)).concurrency(1).layer(gives_up)).await;
+    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    quick::enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "noticed");
+    assert_eq!(running.running(), 1);
+    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    open.send(()).unwrap();
+    assert_eq!(told(&mut log).await, "returned");
+    assert_eq!(told(&mut log).await, "quick");
+    soon(running.signals().settled.reached(2)).await;
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("request timed out")));
+}
+
 /// How many threads are in a job now, and the most there ever were.
 #[derive(Default)]
 struct Crowd(Mutex<(usize, usize)>);

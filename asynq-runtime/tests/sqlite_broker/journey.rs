@@ -61,7 +61,12 @@ async fn a_stale_run_changes_nothing_and_a_receipt_recognises_a_repeat() {
         assert!(second.key.token > first.key.token);
         let message = second.message.as_ref().unwrap();
         assert_eq!((message.retried, message.error_msg.as_str()), (1, "no luck"));
-        assert_eq!(settle(&broker, outcome(&first, Action::Done)).await, Settled::Ok, "the receipt of the first run");
+        assert_eq!(
+            settle(&broker, Settlement { resend: true, ..retry(&first) }).await,
+            Settled::Ok,
+            "the first's receipt"
+        );
+        assert_eq!(settle(&broker, outcome(&first, Action::Done)).await, Settled::Fenced, "it has ended otherwise");
         assert_eq!(
             broker.extend(&[first.key.clone(), second.key.clone()]).await.unwrap(),
             [Settled::Fenced, Settled::Ok]

@@ -158,18 +158,6 @@ async fn a_run_of_a_dead_program_stops_no_schedule_and_one_of_a_living_program_d
 }
 
 #[tokio::test]
-async fn a_run_whose_lease_has_passed_stops_no_schedule() {
-    let w = World::new().await;
-    let id = w.first().await;
-    let member = join(&w.broker).await;
-    dequeue(&w.broker, &member, 1).await;
-    assert!(matches!(w.fire(1, Overlap::Skip).await, Ticked::Skipped(running) if running == id));
-    w.clock.advance(20 * SECOND);
-    assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Enqueued { .. }));
-    w.end().await;
-}
-
-#[tokio::test]
 async fn what_is_replaced_goes_with_its_lock_and_its_failures() {
     let locked = |after: i64, w: &World| {
         let mut tick = tick(w.start + after, Overlap::Replace);
@@ -197,25 +185,6 @@ async fn what_is_replaced_goes_with_its_lock_and_its_failures() {
     w.clock.advance(SECOND);
     let Ticked::Enqueued { cancel, .. } = w.fire(3, Overlap::Replace).await else { panic!("nothing is in its way") };
     assert_eq!(cancel, Some(second));
-    w.end().await;
-}
-
-#[tokio::test]
-async fn a_refused_tick_replaces_nothing() {
-    let w = World::new().await;
-    let id = w.first().await;
-    enqueue(&w.broker, unique("other", "k")).await.unwrap();
-    let mut refused = tick(w.start + 1, Overlap::Replace);
-    refused.task.message.unique_key = "k".into();
-    refused.task.unique = Some(UniqueLock { key: "k".into(), ttl: 60 * SECOND });
-    let Ticked::Refused(Refused::Duplicate { holder }) = w.broker.tick(&refused).await.unwrap() else {
-        panic!("the lock is held")
-    };
-    assert_eq!(holder, Some(TaskId::new("other").unwrap()));
-    assert_eq!(w.state(&id).await, Some(TaskState::Pending));
-    assert!(matches!(w.broker.tick(&refused).await.unwrap(), Ticked::Duplicate), "it counts as fired");
-    let kept = w.broker.entry(&queue(), &plan().entry).await.unwrap().unwrap();
-    assert_eq!((kept.previous, kept.last), (Some(id), refused.at));
     w.end().await;
 }
 
@@ -279,23 +248,6 @@ async fn what_is_over_is_not_seen_before_the_janitor_comes() {
 }
 
 #[tokio::test]
-async fn a_history_keeps_its_newest_thousand() {
-    let w = World::new().await;
-    for at in 1..=1_003 {
-        w.broker.record_enqueue("e", &event(at)).await.unwrap();
-    }
-    // The same event once more, as after a lost answer.
-    w.broker.record_enqueue("e", &event(1_003)).await.unwrap();
-    assert_eq!((w.rows("enqueued"), w.rows("history")), (1_000, 1));
-    let page = |number| Page { number, size: 300 };
-    let newest = w.broker.enqueue_history("e", page(1)).await.unwrap();
-    assert_eq!((newest.len(), &newest[0]), (300, &event(1_003)));
-    let oldest = w.broker.enqueue_history("e", page(4)).await.unwrap();
-    assert_eq!((oldest.len(), &oldest[99]), (100, &event(4)));
-    w.end().await;
-}
-
-#[tokio::test]
 async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
@@ -324,6 +276,19 @@ async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
 }
 
 #[tokio::test]
+async fn a_waiter_in_the_same_program_needs_no_safety_net() {
+    // In memory there is none.
+    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let (hour, leader) = (Duration::from_secs(3_600), candidate("a", 1));
+    broker.lead(&leader, hour).await.unwrap();
+    // The waiter has asked who leads before the leader resigns.
+    let both = async { tokio::join!(biased; broker.wait_for_lead(hour), broker.resign(&leader)) };
+    let (waited, resigned) = tokio::time::timeout(PATIENCE, both).await.expect("it was woken");
+    waited.unwrap();
+    resigned.unwrap();
+}
+
+#[tokio::test]
 async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
     let w = World::new().await;
     let other = w.another_broker().await;
@@ -339,22 +304,6 @@ async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
         );
     waited.expect("it was woken by the clock").unwrap();
     assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
-    w.end().await;
-}
-
-#[tokio::test]
-async fn a_lead_that_is_kept_for_a_newer_program_makes_no_waiter_spin() {
-    let w = World::new().await;
-    let (old, peer, new) = (candidate("old", 1), candidate("peer", 1), candidate("new", 2));
-    w.broker.lead(&old, TTL).await.unwrap();
-    assert_eq!(w.broker.lead(&new, TTL).await.unwrap(), Lead::Another(TTL));
-    assert_eq!(w.broker.lead(&old, TTL).await.unwrap(), Lead::Ours { wanted: true });
-    w.broker.resign(&old).await.unwrap();
-    assert_eq!(w.broker.lead(&peer, TTL).await.unwrap(), Lead::Another(TTL));
-    let begun = Instant::now();
-    w.broker.wait_for_lead(PATIENCE).await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_millis(100) && begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
-    assert_eq!(w.broker.lead(&new, TTL).await.unwrap(), Lead::Ours { wanted: false });
     w.end().await;
 }
 

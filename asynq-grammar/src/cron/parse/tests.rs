@@ -21,6 +21,19 @@ fn what_robfig_reads_is_read() {
 }
 
 #[test]
+fn the_second_is_every_item_that_is_written_and_else_zero() {
+    for (text, seconds) in [
+        ("0,30 * * * * *", &[0, 30][..]),
+        ("30,0 * * * * *", &[0, 30]),
+        ("0-1,0,59 * * * * *", &[0, 1, 59]),
+        ("7 * * * * *", &[7]),
+        ("* * * * *", &[0]),
+    ] {
+        assert_eq!(members(fields(text).seconds).collect::<Vec<_>>(), seconds, "{text}");
+    }
+}
+
+#[test]
 fn zones_and_descriptors_are_read() {
     let spec = compat("CRON_TZ=Europe/Berlin  0 9 * * * ").expect("a zone");
     let zone = spec.zone.expect("a zone");

@@ -48,6 +48,19 @@ impl Keys {
         self.key(state.as_str())
     }
 
+    /// Where the tasks of a queue are: pending, active, scheduled, retry, archived, completed, and the names of its groups.
+    pub(super) fn containers(&self) -> Vec<String> {
+        vec![
+            self.pending(),
+            self.active(),
+            self.scheduled(),
+            self.retry(),
+            self.archived(),
+            self.completed(),
+            self.groups(),
+        ]
+    }
+
     pub(super) fn pending(&self) -> String {
         self.key("pending")
     }

@@ -22,13 +22,13 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ENQUEUE = "new_task" "produce/enqueue";
+    ENQUEUE = "fits" "new_task" "produce/enqueue";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "task" "settle/settle";
+    SETTLE = "fits" "task" "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
-    FORWARD = "maintain/forward";
+    FORWARD = "fits" "maintain/forward";
     RECOVER = "maintain/recover";
     EXTEND = "maintain/extend";
     EXTEND_LOCKS = "maintain/extend_locks";
@@ -36,7 +36,7 @@ scripts! {
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";
     CLAIM = "groups/claim";
-    FINISH = "new_task" "groups/finish";
+    FINISH = "fits" "new_task" "groups/finish";
     PUT_BACK = "groups/put_back";
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";

@@ -208,6 +208,9 @@ fn read_letters(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<u
 fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> {
     match letter {
         b'o' => Ok(Settled::Ok),
+        b'b' if settlement.resend => Ok(Settled::Ok),
+        // What was not sent before was not done before: it was another outcome.
+        b'b' => Ok(Settled::Fenced),
         // A first send that worked left nothing behind that could say so.
         b'g' if settlement.resend && settlement.action == Action::Done => Ok(Settled::Ok),
         b'g' => Ok(Settled::Gone),
@@ -350,6 +353,8 @@ mod tests {
         let archive = Action::Archive { error: String::new(), extra: Extra::default() };
         let cases = [
             (b'o', Action::Done, false, Settled::Ok),
+            (b'b', Action::Done, true, Settled::Ok),
+            (b'b', Action::Done, false, Settled::Fenced),
             (b'f', Action::Done, true, Settled::Fenced),
             (b'g', Action::Done, false, Settled::Gone),
             (b'g', Action::Done, true, Settled::Ok),

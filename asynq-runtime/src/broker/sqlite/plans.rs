@@ -65,6 +65,12 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("repair in state", (&sql::REPAIR_IN_STATE, format!("INDEX {p}task_at (q=? AND state=?"))),
             ("repair in group", (&sql::REPAIR_IN_GROUP, format!("INDEX {p}task_group (q=? AND grp=?"))),
             ("has tasks", (&sql::REPAIR_HAS_TASKS, format!("INDEX {p}task_"))),
+            ("entry", (&sql::SCHEDULE_ENTRY, "PRIMARY KEY (queue=? AND entry=?)".to_owned())),
+            ("marked", (&sql::SCHEDULE_MARKED, "PRIMARY KEY (queue=? AND entry=? AND at=?)".to_owned())),
+            ("previous", (&sql::SCHEDULE_PREVIOUS, format!("INDEX {p}task_id (q=? AND id=?)"))),
+            ("trim a history", (&sql::SCHEDULE_TRIM, "PRIMARY KEY (entry=?)".to_owned())),
+            ("enqueue history", (&sql::SCHEDULE_HISTORY, "PRIMARY KEY (entry=?)".to_owned())),
+            ("sweep ticks", (&sql::SCHEDULE_SWEEP_TICKS, format!("INDEX {p}tick_until (until<?)"))),
             ("runs something", (&sql::PRESENCE_RUNS_SOMETHING, format!("INDEX {p}task_lease"))),
         ]
         .into();

@@ -33,7 +33,7 @@ const CLOCK_WENT_BACK_MS: i64 = 5_000;
 #[async_trait::async_trait]
 impl Schedules for SqliteBroker {
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
-        let firing = Arc::new(Firing::new(tick));
+        let firing = Arc::new(Firing::new(tick)?);
         let dead = firing.dead_worker(&self.store).await?;
         let look = Arc::clone(&firing);
         let order = Order::new(Stage::Insert, 1, move |tx| firing.run(tx, dead));
@@ -116,22 +116,19 @@ impl Schedules for SqliteBroker {
         let deadline = far(limit);
         let mut news = self.store.common.news.signals();
         loop {
-            let (free_at, soon) = self
-                .store
-                .read(|view| Ok(Leader::find(view)?.map_or((view.now, None), |leader| leader.free(view.now))))
-                .await?;
-            let soon = soon.map_or(deadline, far).min(deadline);
+            let leader = self.store.read(Leader::find).await?;
+            let Some(leader) = leader else { return Ok(()) };
             // The clock may be a test's, so how long to wait follows from it alone.
             loop {
-                let left = free_at.saturating_sub(self.store.common.now());
-                if left <= 0 || Instant::now() >= soon {
+                let left = leader.until.saturating_sub(self.store.common.now());
+                if left <= 0 || Instant::now() >= deadline {
                     return Ok(());
                 }
                 let mut pause = far(Duration::from_millis(left.unsigned_abs()));
                 if self.manual_clock {
                     pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
                 }
-                if timeout_at(pause.min(soon), news.heard()).await.is_ok() {
+                if timeout_at(pause.min(deadline), news.heard()).await.is_ok() {
                     break;
                 }
             }

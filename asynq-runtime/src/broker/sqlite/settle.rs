@@ -148,7 +148,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
 
 /// What became of a task whose settlement was refused.
 fn explain(view: &View<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
-    Ok(judge(receipt(view, &item.run)?, &item.run, item.resend && item.action == Action::Done))
+    Ok(judge(receipt(view, &item.run)?, item))
 }
 
 /// What became of a task that a run does not hold any more.
@@ -161,13 +161,16 @@ fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>
     view.find(&sql::SETTLE_RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// FENCE.md §3, the slow path: our own earlier send left a receipt, or, if it deleted the task, another row or none.
-fn judge(found: Option<(i64, i64)>, run: &RunKey, done_again: bool) -> Settled {
+/// FENCE.md §3, the slow path: our own earlier send left a receipt, or, if it deleted the task, another row or none. What
+/// was not sent before cannot have been done before: then the receipt is of another outcome of the run.
+fn judge(found: Option<(i64, i64)>, item: &Settlement) -> Settled {
+    let run = &item.run;
+    let done_again = item.resend && item.action == Action::Done;
     match found {
         None if done_again => Settled::Ok,
         None => Settled::Gone,
         // 0 is what a task has that nobody has settled yet.
-        Some((_, last)) if last == run.token.0 && last != 0 => Settled::Ok,
+        Some((_, last)) if item.resend && last == run.token.0 && last != 0 => Settled::Ok,
         Some((row, _)) if done_again && row != run.row => Settled::Ok,
         Some(_) => Settled::Fenced,
     }
@@ -177,7 +180,7 @@ fn judge(found: Option<(i64, i64)>, run: &RunKey, done_again: bool) -> Settled {
 mod tests {
     use crate::{
         broker::RunToken,
-        task::{QueueName, TaskId},
+        task::{QueueName, TaskId, TaskMessage},
     };
 
     use super::*;
@@ -191,19 +194,22 @@ mod tests {
             server: 1,
             row: 3,
         };
-        for (found, done_again, expected) in [
-            (None, false, Settled::Gone),
-            (None, true, Settled::Ok),
-            (Some((3, 0)), false, Settled::Fenced),
-            (Some((3, 0)), true, Settled::Fenced),
-            (Some((3, 5_000)), false, Settled::Ok),
-            (Some((3, 5_000)), true, Settled::Ok),
-            (Some((4, 0)), false, Settled::Fenced),
-            (Some((4, 0)), true, Settled::Ok),
+        let sent = |run: &RunKey, action: Action, resend| {
+            let message = Arc::new(TaskMessage::default());
+            Settlement { run: run.clone(), message, action, resend }
+        };
+        for (found, first, requeue_again, done_again) in [
+            (None, Settled::Gone, Settled::Gone, Settled::Ok),
+            (Some((3, 0)), Settled::Fenced, Settled::Fenced, Settled::Fenced),
+            (Some((3, 5_000)), Settled::Fenced, Settled::Ok, Settled::Ok),
+            (Some((4, 0)), Settled::Fenced, Settled::Fenced, Settled::Ok),
         ] {
-            assert_eq!(judge(found, &run, done_again), expected, "{found:?} {done_again}");
+            let judged = |action, resend| judge(found, &sent(&run, action, resend));
+            assert_eq!((judged(Action::Done, false), judged(Action::Requeue, false)), (first, first), "{found:?}");
+            assert_eq!(judged(Action::Requeue, true), requeue_again, "{found:?}");
+            assert_eq!(judged(Action::Done, true), done_again, "{found:?}");
         }
-        let guessed = RunKey { token: RunToken(0), ..run };
-        assert_eq!(judge(Some((3, 0)), &guessed, false), Settled::Fenced, "no receipt is not a receipt of 0");
+        let guessed = sent(&RunKey { token: RunToken(0), ..run }, Action::Requeue, true);
+        assert_eq!(judge(Some((3, 0)), &guessed), Settled::Fenced, "no receipt is not a receipt of 0");
     }
 }

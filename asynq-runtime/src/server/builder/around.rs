@@ -28,11 +28,14 @@ impl ServerBuilder {
     /// Layers also see tasks that no job here knows, as asynq's middleware does: there the service they wrap answers with
     /// an error, and what becomes of the task is decided outside of them. They do not see tasks that must not start:
     /// expired, past their deadline, undecodable. An error of a layer fails the attempt, with the policy that
-    /// [`JobError::into_error`] gives it. Timeout, cancellation and panics of an attempt include its layers.
+    /// [`JobError::into_error`] gives it. Timeout, cancellation and panics of an attempt include its layers. A layer that
+    /// gives up a blocking job tells it to stop, but a thread cannot be stopped: slot and lease last until it returns.
     ///
     /// The service is one for the server and need not be `Clone`. A layer that is not ready holds tasks in their queues:
-    /// while it is not, nothing is fetched. For that a server with layers takes one task per call of the broker, which
-    /// costs throughput where tasks take microseconds. Layers are built when the server starts, on the jobs' runtime.
+    /// while it is not, nothing is fetched. For that a server with layers takes one task per call of the broker at first;
+    /// once they were ready at once for 64 starts in a row it takes batches, each up to twice as large. What they do not
+    /// take at once of a batch goes back to the head of its queue, and it is one by one again. Layers are built when the
+    /// server starts, on the jobs' runtime.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -100,7 +103,9 @@ impl ServerBuilder {
     /// Calls `hook` with every failed attempt, before the broker is told of it: asynq's error handler. Also with tasks
     /// that are archived without a start. Not with what is no failure: revoked, snoozed, handed back.
     ///
-    /// The task keeps its slot meanwhile, so a slow hook slows the server down; after 5 s it is dropped.
+    /// The task keeps its slot meanwhile, so a slow hook slows the server down; after 5 s it is dropped, and when the
+    /// shutdown timeout is over. Hooks of one attempt are called one after the other, in the order given; a panic is told
+    /// in the log. An attempt whose outcome comes too late, because another worker has the task, was told all the same.
     pub fn on_error<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
@@ -121,7 +126,8 @@ impl ServerBuilder {
     }
 
     /// Says which errors are failures: the others are treated as [`JobError::not_a_failure`]. Asked only about errors
-    /// without a policy of their own.
+    /// that the job or a layer returned, without a policy of their own; unlike in asynq a panic, a timeout and a
+    /// cancellation are always failures. Where it panics, the attempt has failed.
     pub fn is_failure(mut self, is_failure: impl Fn(&JobError) -> bool + Send + Sync + 'static) -> Self {
         self.hooks.is_failure = Some(Arc::new(is_failure));
         self

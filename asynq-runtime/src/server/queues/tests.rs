@@ -147,6 +147,16 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
     assert!(by_tenant.iter().all(|&n| n < 30), "nobody is preferred: {:?}", by_tenant.iter().max());
     let first = (0..1000).filter(|_| queues.order(&open, &mut dice)[0].queue == 0).count();
     assert!((680..820).contains(&first), "{first}");
+    // More slots than one call asks queues: the same weights, over fewer of them.
+    let (mut default, mut reached) = (0, std::collections::HashSet::new());
+    for _ in 0..100 {
+        let asked = queues.share(400, &open, &mut dice);
+        assert!(asked.len() <= MOST_ASKED && sum(&asked) == 400, "{asked:?}");
+        default += asked.iter().find(|(queue, _)| *queue == 0).map_or(0, |(_, n)| *n);
+        reached.extend(asked.into_iter().map(|(queue, _)| queue));
+    }
+    assert!((29_000..=30_000).contains(&default), "{default}");
+    assert!(reached.len() > 990, "nobody is left out for long: {}", reached.len());
 }
 
 #[test]

@@ -22,9 +22,6 @@ use crate::{
     task::{TaskId, TaskMessage},
 };
 
-/// The type that stands in for one that could not be read.
-const UNDECODABLE: &str = "undecodable";
-
 impl RedisBroker {
     pub(super) async fn end_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
         if let Some(stray) = outcome.made.iter().find(|made| made.queue != set.queue) {
@@ -103,13 +100,10 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
 fn rejected_message(set: &TaskSet, member: &SetMember, rejected: &Rejected, now_s: i64) -> TaskMessage {
     let message = match (&rejected.raw, &member.message) {
         (None, Ok(message)) => message.clone(),
-        (raw, message) => TaskMessage {
-            r#type: UNDECODABLE.to_owned(),
-            payload: raw.clone().or_else(|| message.as_ref().err().map(|bad| bad.raw.clone())).unwrap_or_default(),
-            id: member.id.to_string(),
-            queue: set.queue.to_string(),
-            ..TaskMessage::default()
-        },
+        (raw, message) => {
+            let raw = raw.clone().or_else(|| message.as_ref().err().map(|bad| bad.raw.clone()));
+            TaskMessage::in_place_of(raw.unwrap_or_default(), &member.id, &set.queue)
+        }
     };
     TaskMessage { error_msg: shortened(&rejected.error).to_owned(), last_failed_at: now_s, ..message }
 }

@@ -30,23 +30,9 @@ impl RedisBroker {
     pub(super) async fn stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
         let keys = Keys::new(queue);
         let now = self.clock.now();
-        let call = STATS
-            .on(&[
-                keys.pending(),
-                keys.active(),
-                keys.scheduled(),
-                keys.retry(),
-                keys.archived(),
-                keys.completed(),
-                keys.groups(),
-                keys.paused(),
-                keys.processed_on(now),
-                keys.failed_on(now),
-                keys.processed(),
-                keys.failed(),
-            ])
-            .arg(self.clock.argument())
-            .arg(keys.prefix());
+        let mut names = keys.containers();
+        names.extend([keys.paused(), keys.processed_on(now), keys.failed_on(now), keys.processed(), keys.failed()]);
+        let call = STATS.on(&names).arg(self.clock.argument()).arg(keys.prefix());
         read_stats(queue, &reply::array(self.link.send_one(call).await?)?)
     }
 
@@ -89,19 +75,7 @@ impl RedisBroker {
 
     pub(super) async fn estimate_memory(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         let keys = Keys::new(queue);
-        let call = MEMORY
-            .on(&[
-                keys.pending(),
-                keys.active(),
-                keys.scheduled(),
-                keys.retry(),
-                keys.archived(),
-                keys.completed(),
-                keys.groups(),
-            ])
-            .arg(keys.prefix())
-            .arg(SAMPLES.0)
-            .arg(SAMPLES.1);
+        let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
         let bytes = reply::number(&self.link.send_one(call).await?);
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
     }

@@ -45,7 +45,7 @@ local function leave(state, id, group)
   elseif state == 'aggregating' and group then
     gone = pcall('ZREM', prefix .. 'g:' .. group, id)
     -- An empty group is none.
-    if call('EXISTS', prefix .. 'g:' .. group) == 0 then call('SREM', KEYS[9], group) end
+    if call('EXISTS', prefix .. 'g:' .. group) == 0 then pcall('SREM', KEYS[9], group) end
   end
   return type(gone) == 'number' and gone or 0
 end
@@ -66,6 +66,15 @@ local function lock_of(key, field, group)
     lock = type(msg) == 'string' and proto(msg, 10)
   end
   if type(lock) == 'string' and string.sub(lock, 1, #prefix) == prefix then return lock end
+end
+
+-- Makes a task pending that has left its place, because somebody wants it to run by itself: with a new chance, out of its
+-- group for good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message
+-- alone because of the group goes to the hash, where whoever ends the task looks for it.
+local function run_alone(key, lock, now_ns)
+  call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  if lock then call('HSET', key, 'unique_key', lock) end
+  call('HDEL', key, 'crashes', 'move', 'group')
 end
 
 -- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2

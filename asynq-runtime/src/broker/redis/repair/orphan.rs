@@ -47,14 +47,8 @@ impl RedisBroker {
 
 /// The message after one more failure, and what becomes of the task: a retry if it has one left.
 fn failed(queue: &QueueName, id: &TaskId, raw: &Bytes, error: &str, now: DateTime<Utc>) -> (TaskMessage, TaskState) {
-    let mut message = TaskMessage::decode(raw.clone()).unwrap_or_else(|_| TaskMessage {
-        // As an outcome does: no byte is lost, and nobody tries to run it.
-        r#type: "undecodable".into(),
-        id: id.to_string(),
-        queue: queue.to_string(),
-        payload: raw.clone(),
-        ..TaskMessage::default()
-    });
+    let mut message =
+        TaskMessage::decode(raw.clone()).unwrap_or_else(|bad| TaskMessage::in_place_of(bad.raw, id, queue));
     message.error_msg = shortened(error).to_owned();
     message.last_failed_at = now.timestamp();
     if message.retried < message.retry {

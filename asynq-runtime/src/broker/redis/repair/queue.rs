@@ -64,16 +64,8 @@ impl RedisBroker {
     }
 
     async fn delete_if_empty(&self, keys: &Keys, names: &[String], only_ask: bool) -> Result<bool, BrokerError> {
-        let mut all = vec![
-            keys.pending(),
-            keys.active(),
-            keys.scheduled(),
-            keys.retry(),
-            keys.archived(),
-            keys.completed(),
-            keys.groups(),
-            keys.sets(),
-        ];
+        let mut all = keys.containers();
+        all.push(keys.sets());
         all.extend_from_slice(names);
         let call = DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(only_ask));
         Ok(reply::number(&self.link.send_one(call).await?) == Some(1))

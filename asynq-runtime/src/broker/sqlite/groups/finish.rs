@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
-    broker::{Rejected, SetError, SetOutcome, TaskSet, settle::shortened},
-    task::{Extra, QueueName, TaskMessage, TaskState},
+    broker::{SetError, SetOutcome, TaskSet, settle::shortened},
+    task::{Extra, TaskMessage, TaskState},
 };
 
 use super::{
@@ -24,9 +25,6 @@ use super::{
 
 /// How long it is known that a set was finished, for those who never got the answer.
 const RECEIPT: Duration = Duration::from_secs(600);
-
-/// Type of a message that is made in place of one that cannot be read, as a worker makes it.
-const UNDECODABLE: &str = "undecodable";
 
 /// The end of a set with everything encoded once, however often the transaction is repeated.
 #[derive(Debug)]
@@ -59,7 +57,8 @@ struct Member {
 impl Finish {
     pub(super) fn new(set: &TaskSet, outcome: &SetOutcome) -> Self {
         let rejected = outcome.rejected.iter().map(|task| {
-            let message = task.raw.is_some().then(|| stand_in(&set.queue, task));
+            let stand_in = |raw: &Bytes| TaskMessage::in_place_of(raw.clone(), &task.id, &set.queue).encode();
+            let message = task.raw.as_ref().map(stand_in);
             (task.id.as_str().to_owned(), Rejection { error: shortened(&task.error).to_owned(), message })
         });
         Self {
@@ -124,16 +123,4 @@ fn reject(tx: &mut Tx<'_>, q: i64, member: &Member, rejection: &Rejection) -> ru
     tx.left(q, TaskState::Aggregating);
     tx.came(q, TaskState::Archived);
     Ok(())
-}
-
-/// A message in place of one that cannot be read, with its bytes as the payload (F14).
-fn stand_in(queue: &QueueName, task: &Rejected) -> Vec<u8> {
-    let message = TaskMessage {
-        r#type: UNDECODABLE.to_owned(),
-        payload: task.raw.clone().unwrap_or_default(),
-        id: task.id.as_str().to_owned(),
-        queue: queue.as_str().to_owned(),
-        ..TaskMessage::default()
-    };
-    message.encode()
 }

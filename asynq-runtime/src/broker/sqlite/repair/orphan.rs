@@ -12,8 +12,8 @@ use super::{
     Subject,
 };
 
-/// Fails a task that is active although its lease has passed; its crashes stay counted. With the server and the run it
-/// loses what its old run could settle it by.
+/// Fails a task that is active although its lease has passed. With the server and the run it loses what its old run could
+/// settle it by.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
     let Subject { seq, q, .. } = task;
@@ -22,16 +22,19 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
         return Ok(Changed::Unfit(task.state));
     }
     let error = shortened(error);
-    let left = task.message(&tx.view)?.and_then(|bytes| TaskMessage::decode(bytes.into()).ok());
-    // A task that nobody can read is not worth another try.
-    let again = left.is_some_and(|message| task.retried < i64::from(message.retry));
+    let message = TaskMessage::decode(task.message(&tx.view)?.unwrap_or_default().into());
     tx.note_failure(seq, error)?;
-    if again {
+    if message.as_ref().is_ok_and(|message| task.retried < i64::from(message.retry)) {
         tx.view.execute(&sql::REPAIR_ORPHAN_RETRY, params![seq, now, error, now])?;
         tx.came(q, TaskState::Retry);
     } else {
         tx.view.execute(&sql::REPAIR_ORPHAN_ARCHIVE, params![seq, now, error])?;
         tx.free_lock_of_archived(q, task.lock.as_deref(), &task.id, &task.extra)?;
+        // As an outcome does (F14).
+        if let Err(bad) = message {
+            let stand_in = TaskMessage::in_place_of(bad.raw, id, queue).encode();
+            tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, stand_in])?;
+        }
         tx.came(q, TaskState::Archived);
     }
     tx.left(q, TaskState::Active);

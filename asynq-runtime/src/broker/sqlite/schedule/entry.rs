@@ -43,7 +43,7 @@ impl Kept {
             Ok(Self {
                 spec: row.get(0)?,
                 zone: row.get(1)?,
-                revision: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                revision: row.get::<_, i64>(2)?.cast_unsigned(),
                 last: row.get(3)?,
                 previous: row.get(4)?,
                 paused: row.get(5)?,
@@ -60,7 +60,7 @@ impl Kept {
                 plan.entry.as_str(),
                 self.spec,
                 self.zone,
-                i64::try_from(self.revision).unwrap_or(i64::MAX),
+                self.revision.cast_signed(),
                 self.last,
                 self.previous,
                 self.paused,

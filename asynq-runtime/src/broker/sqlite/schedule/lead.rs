@@ -11,16 +11,13 @@ use super::{
     CLOCK_WENT_BACK_MS, after,
 };
 
-/// How long a waiter leaves a lead alone that is free but kept for a newer program. The waiter may be that program.
-const HESITATION: Duration = Duration::from_millis(100);
-
 /// The row; times in Unix milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Leader {
     /// Empty after a resignation.
     token: String,
     revision: u64,
-    until: i64,
+    pub(super) until: i64,
     /// The newest revision that wants the lead until then.
     wanted: u64,
     wanted_until: i64,
@@ -33,9 +30,9 @@ impl Leader {
         let found = view.find(&sql::SCHEDULE_LEADER, [], |row| {
             Ok(Self {
                 token: row.get(0)?,
-                revision: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+                revision: row.get::<_, i64>(1)?.cast_unsigned(),
                 until: row.get(2)?,
-                wanted: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+                wanted: row.get::<_, i64>(3)?.cast_unsigned(),
                 wanted_until: row.get(4)?,
                 touched: row.get(5)?,
             })
@@ -45,30 +42,18 @@ impl Leader {
 
     /// Writes the row.
     pub(super) fn write(&self, view: &View<'_>) -> rusqlite::Result<()> {
-        let number = |revision| i64::try_from(revision).unwrap_or(i64::MAX);
         view.execute(
             &sql::SCHEDULE_SET_LEADER,
             params![
                 self.token,
-                number(self.revision),
+                self.revision.cast_signed(),
                 self.until,
-                number(self.wanted),
+                self.wanted.cast_signed(),
                 self.wanted_until,
                 self.touched
             ],
         )?;
         Ok(())
-    }
-
-    /// From when on the lead may be had, and how soon to look again even so.
-    pub(super) fn free(&self, now: i64) -> (i64, Option<Duration>) {
-        if self.until > now {
-            (self.until, None)
-        } else if self.wanted_until > now {
-            (self.wanted_until, Some(HESITATION))
-        } else {
-            (now, None)
-        }
     }
 }
 
@@ -88,21 +73,12 @@ pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, tt
             let wished = Leader { wanted: candidate.revision, wanted_until: end, touched: now, ..leader.clone() };
             (wants.then_some(wished), left(leader.until))
         }
-        None => match newer {
-            // Somebody resigned for a newer program, which is on its way.
-            Some((_, until)) => (None, left(until)),
-            None => {
-                let taken = Leader {
-                    token: candidate.token.clone(),
-                    revision: candidate.revision,
-                    until: end,
-                    wanted: 0,
-                    wanted_until: 0,
-                    touched: now,
-                };
-                (Some(taken), Lead::Ours { wanted: false })
-            }
-        },
+        None => {
+            let (wanted, wanted_until) = newer.unwrap_or((0, 0));
+            let (token, revision) = (candidate.token.clone(), candidate.revision);
+            let taken = Leader { token, revision, until: end, wanted, wanted_until, touched: now };
+            (Some(taken), Lead::Ours { wanted: newer.is_some() })
+        }
     }
 }
 
@@ -117,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn one_leads_until_its_time_is_over_and_a_newer_one_is_waited_for() {
+    fn one_leads_until_its_time_is_over_and_is_told_of_a_newer_one() {
         let (old, peer, new) = (candidate("old", 1), candidate("peer", 1), candidate("new", 2));
         let another = |ms| Lead::Another(Duration::from_millis(ms));
         let ours = |wanted| Lead::Ours { wanted };
@@ -134,11 +110,12 @@ mod tests {
             (&new, 200, another(80)),
             (&peer, 279, ours(true)),
             (&new, 290, another(89)),
-            (&old, 379, another(11)),
-            (&peer, 379, another(11)),
-            (&new, 379, ours(false)),
-            (&old, 380, another(99)),
-            (&new, 381, ours(false)),
+            // Whoever takes it is told at once of a newer one that waits.
+            (&old, 379, ours(true)),
+            (&new, 380, another(99)),
+            (&new, 479, ours(false)),
+            (&old, 480, another(99)),
+            (&new, 481, ours(false)),
         ]
         .into_iter()
         .enumerate()
@@ -147,17 +124,5 @@ mod tests {
             assert_eq!(lead, expected, "step {step}");
             row = change.or(row);
         }
-    }
-
-    #[test]
-    fn a_waiter_comes_when_the_lead_is_free_and_soon_if_it_is_kept_for_somebody() {
-        let (leader, _) = decide(None, &candidate("a", 1), 0, TTL);
-        let leader = leader.unwrap();
-        assert_eq!(leader.free(99), (100, None));
-        assert_eq!(leader.free(100), (100, None));
-        let wished = Leader { wanted: 2, wanted_until: 150, ..leader };
-        assert_eq!(wished.free(99), (100, None));
-        assert_eq!(wished.free(100), (150, Some(HESITATION)));
-        assert_eq!(wished.free(150), (150, None));
     }
 }

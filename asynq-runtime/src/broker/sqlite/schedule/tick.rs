@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, EntryPlan, Overlap, Placed, Refused, Tick, Ticked},
+    broker::{BrokerError, BrokerErrorKind, EntryPlan, Overlap, Placed, Refused, Tick, Ticked},
     task::{TaskId, TaskState},
 };
 
@@ -67,15 +67,23 @@ fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, at: i64, now: i64)
 }
 
 impl Firing {
-    pub(super) fn new(tick: &Tick) -> Self {
-        Self {
+    /// # Errors
+    ///
+    /// The task is for another queue than the entry.
+    pub(super) fn new(tick: &Tick) -> Result<Self, BrokerError> {
+        let (plan, queue) = (&tick.plan, &tick.task.queue);
+        if *queue != plan.queue {
+            let text = format!("the task of entry {} is for queue {queue}: it must be {}", plan.entry, plan.queue);
+            return Err(BrokerError::new(BrokerErrorKind::Config, text));
+        }
+        Ok(Self {
             plan: tick.plan.clone(),
             at: tick.at.timestamp_millis(),
             marker: tick.marker,
             overlap: tick.overlap,
             id: tick.task.id.clone(),
             item: Item::new(tick.task.clone()),
-        }
+        })
     }
 
     /// The server that runs the previous task, if its program is dead. File locks are tried outside of the write
@@ -111,7 +119,11 @@ impl Firing {
     /// Does it. `dead` is a server whose program is dead.
     pub(super) fn run(&self, tx: &mut Tx<'_>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let (kept, verdict) = self.look(&tx.view)?;
-        let kept = kept.unwrap_or_else(|| Kept::new(&self.plan, self.at));
+        let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
+        let revision = revision.max(self.plan.revision);
+        let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
+        // In the plan of the newest program that fires it.
+        let kept = Kept { revision, previous, paused, ..Kept::new(&self.plan, last) };
         let passed_over = |last, answer| {
             Kept { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
             Ok(answer)

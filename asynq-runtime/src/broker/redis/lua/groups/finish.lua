@@ -47,7 +47,7 @@ for _ = 1, tonumber(ARGV[8]) do
 end
 
 -- What becomes of each task that is still here; one that lives elsewhere by now is left alone.
-local running, archived, deleted, freed = {}, {}, {}, {}
+local running, archived, deleted, freed, kept = {}, {}, {}, {}, {}
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
   local task = pcall('HMGET', key, 'state', 'unique_key')
@@ -63,15 +63,12 @@ for _, id in ipairs(ids) do
       deleted[#deleted + 1] = key
     end
     local lock = task[2] or locks[id] or ''
-    if frees and string.sub(lock, 1, #prefix) == prefix and pcall('GET', lock) == id then freed[lock] = true end
+    if string.sub(lock, 1, #prefix) == prefix then
+      if not frees then kept[id] = lock elseif pcall('GET', lock) == id then freed[lock] = true end
+    end
   end
 end
 
-local types = {}
-local function fits(key, wanted)
-  types[key] = types[key] or call('TYPE', key).ok
-  return types[key] == wanted or types[key] == 'none'
-end
 -- The containers that are needed, each with its type.
 local wanted = {}
 if #running > 0 then wanted[KEYS[4]] = 'list' end
@@ -104,7 +101,9 @@ for _, id in ipairs(running) do
   local key = prefix .. 't:' .. id
   call('LPUSH', KEYS[4], id)
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-  -- Not back to the group when it is retried.
+  -- Not back to the group when it is retried. asynq names the lock of a grouped task in the message alone; without its
+  -- group the task needs it where whoever ends it looks.
+  if kept[id] then call('HSET', key, 'unique_key', kept[id]) end
   call('HDEL', key, 'group')
 end
 for _, task in ipairs(made) do

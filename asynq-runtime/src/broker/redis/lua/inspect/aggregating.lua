@@ -7,8 +7,8 @@ local _, now_ns = clock(ARGV[1])
 local first, last = tonumber(ARGV[3]), tonumber(ARGV[4])
 local all = {}
 for _, group in ipairs(call('SMEMBERS', KEYS[1])) do
-  -- No task of the slice lies deeper in its own group than in all of them.
-  local ids = call('ZRANGE', ARGV[2] .. 'g:' .. group, 0, last, 'WITHSCORES')
+  -- No task of the slice lies deeper in its own group than in all of them. pcall: a key of a foreign type is no group.
+  local ids = redis.pcall('ZRANGE', ARGV[2] .. 'g:' .. group, 0, last, 'WITHSCORES')
   for i = 1, #ids, 2 do all[#all + 1] = { ids[i], ids[i + 1] } end
 end
 table.sort(all, function(a, b)

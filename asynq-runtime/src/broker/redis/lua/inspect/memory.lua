@@ -29,8 +29,11 @@ end
 local waiting, sampled, sum = 0, 0, 0
 for i, group in ipairs(call('SMEMBERS', KEYS[7])) do
   local key = ARGV[1] .. 'g:' .. group
-  waiting = waiting + call('ZCARD', key)
-  if i <= tonumber(ARGV[3]) then
+  -- pcall: a key of a foreign type is no group.
+  local length = redis.pcall('ZCARD', key)
+  if type(length) ~= 'number' then length = 0 end
+  waiting = waiting + length
+  if length > 0 and i <= tonumber(ARGV[3]) then
     local ids = call('ZRANGE', key, 0, samples - 1)
     sampled, sum = sampled + #ids, sum + add_up(ids)
   end

@@ -8,7 +8,9 @@ local call = redis.call
 local _, now_ns = clock(ARGV[1])
 local aggregating = 0
 for _, group in ipairs(call('SMEMBERS', KEYS[7])) do
-  aggregating = aggregating + call('ZCARD', ARGV[2] .. 'g:' .. group)
+  -- pcall: a key of a foreign type is no group.
+  local size = redis.pcall('ZCARD', ARGV[2] .. 'g:' .. group)
+  aggregating = aggregating + (type(size) == 'number' and size or 0)
 end
 local since = ''
 local oldest = call('LINDEX', KEYS[1], -1)

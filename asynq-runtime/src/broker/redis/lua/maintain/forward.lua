@@ -11,12 +11,6 @@ call('LREM', KEYS[1], 1, '')
 -- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
 for i = 2, 4 do call('ZCARD', KEYS[i]) end
 
-local types = {}
-local function fits(key, wanted)
-  types[key] = types[key] or call('TYPE', key).ok
-  return types[key] == wanted or types[key] == 'none'
-end
-
 local moved, pending = 0, {}
 local function move(id, zset)
   call('ZREM', zset, id)

@@ -19,11 +19,11 @@ end
 
 -- Our own first send whose receipt is gone (failover): same id and message.
 local function first_send(key, id, msg, ours)
-  if not again or not (ours or call('HGET', key, 'msg') == msg) then return nil end
-  local state = call('HGET', key, 'state')
+  local task = again and redis.pcall('HMGET', key, 'msg', 'state')
+  if not task or task.err or not (ours or task[1] == msg) then return nil end
   local due = call('ZSCORE', KEYS[3], 's:' .. id)
-  if due and state == 'scheduled' then return 's', due end
-  return state == 'aggregating' and 'g' or 'p', whole(now_ms)
+  if due and task[2] == 'scheduled' then return 's', due end
+  return task[2] == 'aggregating' and 'g' or 'p', whole(now_ms)
 end
 
 local function take_lock(key, id, seconds)
@@ -37,11 +37,10 @@ local function take_lock(key, id, seconds)
   return false, type(holder) == 'string' and holder or ''
 end
 
--- Only the task whose group has a foreign key is refused, not its neighbours.
-local types = {}
-local function fits(key, wanted)
-  types[key] = types[key] or call('TYPE', key).ok
-  return types[key] == wanted or types[key] == 'none'
+-- These change nothing; what is of a foreign type stops the script here, before a lock is taken that no task would have.
+if #KEYS > 5 + n then
+  call('LLEN', KEYS[1])
+  for i = 2, 3 do call('ZCARD', KEYS[i]) end
 end
 
 local answers, accepted, seen = {}, {}, {}
@@ -58,6 +57,7 @@ for i = 1, n do
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
     code, detail = first_send(KEYS[5 + i], id, ARGV[p + 1], ARGV[p + 6] == '1')
     if not code then code, detail = 'c', '' end
+  -- Only this task is refused, not its neighbours.
   elseif group ~= '' and not (fits(KEYS[5], 'set') and fits(ARGV[5] .. group, 'zset')) then
     code, detail = 'w', ''
   else

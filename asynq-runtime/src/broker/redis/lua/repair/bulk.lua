@@ -19,9 +19,12 @@ elseif state == 'aggregating' then
   local all = {}
   for _, group in ipairs(ARGV[6] ~= '' and { ARGV[6] } or call('SMEMBERS', KEYS[9])) do
     local name = prefix .. 'g:' .. group
-    total = total + call('ZCARD', name)
+    -- pcall: a key of a foreign type is no group.
+    local length = pcall('ZCARD', name)
+    if type(length) ~= 'number' then length = 0 end
+    total = total + length
     -- No task of the slice lies deeper in its own group than in all of them.
-    local found = limit > 0 and call('ZRANGE', name, 0, limit - 1, 'WITHSCORES') or {}
+    local found = limit > 0 and length > 0 and call('ZRANGE', name, 0, limit - 1, 'WITHSCORES') or {}
     for i = 1, #found, 2 do all[#all + 1] = { found[i], tonumber(found[i + 1]), group } end
   end
   table.sort(all, function(a, b)
@@ -81,8 +84,7 @@ end
 for _, task in ipairs(tasks) do
   local id, key, lock = task[1], task[2], task[3]
   if op == 'run' then
-    call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-    call('HDEL', key, 'crashes', 'move')
+    run_alone(key, lock, now_ns)
   elseif op == 'archive' then
     call('HSET', key, 'state', 'archived')
     unlock_archived(lock, id, task[4])

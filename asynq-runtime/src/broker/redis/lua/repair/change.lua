@@ -21,9 +21,7 @@ if op == 'run' then
   call('LLEN', KEYS[1])
   take_out(state, id, group)
   call('LPUSH', KEYS[1], id)
-  call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-  -- Whoever runs it again by hand gives it a new chance; a move that broke off is off.
-  call('HDEL', key, 'crashes', 'move')
+  run_alone(key, lock, now_ns)
 elseif op == 'archive' then
   call('ZCARD', KEYS[6])
   take_out(state, id, group)

@@ -6,9 +6,10 @@ local now_s = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
 local task = pcall('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] or untouchable(task[1], id, task[3]) then return 'changed' end
--- The fields first: without room for them nothing is changed.
-call('HSET', key, 'move', ARGV[7])
+-- Changes nothing; an archive of a foreign type stops the script here. Then the field: without room for it nothing is
+-- changed either.
 call('ZCARD', KEYS[6])
+call('HSET', key, 'move', ARGV[7])
 take_out(task[1], id, task[3])
 call('ZADD', KEYS[6], whole(now_s), id)
 call('HSET', key, 'state', 'archived', 'msg', ARGV[6])

@@ -7,8 +7,8 @@
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
--- Returns  one letter per item: o done as asked, now or before · f fenced · g gone · e the hash is no hash
---          · w a container of the queue is of a foreign type, nothing was changed
+-- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
+--          hash · w a container of the queue is of a foreign type, nothing was changed
 local call, pcall = redis.call, redis.pcall
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local day_ends = ARGV[2]
@@ -38,22 +38,14 @@ local function store(key, state, token, msg, x)
 end
 
 -- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
--- such outcomes are not begun. Asked once per container.
+-- such outcomes are not begun.
 local containers = { c = { 4, 'zset' }, r = { 5, 'zset', 7, 'zset' }, a = { 6, 'zset' }, q = { 3, 'list' }, d = {} }
-local known = {}
-local function fits(index, wanted)
-  if known[index] == nil then
-    local found = call('TYPE', KEYS[index]).ok
-    known[index] = found == wanted or found == 'none'
-  end
-  return known[index]
-end
 local function may_go(op)
   local wanted = containers[op]
   for i = 1, #wanted, 2 do
-    if not fits(wanted[i], wanted[i + 1]) then return false end
+    if not fits(KEYS[wanted[i]], wanted[i + 1]) then return false end
   end
-  return fits(2, 'zset')
+  return fits(KEYS[2], 'zset')
 end
 
 local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
@@ -111,7 +103,7 @@ while p <= #ARGV do
     if not found[1] and call('EXISTS', key) == 0 then
       answer = 'g'
     elseif found[2] == token then
-      answer = 'o'
+      answer = 'b'
     else
       answer = 'f'
     end

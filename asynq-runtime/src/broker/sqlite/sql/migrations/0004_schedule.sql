@@ -24,8 +24,8 @@ CREATE TABLE main.tick(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX main.tick_until ON [tick](until);
 
--- The one row says who leads. `wanted` is the newest revision that wants the lead, until `wanted_until`; `touched` is when
--- the row was written: one from the future was written before the clock was set back.
+-- The one row says who leads; `wanted` is the newest revision that wants the lead, until `wanted_until`. `touched` is when
+-- the row was written: one from the future was written before the clock was set back. Revisions are the bits of a u64.
 CREATE TABLE main.leader(
   one INTEGER PRIMARY KEY CHECK (one = 1),
   token TEXT NOT NULL,

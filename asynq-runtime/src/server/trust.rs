@@ -1,0 +1,51 @@
+//! How many tasks are fetched for one permit of the layers.
+
+/// How many tasks are fetched for one permit: one, unless the layers have been ready at once for a while. Then twice as
+/// many each time, until they are not.
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    /// Starts in a row for which the layers were ready at once.
+    ready: usize,
+}
+
+impl Trust {
+    /// So many starts in a row come one by one.
+    const PROBATION: usize = 64;
+
+    /// Most tasks to fetch.
+    pub(crate) fn most(&self) -> usize {
+        // As many as were started in batches so far, and one more: each full batch doubles the next.
+        self.ready.saturating_sub(Self::PROBATION).saturating_add(1)
+    }
+
+    /// A task was started.
+    pub(crate) fn started(&mut self) {
+        self.ready = self.ready.saturating_add(1);
+    }
+
+    /// The layers were not ready.
+    pub(crate) fn stalled(&mut self) {
+        self.ready = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_grows_after_a_while_and_is_lost_at_once() {
+        let mut trust = Trust::default();
+        for _ in 0..Trust::PROBATION {
+            assert_eq!(trust.most(), 1);
+            trust.started();
+        }
+        for expected in [1, 2, 4, 8, 16] {
+            let batch = trust.most();
+            assert_eq!(batch, expected);
+            (0..batch).for_each(|_| trust.started());
+        }
+        trust.stalled();
+        assert_eq!(trust.most(), 1);
+    }
+}

@@ -1,0 +1,35 @@
+//! History: the errors of a task's last ten attempts are kept beside it, and each day of a queue is counted.
+
+use std::time::Duration;
+
+use asynq_runtime::prelude::*;
+
+/// Fails in a new way each time.
+#[job(queue = "partner", retry = 2)]
+async fn call(ctx: &JobContext) -> JobResult {
+    let excuses = ["they do not answer", "they hung up", "the number has changed"];
+    Err(JobError::retry_in("10ms", excuses[ctx.retried() as usize % excuses.len()]))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("partner", 1)
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let inspector = running.client().inspector();
+
+    let task = call::enqueue(&running.client()).await?;
+    while inspector.task("partner", &task.id).await?.state != TaskState::Archived {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for failure in inspector.failures("partner", &task.id).await? {
+        println!("attempt {}: {}", failure.number, failure.error);
+    }
+    for day in inspector.history("partner", 2).await? {
+        println!("{}: {} processed, {} failed", day.date, day.processed, day.failed);
+    }
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Progress: while a job runs it shows how far it is, and stores what it has so far.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::prelude::*;
+use tokio::sync::Notify;
+
+/// Copies a book, page by page. What it writes as its result on the way is what it returns in the end.
+#[job(queue = "scriptorium", retention = "1h")]
+async fn copy(ctx: &JobContext, seen: State<Arc<Notify>>, pages: u32) -> JobResult<u32> {
+    for page in 1..=pages {
+        ctx.progress(f64::from(page) / f64::from(pages), format!("page {page} of {pages}")).await?;
+        // Kept if this attempt fails: the next one could go on from here.
+        ctx.write_result(&page).await?;
+        seen.notified().await;
+    }
+    Ok(pages)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let seen = Arc::new(Notify::new());
+    let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
+        .queue("scriptorium", 1)
+        .state(seen.clone())
+        .build()
+        .await?;
+    let running = server.start().await?;
+    let client = running.client();
+
+    let task = copy::enqueue(&client, 4_u32).await?;
+    let mut shown = 0.0;
+    loop {
+        let now = client.inspector().task("scriptorium", &task.id).await?;
+        match now.progress {
+            _ if now.state == TaskState::Completed => break,
+            Some(progress) if progress.fraction > shown && now.result.is_some() => {
+                println!("{:3.0} %: {}", progress.fraction * 100.0, progress.note);
+                shown = progress.fraction;
+                seen.notify_one();
+            }
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+    println!("copied {} pages", client.result::<copy>(&task.id).await?);
+    running.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Contract `Schedules`: what is kept of an entry, by which program's plan, and how it is paused and forgotten (CRON.md §7).
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{EntryPlan, EntryState, Tick, Ticked};
+use asynq_tests::default_queue;
+use chrono::TimeDelta;
+
+use super::{
+    Fixture,
+    schedule::{fire, fire_now, is_enqueued, plan, report, state, this_second, tick},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test]
+async fn a_new_entry_begins_now() {
+    let t = Fixture::start().await;
+    assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());
+    let planned = t.broker().plan_entry(&plan("0 9 * * *", 7)).await.unwrap();
+    let EntryState { spec, zone, revision, last, previous, paused, now } = planned.clone();
+    assert_eq!((spec.as_str(), zone.as_str(), revision, previous, paused), ("0 9 * * *", "UTC", 7, None, false));
+    assert!((now - t.now()).abs() < TimeDelta::milliseconds(1), "{now} is the broker's time");
+    assert!((last - t.now()).abs() < TimeDelta::milliseconds(1), "{last} is now: nothing was missed");
+    assert_eq!(state(&t).await, planned);
+}
+
+#[tokio::test]
+async fn an_entry_planned_again_as_it_is_keeps_its_last_tick() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    t.advance(SECOND);
+    let at = this_second(&t);
+    assert!(is_enqueued(&fire_now(&t).await));
+    t.advance(MINUTE);
+    for revision in [1, 2] {
+        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        assert_eq!((planned.last, planned.previous, planned.revision), (at, Some(report().task_id(at)), revision));
+    }
+}
+
+#[tokio::test]
+async fn a_newer_program_with_another_spec_or_zone_begins_now() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("0 9 * * *", 1)).await.unwrap();
+    let berlin = EntryPlan { zone: "Europe/Berlin".into(), ..plan("0 10 * * *", 3) };
+    for changed in [plan("0 10 * * *", 2), plan("0 11 * * *", 2), plan("0 10 * * *", 3), berlin] {
+        t.advance(3 * DAY);
+        let planned = t.broker().plan_entry(&changed).await.unwrap();
+        assert_eq!((&planned.spec, &planned.zone, planned.revision), (&changed.spec, &changed.zone, changed.revision));
+        assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "old gaps are not read by a new spec");
+    }
+}
+
+#[tokio::test]
+async fn an_older_program_changes_nothing() {
+    let t = Fixture::start().await;
+    let newest = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
+    t.advance(DAY);
+    for older in [plan("0 9 * * *", 1), plan("0 10 * * *", 1)] {
+        let planned = t.broker().plan_entry(&older).await.unwrap();
+        assert_eq!(EntryState { now: newest.now, ..planned }, newest);
+    }
+}
+
+#[tokio::test]
+async fn revisions_are_compared_as_numbers_however_large() {
+    let t = Fixture::start().await;
+    for (stored, older) in [(10, 9), (1_800_000_000, 999_999_999), (u64::MAX, u64::MAX - 1)] {
+        t.broker().plan_entry(&plan("@daily", stored)).await.unwrap();
+        let planned = t.broker().plan_entry(&plan("@hourly", older)).await.unwrap();
+        assert_eq!((planned.spec.as_str(), planned.revision), ("@daily", stored));
+    }
+}
+
+#[tokio::test]
+async fn an_older_program_with_another_spec_stands_back() {
+    let t = Fixture::start().await;
+    let planned = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
+    t.advance(SECOND);
+    assert!(matches!(fire_now(&t).await, Ticked::Stale));
+    let after = state(&t).await;
+    assert_eq!(EntryState { now: planned.now, ..after }, planned);
+    assert!(t.drain().await.is_empty());
+    // Where both have the spec, whoever comes first fires.
+    let mut same = tick(this_second(&t));
+    same.plan = plan("0 10 * * *", 1);
+    assert!(is_enqueued(&fire(&t, &same).await));
+    assert_eq!(state(&t).await.revision, 2);
+}
+
+#[tokio::test]
+async fn an_early_tick_is_early_whatever_else_it_is() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    assert!(matches!(fire(&t, &tick(this_second(&t) + TimeDelta::seconds(5))).await, Ticked::Early(_)));
+}
+
+#[tokio::test]
+async fn the_ticks_of_a_paused_entry_pass_without_a_task_and_are_not_replayed() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    let pause = async |paused| t.broker().pause_entry(&default_queue(), &report(), paused).await.unwrap();
+    assert!(pause(true).await);
+    assert!(!pause(true).await, "it was paused already");
+    assert!(state(&t).await.paused);
+    t.advance(SECOND);
+    let missed = this_second(&t);
+    assert!(matches!(fire_now(&t).await, Ticked::Paused));
+    assert_eq!(state(&t).await.last, missed);
+    assert!(pause(false).await);
+    assert!(!pause(false).await);
+    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate));
+    assert!(t.drain().await.is_empty());
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire_now(&t).await));
+}
+
+#[tokio::test]
+async fn a_pause_outlives_a_change_of_the_spec() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    assert!(t.broker().plan_entry(&plan("0 9 * * *", 2)).await.unwrap().paused);
+}
+
+#[tokio::test]
+async fn an_entry_that_nobody_knows_cannot_be_paused() {
+    let t = Fixture::start().await;
+    assert!(!t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
+    assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_forgotten_entry_is_a_new_one() {
+    let t = Fixture::start().await;
+    assert!(is_enqueued(&fire_now(&t).await));
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    for _ in 0..2 {
+        t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+        assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());
+    }
+    let planned = t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    assert_eq!((planned.previous, planned.paused), (None, false));
+    assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1));
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire_now(&t).await));
+}
+
+#[tokio::test]
+async fn an_entry_without_ticks_is_remembered_for_as_long_as_its_plan_says() {
+    let t = Fixture::start().await;
+    let plan = EntryPlan { keep: 2 * MINUTE, ..plan("* * * * * *", 1) };
+    t.broker().plan_entry(&plan).await.unwrap();
+    t.advance(MINUTE);
+    let known = async || t.broker().entry(&default_queue(), &report()).await.unwrap().is_some();
+    assert!(known().await);
+    assert!(is_enqueued(&fire(&t, &Tick { plan, ..tick(this_second(&t)) }).await));
+    t.advance(MINUTE + 30 * SECOND);
+    assert!(known().await, "its tick renewed it");
+}

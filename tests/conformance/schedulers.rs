@@ -1,0 +1,355 @@
+//! Contract `Schedules`: who plans the ticks, and what asynq's tools see of schedulers (CRON.md §7, PROTOCOL §5.21–5.24).
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    broker::{Broker, Candidate, Lead, Page},
+    task::{SchedulerEnqueueEvent, SchedulerEntry, Timestamp},
+};
+use asynq_tests::default_queue;
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::task::JoinHandle;
+
+use super::{Fixture, schedule::report};
+
+const TTL: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
+/// A wake-up takes a millisecond; this allows for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_secs(5);
+
+fn candidate(token: &str, revision: u64) -> Candidate {
+    Candidate { token: token.into(), revision }
+}
+
+async fn lead(t: &Fixture, token: &str, revision: u64) -> Lead {
+    t.broker().lead(&candidate(token, revision), TTL).await.unwrap()
+}
+
+async fn resign(t: &Fixture, token: &str, revision: u64) {
+    t.broker().resign(&candidate(token, revision)).await.unwrap();
+}
+
+const OURS: Lead = Lead::Ours { wanted: false };
+const WANTED: Lead = Lead::Ours { wanted: true };
+
+#[track_caller]
+fn is_anothers(lead: Lead) {
+    assert!(matches!(lead, Lead::Another(left) if left <= TTL && !left.is_zero()), "{lead:?}");
+}
+
+#[tokio::test]
+async fn the_first_who_asks_leads_and_the_others_are_told_for_how_long() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    is_anothers(lead(&t, "b", 1).await);
+    t.advance(Duration::from_secs(6));
+    let Lead::Another(left) = lead(&t, "b", 1).await else { panic!("a leads") };
+    assert!(left <= Duration::from_secs(4), "{left:?}");
+}
+
+#[tokio::test]
+async fn who_leads_keeps_the_lead_by_asking_again() {
+    let t = Fixture::start().await;
+    for _ in 0..5 {
+        assert_eq!(lead(&t, "a", 1).await, OURS);
+        t.advance(Duration::from_secs(8));
+        is_anothers(lead(&t, "b", 1).await);
+    }
+}
+
+#[tokio::test]
+async fn a_lead_that_is_not_kept_ends() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    t.advance(TTL + Duration::from_millis(1));
+    assert_eq!(lead(&t, "b", 1).await, OURS);
+    is_anothers(lead(&t, "a", 1).await);
+}
+
+#[tokio::test]
+async fn who_resigns_makes_room_at_once() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    resign(&t, "a", 1).await;
+    assert_eq!(lead(&t, "b", 1).await, OURS);
+}
+
+#[tokio::test]
+async fn nobody_can_resign_for_another() {
+    let t = Fixture::start().await;
+    resign(&t, "nobody", 1).await;
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    resign(&t, "b", 1).await;
+    is_anothers(lead(&t, "b", 1).await);
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+}
+
+#[tokio::test]
+async fn of_many_that_ask_at_once_one_leads() {
+    let t = Fixture::start().await;
+    let brokers = [t.shared(), t.another_broker().await];
+    let mut races = tokio::task::JoinSet::new();
+    for i in 0..8 {
+        let broker = brokers[i % 2].clone();
+        races.spawn(async move { broker.lead(&candidate(&format!("c{i}"), 1), TTL).await.unwrap() });
+    }
+    assert_eq!(races.join_all().await.into_iter().filter(|lead| *lead == OURS).count(), 1);
+}
+
+#[tokio::test]
+async fn a_newer_program_wants_the_lead_and_gets_it_when_the_older_resigns() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "old", 1).await, OURS);
+    is_anothers(lead(&t, "new", 2).await);
+    assert_eq!(lead(&t, "old", 1).await, WANTED);
+    resign(&t, "old", 1).await;
+    assert_eq!(lead(&t, "new", 2).await, OURS);
+    is_anothers(lead(&t, "old", 1).await);
+    assert_eq!(lead(&t, "new", 2).await, OURS);
+}
+
+#[tokio::test]
+async fn a_wish_that_was_fulfilled_is_forgotten() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "old", 1).await, OURS);
+    is_anothers(lead(&t, "new", 2).await);
+    resign(&t, "old", 1).await;
+    assert_eq!(lead(&t, "new", 2).await, OURS);
+    resign(&t, "new", 2).await;
+    assert_eq!(lead(&t, "old", 1).await, OURS, "a roll-back finds nobody in its way");
+}
+
+#[tokio::test]
+async fn a_wish_ends_with_whoever_had_it() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "old", 1).await, OURS);
+    is_anothers(lead(&t, "new", 2).await);
+    for _ in 0..4 {
+        t.advance(Duration::from_secs(4));
+        lead(&t, "old", 1).await;
+    }
+    assert_eq!(lead(&t, "old", 1).await, OURS, "the newer program has not asked for long");
+}
+
+#[tokio::test]
+async fn programs_of_the_same_or_an_older_revision_want_nothing() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "a", 2).await, OURS);
+    is_anothers(lead(&t, "b", 2).await);
+    is_anothers(lead(&t, "c", 1).await);
+    assert_eq!(lead(&t, "a", 2).await, OURS);
+}
+
+#[tokio::test]
+async fn the_newest_of_many_wishes_counts() {
+    let t = Fixture::start().await;
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    is_anothers(lead(&t, "c", 30).await);
+    is_anothers(lead(&t, "b", 2).await);
+    resign(&t, "a", 1).await;
+    assert_eq!(lead(&t, "b", 2).await, WANTED, "30 is newer than 2");
+}
+
+#[tokio::test]
+async fn without_a_leader_nobody_waits() {
+    let t = Fixture::real_time().await;
+    tokio::time::timeout(SOON, t.broker().wait_for_lead(LONG)).await.expect("at once").unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_for_the_lead_ends_at_its_limit() {
+    let t = Fixture::real_time().await;
+    assert_eq!(t.broker().lead(&candidate("a", 1), LONG).await.unwrap(), OURS);
+    let wait = t.broker().wait_for_lead(Duration::from_millis(200));
+    tokio::time::timeout(SOON, wait).await.expect("no longer than the limit").unwrap();
+}
+
+/// Waits for the lead; returns once the waiting has begun for sure.
+async fn waiting(broker: &Arc<dyn Broker>) -> JoinHandle<Duration> {
+    // The first wait arms whatever the broker listens with.
+    broker.wait_for_lead(Duration::from_millis(50)).await.unwrap();
+    let broker = broker.clone();
+    let handle = tokio::spawn(async move {
+        let began = Instant::now();
+        broker.wait_for_lead(LONG).await.unwrap();
+        began.elapsed()
+    });
+    tokio::task::yield_now().await;
+    handle
+}
+
+#[tokio::test]
+async fn who_resigns_wakes_everybody_who_waits_at_once() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    let leader = candidate("a", 1);
+    for _ in 0..3 {
+        assert_eq!(there.lead(&leader, LONG).await.unwrap(), OURS);
+        let waiters = [waiting(&t.shared()).await, waiting(&there).await];
+        there.resign(&leader).await.unwrap();
+        for waiter in waiters {
+            tokio::time::timeout(SOON, waiter).await.expect("the resignation wakes").unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_lead_wakes_whoever_waits() {
+    let t = Fixture::real_time().await;
+    assert_eq!(t.broker().lead(&candidate("a", 1), Duration::from_millis(600)).await.unwrap(), OURS);
+    let wait = async {
+        // It may return early for nothing.
+        while t.broker().lead(&candidate("b", 1), LONG).await.unwrap() != OURS {
+            t.broker().wait_for_lead(LONG).await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, wait).await.expect("soon after its end");
+}
+
+fn timestamp(at: DateTime<Utc>) -> Option<Timestamp> {
+    Some(at.into())
+}
+
+fn entry(t: &Fixture, id: &str) -> SchedulerEntry {
+    SchedulerEntry {
+        id: id.into(),
+        spec: "0 9 * * *".into(),
+        task_type: "report".into(),
+        task_payload: "{}".into(),
+        enqueue_options: vec!["Queue(\"low\")".into(), "MaxRetry(3)".into()],
+        next_enqueue_time: timestamp(t.now() + TimeDelta::hours(1)),
+        prev_enqueue_time: Some(Timestamp::NEVER),
+    }
+}
+
+async fn shown(t: &Fixture) -> Vec<String> {
+    t.broker().scheduler_entries().await.unwrap().into_iter().map(|entry| entry.id).collect()
+}
+
+async fn show(t: &Fixture, scheduler: &str, ids: &[&str]) {
+    let entries: Vec<_> = ids.iter().map(|id| entry(t, id)).collect();
+    t.broker().show_entries(scheduler, &entries, Duration::from_secs(20)).await.unwrap();
+}
+
+#[tokio::test]
+async fn entries_are_shown_whole_and_in_their_order() {
+    let t = Fixture::start().await;
+    let entries = [entry(&t, "one"), entry(&t, "two"), entry(&t, "three")];
+    t.broker().show_entries("host:1:s", &entries, Duration::from_secs(20)).await.unwrap();
+    assert_eq!(t.broker().scheduler_entries().await.unwrap(), entries);
+}
+
+#[tokio::test]
+async fn entries_that_are_shown_again_take_the_place_of_the_earlier_ones() {
+    let t = Fixture::start().await;
+    show(&t, "host:1:s", &["one", "two"]).await;
+    show(&t, "host:1:s", &["two", "three"]).await;
+    assert_eq!(shown(&t).await, ["two", "three"]);
+    show(&t, "host:1:s", &[]).await;
+    assert!(shown(&t).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_entries_of_every_scheduler_are_shown() {
+    let t = Fixture::start().await;
+    show(&t, "host:1:a", &["one"]).await;
+    show(&t, "host:1:b", &["one", "two"]).await;
+    let mut ids = shown(&t).await;
+    ids.sort();
+    assert_eq!(ids, ["one", "one", "two"]);
+}
+
+#[tokio::test]
+async fn entries_that_are_not_shown_again_disappear() {
+    let t = Fixture::start().await;
+    show(&t, "host:1:a", &["one"]).await;
+    t.advance(Duration::from_secs(15));
+    show(&t, "host:1:b", &["two"]).await;
+    assert_eq!(shown(&t).await.len(), 2);
+    t.advance(Duration::from_secs(10));
+    assert_eq!(shown(&t).await, ["two"]);
+}
+
+#[tokio::test]
+async fn entries_that_are_withdrawn_disappear_at_once() {
+    let t = Fixture::start().await;
+    show(&t, "host:1:a", &["one"]).await;
+    show(&t, "host:1:b", &["two"]).await;
+    for _ in 0..2 {
+        t.broker().withdraw_entries("host:1:a").await.unwrap();
+        assert_eq!(shown(&t).await, ["two"]);
+    }
+}
+
+fn event(t: &Fixture, n: i64) -> SchedulerEnqueueEvent {
+    SchedulerEnqueueEvent { task_id: n.to_string(), enqueue_time: timestamp(t.now() + TimeDelta::seconds(n)) }
+}
+
+async fn record(t: &Fixture, events: impl Iterator<Item = i64>) {
+    for n in events {
+        t.broker().record_enqueue(report().as_str(), &event(t, n)).await.unwrap();
+    }
+}
+
+async fn history(t: &Fixture, number: usize, size: usize) -> Vec<SchedulerEnqueueEvent> {
+    t.broker().enqueue_history(report().as_str(), Page { number, size }).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_history_of_an_entry_is_read_newest_first_and_by_pages() {
+    let t = Fixture::start().await;
+    record(&t, 0..7).await;
+    let expected = |numbers: &[i64]| numbers.iter().map(|n| event(&t, *n)).collect::<Vec<_>>();
+    assert_eq!(history(&t, 1, 3).await, expected(&[6, 5, 4]));
+    assert_eq!(history(&t, 3, 3).await, expected(&[0]));
+    assert_eq!(history(&t, 4, 3).await, expected(&[]));
+    assert_eq!(history(&t, 1, 0).await, expected(&[]));
+    assert_eq!(history(&t, 1, usize::MAX).await.len(), 7);
+    assert_eq!(history(&t, usize::MAX, usize::MAX).await, expected(&[]));
+}
+
+#[tokio::test]
+async fn the_history_keeps_the_newest_thousand() {
+    let t = Fixture::start().await;
+    record(&t, 0..1010).await;
+    let all = history(&t, 1, 2000).await;
+    assert_eq!((all.len(), all[0].task_id.as_str(), all[999].task_id.as_str()), (1000, "1009", "10"));
+}
+
+#[tokio::test]
+async fn an_event_that_is_recorded_again_is_there_once() {
+    let t = Fixture::start().await;
+    let first = event(&t, 0);
+    for _ in 0..2 {
+        t.broker().record_enqueue(report().as_str(), &first).await.unwrap();
+    }
+    assert_eq!(history(&t, 1, 10).await, [first]);
+}
+
+#[tokio::test]
+async fn the_history_is_kept_for_ninety_days_without_news() {
+    let t = Fixture::start().await;
+    let day = Duration::from_secs(86_400);
+    record(&t, 0..1).await;
+    t.advance(80 * day);
+    record(&t, 0..1).await;
+    t.advance(80 * day);
+    assert_eq!(history(&t, 1, 10).await.len(), 2);
+    t.advance(11 * day);
+    assert!(history(&t, 1, 10).await.is_empty());
+}
+
+#[tokio::test]
+async fn histories_of_two_entries_know_nothing_of_each_other_and_go_with_their_entries() {
+    let t = Fixture::start().await;
+    record(&t, 0..3).await;
+    t.broker().record_enqueue("another", &event(&t, 9)).await.unwrap();
+    assert_eq!(history(&t, 1, 10).await.len(), 3);
+    t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+    assert!(history(&t, 1, 10).await.is_empty());
+    let kept = t.broker().enqueue_history("another", Page::default()).await.unwrap();
+    assert_eq!(kept, [event(&t, 9)]);
+}
