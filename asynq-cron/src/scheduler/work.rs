@@ -9,7 +9,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    Registry,
+    BoxError, Registry,
     broker::{Broker, BrokerError, EntryId, EntryState, Ticked},
     task::{SchedulerEnqueueEvent, TaskId},
 };
