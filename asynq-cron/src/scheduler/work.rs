@@ -200,9 +200,9 @@ impl Work {
         }
         // When all that this scheduler plans is known, and from then on.
         let complete = self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now);
-        if !self.planned.is_empty() && complete && due(&mut self.timers.show, ttl / 2) {
+        if !self.planned.is_empty() && complete && self.timers.show <= now {
             let rows = self.plan.shown();
-            if !rows.is_empty() {
+            if !rows.is_empty() && due(&mut self.timers.show, ttl / 2) {
                 let tells = std::mem::take(&mut self.tells);
                 let shown = shown::show(Arc::clone(&self.broker), self.name.clone(), rows, ttl, tells);
                 self.calls.spawn(async move {
