@@ -15,3 +15,4 @@ mod probes;
 mod pure_encodings;
 mod replay;
 mod scenarios;
+mod schedulers;

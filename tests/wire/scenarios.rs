@@ -239,6 +239,7 @@ fn every_golden_file_is_used_or_has_its_issue() {
         .chain(&crate::pure_encodings::FILES)
         .chain(&crate::probes::FILES)
         .chain(&crate::cron::FILES)
+        .chain(&crate::schedulers::FILES)
         .copied()
         .chain(not_yet::FILES.iter().map(|(name, _)| *name))
         .chain(ELSEWHERE.iter().map(|(name, _)| *name))

@@ -64,13 +64,13 @@ fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEnt
     }
 }
 
-/// A task's options as Go writes them; those that have asynq's default are left out, but for the queue.
+/// A task's options as Go writes them; those that have asynq's default are left out.
 fn options(task: &NewTask) -> Vec<String> {
     let message = &task.message;
     let seconds = |name: &str, seconds: i64| (seconds > 0).then(|| format!("{name}({})", go_duration(seconds)));
     let is_default = message.timeout == 1_800 && message.deadline == 0;
     [
-        Some(format!("Queue({})", quoted(&message.queue))),
+        (message.queue != "default").then(|| format!("Queue({})", quoted(&message.queue))),
         (message.retry != 25).then(|| format!("MaxRetry({})", message.retry)),
         if is_default { None } else { seconds("Timeout", message.timeout) },
         DateTime::from_timestamp(message.deadline, 0)
@@ -139,7 +139,7 @@ mod tests {
         let task = RawTask::new("report", "").deadline(at);
         let row = (Arc::new(Periodic::new(spec, task).expect("an entry")), Some(at), Some(at));
         let shown = entry(&row, Utc::now());
-        assert_eq!(shown.enqueue_options, ["Queue(\"default\")", "Deadline(Wed May 18 03:33:20 UTC 2033)"]);
+        assert_eq!(shown.enqueue_options, ["Deadline(Wed May 18 03:33:20 UTC 2033)"]);
         assert_eq!(shown.spec, "TZ=Europe/Berlin 0 9 * * *");
         assert_eq!(shown.next_enqueue_time, Some(at.into()));
     }

@@ -1,5 +1,4 @@
 use asynq_cron::prelude::*;
-use asynq_runtime::prelude::*;
 
 #[periodic("0 0 30 2 *")]
 async fn cleanup() {}

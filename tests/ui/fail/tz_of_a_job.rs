@@ -1,4 +1,3 @@
-use asynq_cron::prelude::*;
 use asynq_runtime::prelude::*;
 
 #[job(tz = "Europe/Berlin")]
