@@ -205,7 +205,7 @@ async fn settings_at_their_ends_work_or_say_why_not() {
     soon(running.shutdown()).await.unwrap();
     assert!(task(&broker, "n").await.is_none());
 
-    // One queue named twice is served once, or refused with its name.
+    // One queue may be named twice, and no slots at all mean as many as there are processors.
     neighbour::enqueue(&client).await.unwrap();
     let (builder, mut log) = one();
     let server = builder.queue("default", 1).queue("default", 3).concurrency(0).build().await.unwrap();
