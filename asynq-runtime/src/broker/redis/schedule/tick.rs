@@ -164,7 +164,7 @@ mod tests {
             ),
             (
                 &["o", "x", "s", "7"],
-                "Enqueued { placed: Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z }, cancel: Some(TaskId(\"x\")) }",
+                "Enqueued { placed: Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z }, cancel: Some(\"x\") }",
             ),
             (
                 &["o", "", "g", "0"],
@@ -174,7 +174,7 @@ mod tests {
             (&["s", ""], "Stale"),
             (&["p", ""], "Paused"),
             (&["d", "back"], "Duplicate"),
-            (&["k", "x"], "Skipped(TaskId(\"x\"))"),
+            (&["k", "x"], "Skipped(\"x\")"),
             (&["c", ""], "Refused(IdConflict)"),
             (&["u", ""], "Refused(Duplicate { holder: None })"),
         ];
