@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration}
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
+use super::mux;
 use crate::{
     broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
@@ -170,12 +171,6 @@ impl Aggregations {
         self.functions.is_empty() && self.typed.is_empty()
     }
 
-    /// Go's mux rule (PROTOCOL §10): the function of exactly this name, else that of the longest beginning of it.
-    fn function(&self, group: &GroupName) -> Option<&Function> {
-        let fitting = self.functions.iter().filter(|(pattern, _)| group.as_str().starts_with(pattern.as_str()));
-        fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, function)| function)
-    }
-
     /// What becomes of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
     /// and gives it a time.
     pub(crate) async fn aggregate(
@@ -189,7 +184,8 @@ impl Aggregations {
         if sound.is_empty() {
             return Ok(outcome);
         }
-        if let Some(function) = self.function(&set.group) {
+        let functions = self.functions.iter().map(|(pattern, function)| (pattern, function));
+        if let Some(function) = mux::find(functions, set.group.as_str()) {
             let tasks = sound.into_iter().map(|(_, info)| info).collect();
             let made = function(set.group.clone(), tasks).await;
             let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;

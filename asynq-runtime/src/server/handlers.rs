@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
-use super::error::ServerError;
+use super::{error::ServerError, mux};
 use crate::job::{BoxFuture, IntoJobResult, RawTask, RunResult};
 
 /// Runs a raw task.
@@ -35,11 +35,9 @@ impl Handlers {
         Ok(Self(handlers))
     }
 
-    /// The handler of this type: that of the very pattern, or else of the longest one that the type starts with. There is
-    /// no rule about separators.
+    /// The handler of this type.
     pub(crate) fn find(&self, r#type: &str) -> Option<&Handler> {
-        let starts = || self.0.iter().filter(|(pattern, _)| r#type.starts_with(pattern.as_str()));
-        self.0.get(r#type).or_else(|| starts().max_by_key(|(pattern, _)| pattern.len()).map(|(_, handler)| handler))
+        mux::find(&self.0, r#type)
     }
 
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {

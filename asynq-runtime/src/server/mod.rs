@@ -40,6 +40,7 @@ mod janitor;
 mod lease;
 mod left_alone;
 mod limit;
+mod mux;
 mod outbox;
 mod outcome;
 mod owned;

@@ -22,15 +22,13 @@ impl From<DateTime<Utc>> for Timestamp {
 }
 
 impl Timestamp {
+    /// Go's zero time, which asynq writes for "never"; an absent field would read as 1970.
+    pub const NEVER: Self = Self { seconds: -62_135_596_800, nanos: 0 };
+
     /// The instant, or `None` where it is outside chrono's range.
     pub fn to_datetime(self) -> Option<DateTime<Utc>> {
         DateTime::from_timestamp(self.seconds, u32::try_from(self.nanos).ok()?)
     }
-}
-
-impl Timestamp {
-    /// Go's zero time, which asynq writes for "never"; an absent field would read as 1970.
-    pub const NEVER: Self = Self { seconds: -62_135_596_800, nanos: 0 };
 }
 
 /// A worker process as it shows itself to asynqmon and the command lines.

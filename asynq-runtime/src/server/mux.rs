@@ -1,0 +1,8 @@
+//! The rule of Go's mux (PROTOCOL §10), for whatever has patterns: task types and groups.
+
+/// What belongs to the longest pattern that `name` starts with. The very pattern is the longest there can be; there is no
+/// rule about separators.
+pub(super) fn find<'p, T>(patterns: impl IntoIterator<Item = (&'p String, T)>, name: &str) -> Option<T> {
+    let fitting = patterns.into_iter().filter(|(pattern, _)| name.starts_with(pattern.as_str()));
+    fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, found)| found)
+}
