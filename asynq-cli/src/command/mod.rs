@@ -2,6 +2,7 @@
 
 mod completions;
 mod cron;
+mod doctor;
 mod group;
 mod progress;
 mod queue;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     /// Looks at the groups in which tasks wait to be aggregated
     #[command(subcommand)]
     Group(group::Group),
+    /// Looks for what is wrong, and says what mends it
+    Doctor(doctor::Doctor),
     /// Writes a script that completes commands in a shell
     Completions(completions::Completions),
     /// Shows the version
@@ -50,6 +53,7 @@ impl Command {
             Self::Server(command) => command.run(session).await,
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
+            Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),
             Self::Version(command) => command.run(session),
         }
