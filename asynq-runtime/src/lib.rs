@@ -83,6 +83,7 @@ pub mod clock;
 mod connect;
 pub mod inspector;
 pub mod job;
+pub mod metrics;
 pub mod rate;
 pub mod server;
 pub mod task;
