@@ -201,7 +201,7 @@ impl RawTask {
 pub struct PreparedTask(Result<Prepared, EnqueueError>);
 
 /// The facts of a [`PreparedTask`], not yet bound to a moment.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) payload: Option<Bytes>,
@@ -353,6 +353,24 @@ impl From<RawTask> for PreparedTask {
 impl<J: Job> fmt::Debug for JobBuilder<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobBuilder").field("job", &J::NAME).field("task", &self.task.0).finish()
+    }
+}
+
+/// Without the payload, and headers by their names: whoever prints a task does not mean what is in it.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let payload = self.payload.as_ref().map(|payload| format!("{} bytes", payload.len()));
+        f.debug_struct("Prepared")
+            .field("name", &self.name)
+            .field("payload", &payload.as_deref().unwrap_or("none"))
+            .field("queue", &self.queue)
+            .field("id", &self.id)
+            .field("when", &self.when)
+            .field("retry", &self.retry)
+            .field("group", &self.group)
+            .field("unique", &self.unique)
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
