@@ -356,21 +356,29 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
     }
 }
 
-/// Without the payload, and headers by their names: whoever prints a task does not mean what is in it.
+/// Everything but the bytes of the payload: whoever prints a task does not mean what is in it.
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let payload = self.payload.as_ref().map(|payload| format!("{} bytes", payload.len()));
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));
         f.debug_struct("Prepared")
             .field("name", &self.name)
-            .field("payload", &payload.as_deref().unwrap_or("none"))
+            .field("payload", &length(&self.payload))
+            .field("unique_bytes", &length(&self.unique_bytes))
             .field("queue", &self.queue)
-            .field("id", &self.id)
-            .field("when", &self.when)
             .field("retry", &self.retry)
+            .field("timeout", &self.timeout)
+            .field("deadline", &self.deadline)
+            .field("expires", &self.expires)
             .field("group", &self.group)
             .field("unique", &self.unique)
-            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .finish_non_exhaustive()
+            .field("unique_until", &self.unique_until)
+            .field("unique_extend", &self.unique_extend)
+            .field("retention", &self.retention)
+            .field("max_crashes", &self.max_crashes)
+            .field("when", &self.when)
+            .field("id", &self.id)
+            .field("headers", &self.headers)
+            .finish()
     }
 }
 
