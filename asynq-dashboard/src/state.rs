@@ -1,0 +1,93 @@
+//! What every handler may use.
+
+use std::{fmt, sync::Arc};
+
+use asynq_cron::Schedule;
+use asynq_runtime::{Client, Inspector, Registry};
+
+use crate::{path, sample::Samples};
+
+/// What every handler may use. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AppState(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    inspector: Inspector,
+    schedule: Schedule,
+    registry: Option<Registry>,
+    samples: Samples,
+    config: Config,
+}
+
+/// How the dashboard is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// What stands above every page; default `asynq`.
+    pub(crate) title: String,
+    /// Whether nothing can be changed: pages show no buttons then.
+    pub(crate) read_only: bool,
+    /// Whether a password can be given, so that there is a logout.
+    pub(crate) has_password: bool,
+    /// Where it is mounted, without a slash at the end: `` or `/jobs`.
+    pub(crate) mount: String,
+}
+
+impl AppState {
+    /// Of one client.
+    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config) -> Self {
+        let inspector = client.inspector();
+        Self(Arc::new(Inner {
+            schedule: Schedule::new(&client),
+            samples: Samples::new(Arc::clone(client.broker())),
+            inspector,
+            client,
+            registry,
+            config,
+        }))
+    }
+
+    /// The client.
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Looks at queues and tasks, and repairs them.
+    pub(crate) fn inspector(&self) -> &Inspector {
+        &self.0.inspector
+    }
+
+    /// The periodic entries.
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    /// The jobs that this program knows; `None` beside a broker only.
+    pub(crate) fn registry(&self) -> Option<&Registry> {
+        self.0.registry.as_ref()
+    }
+
+    /// The numbers of all queues, now and in the last hour.
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.0.samples
+    }
+
+    /// How the dashboard is shown.
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
+    pub(crate) fn href(&self, segments: &[&str]) -> String {
+        path::href(&self.config().mount, segments)
+    }
+}
+
+impl fmt::Debug for AppState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AppState")
+            .field("client", &self.0.client)
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}
