@@ -157,7 +157,8 @@ impl Dashboard {
     /// Others could reach it and there is no login, something was given that cannot be used, or the address is taken.
     pub async fn bind(mut self, address: &str) -> Result<Bound, DashboardError> {
         let addresses = serve::resolve(address).await?;
-        if !self.observed_only && !self.has_login()
+        if !self.observed_only
+            && !self.has_login()
             && let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
         {
             return Err(DashboardError::NoLogin { address: open.ip() });
@@ -185,27 +186,20 @@ impl Dashboard {
     }
 
     fn build(self) -> Result<(AppState, String), DashboardError> {
-        let login = Login {
-            password: match &self.password_hash {
-                Some(hash) if !self.observed_only => Some(Password::new(hash).ok_or(DashboardError::PasswordHash)?),
-                _ => None,
-            },
-            token: self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?,
-            header: match self.header {
-                Some(name) if !self.observed_only => {
-                    Some(name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name })?)
-                }
-                _ => None,
-            },
-            ..Login::default()
-        };
+        let is_whole = !self.observed_only;
+        let password = self.password_hash.filter(|_| is_whole);
+        let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
+        let token = self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?;
+        let header = self.header.filter(|_| is_whole);
+        let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
+        let login = Login::new(password, token, header.transpose()?);
         let hosts = self.hosts.into_iter().map(|host| guard::name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let mount = mount(&self.mount)?;
         let config = Config {
             title: self.title,
             read_only: self.read_only,
-            has_password: login.password.is_some(),
+            has_password: login.has_password(),
             mount: mount.clone(),
             observed_only: self.observed_only,
         };
@@ -244,9 +238,13 @@ mod tests {
 
     #[test]
     fn a_mount_is_a_plain_path() {
-        for (path, expected) in
-            [("", Some("")), ("/", Some("")), ("/jobs", Some("/jobs")), ("/jobs/", Some("/jobs")), ("/a/b-c", Some("/a/b-c"))]
-        {
+        for (path, expected) in [
+            ("", Some("")),
+            ("/", Some("")),
+            ("/jobs", Some("/jobs")),
+            ("/jobs/", Some("/jobs")),
+            ("/a/b-c", Some("/a/b-c")),
+        ] {
             assert_eq!(mount(path).ok().as_deref(), expected, "{path}");
         }
         for bad in ["jobs", "/{x}", "/a b", "/a//b", "/../x", "/ä", "/a;x", "//evil.example"] {

@@ -29,7 +29,9 @@ pub enum DashboardError {
     )]
     PasswordHash,
     /// The bearer token is too short, or has characters that no header can.
-    #[error("the bearer token must have at least 16 printable ASCII characters and no space, such as `openssl rand -hex 32` writes")]
+    #[error(
+        "the bearer token must have at least 16 printable ASCII characters and no space, such as `openssl rand -hex 32` writes"
+    )]
     Token,
     /// The trusted header is none.
     #[error("`{name}` is no name of a header")]

@@ -24,6 +24,7 @@ mod action;
 mod api;
 mod asset;
 mod builder;
+mod environment;
 mod error;
 mod failure;
 mod guard;

@@ -46,7 +46,8 @@ impl Asked {
         let text = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
         let accepts_pages = text(header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
         let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_api = below == "/events" || below.starts_with("/api/") || !accepts_pages && !takes_anything(request.headers());
+        let is_api =
+            below == "/events" || below.starts_with("/api/") || !accepts_pages && !takes_anything(request.headers());
         Self { json: is_change || is_api, path }
     }
 }

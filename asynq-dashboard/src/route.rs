@@ -1,10 +1,13 @@
 //! The one table of routes: what is not in it is not served, and what is in it says who may call it.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Router,
+    handler::Handler as _,
     http::Method,
     middleware::from_fn_with_state,
-    routing::{MethodRouter, any},
+    routing::{MethodFilter, MethodRouter, any, on},
 };
 
 use crate::{
@@ -99,17 +102,25 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
     let table = if app.config().observed_only { observed() } else { table() };
     let mount = &app.config().mount;
     let mut router = Router::new();
-    for Route { path, access, call, .. } in table {
-        // A change of a read-only dashboard is not there to be called.
-        let call = if access == Access::Write && app.config().read_only { any(read_only) } else { call };
-        let call = call.fallback(no_such_method).layer(from_fn_with_state((app.clone(), access), guard::guard));
+    let guarded = |access| from_fn_with_state((app.clone(), access), guard::guard);
+    let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
+    for Route { path, access, call, method } in table {
+        let call = match access {
+            // A change of a read-only dashboard is not there to be called.
+            Access::Write if app.config().read_only => on(filter(&method), read_only),
+            _ => call,
+        };
+        let there = by_path.remove(path).unwrap_or_default();
+        by_path.insert(path, there.merge(call.layer(guarded(access))));
+    }
+    for (path, call) in by_path {
         let path = match path {
             "/" if !mount.is_empty() => mount.clone(),
             path => format!("{mount}{path}"),
         };
-        router = router.route(&path, call);
+        router = router.route(&path, call.fallback(no_such_method.layer(guarded(Access::Public))));
     }
-    let lost = any(no_such_page).layer(from_fn_with_state((app.clone(), Access::Public), guard::guard));
+    let lost = any(no_such_page).layer(guarded(Access::Public));
     if !mount.is_empty() {
         router = router.route(&format!("{mount}/"), lost.clone()).route(&format!("{mount}/{{*rest}}"), lost.clone());
     }
@@ -117,6 +128,10 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
         router = router.fallback_service(lost.with_state(app.clone()));
     }
     router.layer(from_fn_with_state(app.clone(), render::render)).with_state(app.clone())
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    if *method == Method::POST { MethodFilter::POST } else { MethodFilter::GET }
 }
 
 async fn read_only() -> Failure {

@@ -2,18 +2,19 @@
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::{Extension, Router, extract::ConnectInfo};
-use hyper::server::conn::http1;
+use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
+    server::graceful::{GracefulConnection, GracefulShutdown},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
 };
+
+use tower_service::Service as _;
 
 use crate::{error::DashboardError, state::AppState};
 
@@ -105,11 +106,15 @@ impl Bound {
     }
 }
 
-type Service = TowerToHyperService<Router>;
-
-fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> http1::Connection<TokioIo<TcpStream>, Service> {
+/// The connection as a future that ends with it.
+fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulConnection<Error = hyper::Error> {
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router.layer(Extension(ConnectInfo(peer))));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        // A router is always ready.
+        router.clone().call(request)
+    });
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

@@ -7,7 +7,7 @@ use asynq_runtime::{Client, Inspector, Registry};
 
 use tokio::sync::Semaphore;
 
-use crate::{guard::Hosts, live, login::Login, path, sample::Samples};
+use crate::{asset, guard::Hosts, live, login::Login, path, sample::Samples};
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -107,6 +107,11 @@ impl AppState {
     /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
         path::href(&self.config().mount, segments)
+    }
+
+    /// The path of one of our own files: `app.asset("js/app.js")`.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        self.href(&asset::segments(name))
     }
 }
 

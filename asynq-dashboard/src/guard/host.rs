@@ -49,7 +49,8 @@ pub(super) fn of(request: &Request) -> Option<String> {
 /// The name of `name:port`, in small letters, without the dot at the end.
 pub(crate) fn name_of(host: &str) -> Option<String> {
     let uri: Uri = host.parse().ok()?;
-    let authority = uri.authority().filter(|authority| !authority.as_str().contains('@') && uri.path_and_query().is_none())?;
+    let authority =
+        uri.authority().filter(|authority| !authority.as_str().contains('@') && uri.path_and_query().is_none())?;
     let name = authority.host().to_ascii_lowercase();
     let name = name.strip_suffix('.').unwrap_or(&name);
     (!name.is_empty()).then(|| name.to_owned())

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-pub(crate) use self::{body::MOST as LARGEST_BODY, host::Hosts, host::name_of, origin::CUSTOM};
+pub(crate) use self::{body::MOST as LARGEST_BODY, host::Hosts, host::name_of};
 use crate::{
     failure::{Failure, Kind},
     login::Caller,

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, Uri};
 use crate::failure::{Failure, Kind};
 
 /// The header that a form cannot send and a script of another site may not send without asking first.
-pub(crate) const CUSTOM: &str = "x-asynq-dashboard";
+const CUSTOM: &str = "x-asynq-dashboard";
 
 /// Refuses a change that lacks the custom header, or that did not come from the same origin.
 pub(super) fn check(headers: &HeaderMap, host: Option<&str>) -> Result<(), Failure> {

@@ -95,7 +95,10 @@ mod tests {
         assert_eq!(waits(start + MEMORY + Duration::from_secs(2)), None);
         back_off.forgive(ann);
         assert_eq!(waits(start), None);
-        assert_eq!((wait(4), wait(5), wait(13), wait(u32::MAX)), (Duration::ZERO, Duration::from_secs(1), Duration::from_secs(256), LONGEST));
+        assert_eq!(
+            (wait(4), wait(5), wait(13), wait(u32::MAX)),
+            (Duration::ZERO, Duration::from_secs(1), Duration::from_secs(256), LONGEST)
+        );
     }
 
     #[test]

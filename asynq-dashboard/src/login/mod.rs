@@ -19,8 +19,8 @@ use axum::{
 };
 use serde::Deserialize;
 
-pub(crate) use self::{password::Password, token::Token};
 use self::{back_off::BackOff, session::Sessions};
+pub(crate) use self::{password::Password, token::Token};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
@@ -31,9 +31,9 @@ use crate::{
 /// How people and programs log in; all of them off lets everybody in.
 #[derive(Debug, Default)]
 pub(crate) struct Login {
-    pub(crate) password: Option<Password>,
-    pub(crate) token: Option<Token>,
-    pub(crate) header: Option<HeaderName>,
+    password: Option<Password>,
+    token: Option<Token>,
+    header: Option<HeaderName>,
     sessions: Sessions,
     back_off: BackOff,
 }
@@ -61,6 +61,16 @@ impl Caller {
 }
 
 impl Login {
+    /// Any of these ways.
+    pub(crate) fn new(password: Option<Password>, token: Option<Token>, header: Option<HeaderName>) -> Self {
+        Self { password, token, header, ..Self::default() }
+    }
+
+    /// Whether people can give a password.
+    pub(crate) fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
     /// Whether any way to log in is configured.
     pub(crate) fn is_needed(&self) -> bool {
         self.password.is_some() || self.token.is_some() || self.header.is_some()

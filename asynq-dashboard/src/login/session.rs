@@ -129,10 +129,8 @@ mod tests {
             ("x-forwarded-proto", "https", true),
             ("x-other", "https", false),
         ] {
-            let headers = HeaderMap::from_iter([(
-                axum::http::HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            )]);
+            let headers =
+                HeaderMap::from_iter([(axum::http::HeaderName::from_static(name), HeaderValue::from_static(value))]);
             assert_eq!(is_over_tls(&headers), expected, "{name}");
         }
         let headers = HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static("a=b; asynq_session=k2; c"))]);
