@@ -32,6 +32,7 @@ mod redis {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;
@@ -180,6 +181,7 @@ mod sqlite {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;

@@ -32,7 +32,7 @@ pub(super) async fn compare(broker: Arc<dyn Broker>, program: String, entries: V
     match broker.swap_entries(&program, &entries, KEPT).await {
         Ok(before) => {
             for line in diff::lines(&keyed(before), &keyed(entries)) {
-                tracing::info!("schedule: {line}");
+                tracing::info!(%program, "schedule: {line}");
             }
             true
         }
