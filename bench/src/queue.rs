@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{
     order::Order,
-    task::{PATIENCE, Seen, task},
+    task::{PATIENCE, task},
 };
 
 /// The queue, where there is one.
@@ -46,11 +46,11 @@ fn names(order: &Order) -> impl Iterator<Item = String> {
     (0..order.queues.unwrap_or(1)).map(|number| name(order, number))
 }
 
-/// A worker that serves them.
-pub(crate) fn worker(order: &Order, seen: &Seen) -> ServerBuilder {
+/// A worker that serves them, for one job; its handlers tell `state`.
+pub(crate) fn worker<J: Job>(order: &Order, state: impl Send + Sync + 'static) -> ServerBuilder {
     let server = Server::builder(&order.url).queues(names(order).map(|name| (name, 1)));
     // What is archived stays.
-    server.archive("*", MANY, FAR_AWAY).concurrency(order.concurrency).state(seen.clone())
+    server.archive("*", MANY, FAR_AWAY).concurrency(order.concurrency).only([J::NAME]).state(state)
 }
 
 /// Puts the order's tasks there.

@@ -50,7 +50,7 @@ impl Workload for Blocking {
             client.enqueue(crunch { number, seconds: order.seconds.unwrap_or(SECONDS) }).await?;
         }
         let meter = Meter::start(order)?;
-        let running = queue::worker(order, &seen).build().await?.start().await?;
+        let running = queue::worker::<crunch>(order, seen.clone()).build().await?.start().await?;
         seen.all().await?;
         queue::acknowledged(&client, order).await?;
         let measured = meter.stop()?.per_task(order);

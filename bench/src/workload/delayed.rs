@@ -12,7 +12,7 @@ use crate::{
     measured::Measured,
     meter,
     order::Order,
-    queue::QUEUE,
+    queue,
     task::{Starts, next_start, stamp, unix_nanos},
 };
 
@@ -39,8 +39,7 @@ impl Workload for Delayed {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let (sender, mut started) = mpsc::unbounded_channel();
-        let server = Server::builder(&order.url).queue(QUEUE, 1).concurrency(order.concurrency).state(Starts(sender));
-        let running = server.build().await?.start().await?;
+        let running = queue::worker::<stamp>(order, Starts(sender)).build().await?.start().await?;
         let client = running.client();
 
         let begin = unix_nanos() + u64::try_from(SOON.as_nanos())?;

@@ -4,7 +4,13 @@ use async_trait::async_trait;
 use asynq_runtime::prelude::*;
 
 use super::Workload;
-use crate::{measured::Measured, meter::Meter, order::Order, queue, task::Seen};
+use crate::{
+    measured::Measured,
+    meter::Meter,
+    order::Order,
+    queue,
+    task::{Seen, note},
+};
 
 pub(super) struct Drain;
 
@@ -28,7 +34,7 @@ impl Workload for Drain {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
-        let server = queue::worker(order, &seen).build().await?;
+        let server = queue::worker::<note>(order, seen.clone()).build().await?;
 
         let meter = Meter::start(order)?;
         let running = server.start().await?;

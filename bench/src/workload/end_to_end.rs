@@ -4,7 +4,13 @@ use async_trait::async_trait;
 use asynq_runtime::prelude::*;
 
 use super::{Workload, enqueue};
-use crate::{measured::Measured, meter::Meter, order::Order, queue, task::Seen};
+use crate::{
+    measured::Measured,
+    meter::Meter,
+    order::Order,
+    queue,
+    task::{Seen, note},
+};
 
 /// Callers that enqueue at the same time.
 const PRODUCERS: usize = 64;
@@ -27,7 +33,7 @@ impl Workload for EndToEnd {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
-        let running = queue::worker(order, &seen).build().await?.start().await?;
+        let running = queue::worker::<note>(order, seen.clone()).build().await?.start().await?;
         let client = Client::connect(&order.url).await?;
 
         let meter = Meter::start(order)?;

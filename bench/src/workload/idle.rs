@@ -11,7 +11,7 @@ use crate::{
     meter::{self, Meter},
     order::Order,
     queue,
-    task::Seen,
+    task::{Seen, note},
 };
 
 /// After its start everything has run once.
@@ -35,7 +35,7 @@ impl Workload for Idle {
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
-        let running = queue::worker(order, &Seen::none_of(0)).build().await?.start().await?;
+        let running = queue::worker::<note>(order, Seen::none_of(0)).build().await?.start().await?;
         tokio::time::sleep(SETTLES).await;
         let meter = Meter::start(order)?;
         tokio::time::sleep(Duration::from_secs(order.seconds.unwrap_or(SECONDS))).await;

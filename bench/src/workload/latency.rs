@@ -13,8 +13,7 @@ use crate::{
     measured::Measured,
     meter,
     order::{Order, Source},
-    queue::QUEUE,
-    run,
+    queue, run,
     task::{Starts, next_start, stamp, unix_nanos},
 };
 
@@ -50,8 +49,7 @@ impl Workload for Latency {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let (sender, mut started) = mpsc::unbounded_channel();
-        let server = Server::builder(&order.url).queue(QUEUE, 1).concurrency(order.concurrency).state(Starts(sender));
-        let running = server.build().await?.start().await?;
+        let running = queue::worker::<stamp>(order, Starts(sender)).build().await?.start().await?;
 
         let producer = async {
             if order.from == Some(Source::Same) {
