@@ -164,7 +164,7 @@ fn render(view: &View<'_>) -> Markup {
             }
         }
         (figures(view))
-        details.panel open { summary { h2 { "Over time" } }
+        details open { summary { h2 { "Over time" } }
             div.charts { @for chart in &view.charts { (chart.show()) } }
         }
         (tabs(view))
