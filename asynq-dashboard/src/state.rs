@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc};
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
 
-use crate::{path, sample::Samples};
+use tokio::sync::Semaphore;
+
+use crate::{asset, guard::Hosts, live, login::Login, path, sample::Samples};
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +20,17 @@ struct Inner {
     registry: Option<Registry>,
     samples: Samples,
     config: Config,
+    rules: Rules,
+    listeners: Arc<Semaphore>,
+}
+
+/// Who may come in.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The host names that it answers to.
+    pub(crate) hosts: Hosts,
+    /// How people and programs log in.
+    pub(crate) login: Login,
 }
 
 /// How the dashboard is shown.
@@ -31,11 +44,13 @@ pub(crate) struct Config {
     pub(crate) has_password: bool,
     /// Where it is mounted, without a slash at the end: `` or `/jobs`.
     pub(crate) mount: String,
+    /// Whether metrics and health checks are all there is, so that nobody looks at samples.
+    pub(crate) observed_only: bool,
 }
 
 impl AppState {
     /// Of one client.
-    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config) -> Self {
+    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
         let inspector = client.inspector();
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
@@ -44,6 +59,8 @@ impl AppState {
             client,
             registry,
             config,
+            rules,
+            listeners: Arc::new(Semaphore::new(live::MOST)),
         }))
     }
 
@@ -77,9 +94,24 @@ impl AppState {
         &self.0.config
     }
 
+    /// Who may come in.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// A place for one more listener of events each.
+    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
+        &self.0.listeners
+    }
+
     /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
         path::href(&self.config().mount, segments)
+    }
+
+    /// The path of one of our own files: `app.asset("js/app.js")`.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        self.href(&asset::segments(name))
     }
 }
 

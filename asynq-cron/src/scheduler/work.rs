@@ -11,6 +11,7 @@ use std::{
 use asynq_runtime::{
     BoxError, Registry,
     broker::{Broker, BrokerError, EntryId, EntryState, Ticked},
+    metrics,
     task::{SchedulerEnqueueEvent, TaskId},
 };
 use chrono::{DateTime, Utc};
@@ -66,6 +67,8 @@ pub(super) struct Work {
     told: HashSet<String>,
     leads: bool,
     tells: bool,
+    /// Shows in the metrics whether it leads.
+    shown: metrics::Share,
     timers: Timers,
 }
 
@@ -104,6 +107,7 @@ impl Work {
             told: HashSet::new(),
             leads: false,
             tells: false,
+            shown: metrics::leader(),
             timers: Timers { show: now, measure: now, provide: now, list: now + settings.ttl },
             settings,
         }
@@ -142,6 +146,7 @@ impl Work {
             return;
         }
         self.leads = leads;
+        self.shown.set(usize::from(leads));
         self.orphans.clear();
         let now = Instant::now();
         if leads {

@@ -22,7 +22,7 @@ const KEYS: [(&str, &str); 11] = [
 
 /// The whole document around a page.
 pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
-    let asset = |name: &str| format!("{}/{name}", app.href(&["assets"]));
+    let asset = |name: &str| app.asset(name);
     let bare = page.is_bare();
     html! {
         (DOCTYPE)
