@@ -6,7 +6,7 @@ mod entry;
 mod format;
 mod frame;
 mod groups;
-pub(crate) mod login;
+mod login;
 mod overview;
 mod part;
 mod periodic;
@@ -118,7 +118,7 @@ impl IntoResponse for Page {
     }
 }
 
-/// The pages' routes; all of them [`Route::read`]. The login is in `login`.
+/// The pages' routes; all of them [`Route::read`] but the form of the login.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::read("/", get(overview::get)),
@@ -130,6 +130,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::read("/periodic", get(periodic::get)),
         Route::read("/periodic/{queue}/{entry}", get(entry::get)),
         Route::read("/broker", get(broker::get)),
+        Route::public("/login", get(login::get)),
     ]
 }
 

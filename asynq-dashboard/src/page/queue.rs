@@ -157,6 +157,7 @@ fn render(view: &View<'_>) -> Markup {
                         "Delete queue {name} with its {}? Their arguments, results and errors are lost.",
                         super::format::counted(stats.size, "task")
                     ),
+                    body: r#"{"force":true}"#,
                     word: name,
                     then: href(mount, &[]),
                     class: "danger",
