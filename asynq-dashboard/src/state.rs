@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
 
-use crate::{path, sample::Samples};
+use crate::{health::Probe, metrics::Collector, path, sample::Samples};
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ struct Inner {
     schedule: Schedule,
     registry: Option<Registry>,
     samples: Samples,
+    collector: Collector,
+    probe: Probe,
     config: Config,
 }
 
@@ -40,6 +42,8 @@ impl AppState {
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
             samples: Samples::new(Arc::clone(client.broker())),
+            collector: Collector::new(Arc::clone(client.broker())),
+            probe: Probe::new(Arc::clone(client.broker())),
             inspector,
             client,
             registry,
@@ -70,6 +74,16 @@ impl AppState {
     /// The numbers of all queues, now and in the last hour.
     pub(crate) fn samples(&self) -> &Samples {
         &self.0.samples
+    }
+
+    /// Reads the queues for Prometheus.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.0.collector
+    }
+
+    /// Knows whether the broker answers.
+    pub(crate) fn probe(&self) -> &Probe {
+        &self.0.probe
     }
 
     /// How the dashboard is shown.
