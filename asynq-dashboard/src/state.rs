@@ -5,7 +5,12 @@ use std::{fmt, sync::Arc};
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
 
-use crate::{health::Probe, metrics::Collector, path, sample::Samples};
+use crate::{
+    health::Probe,
+    metrics::{self, Collector},
+    path,
+    sample::Samples,
+};
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +43,8 @@ pub(crate) struct Config {
 impl AppState {
     /// Of one client.
     pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config) -> Self {
+        // From now on what this program does is measured.
+        metrics::install();
         let inspector = client.inspector();
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
