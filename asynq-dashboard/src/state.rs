@@ -5,8 +5,14 @@ use std::{fmt, sync::Arc};
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
 
+use tokio::sync::Semaphore;
+
 use crate::{
+    asset,
+    guard::Hosts,
     health::Probe,
+    live,
+    login::Login,
     metrics::{self, Collector},
     path,
     sample::Samples,
@@ -25,6 +31,17 @@ struct Inner {
     collector: Collector,
     probe: Probe,
     config: Config,
+    rules: Rules,
+    listeners: Arc<Semaphore>,
+}
+
+/// Who may come in.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The host names that it answers to.
+    pub(crate) hosts: Hosts,
+    /// How people and programs log in.
+    pub(crate) login: Login,
 }
 
 /// How the dashboard is shown.
@@ -38,11 +55,13 @@ pub(crate) struct Config {
     pub(crate) has_password: bool,
     /// Where it is mounted, without a slash at the end: `` or `/jobs`.
     pub(crate) mount: String,
+    /// Whether metrics and health checks are all there is, so that nobody looks at samples.
+    pub(crate) observed_only: bool,
 }
 
 impl AppState {
     /// Of one client.
-    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config) -> Self {
+    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
         // From now on what this program does is measured.
         metrics::install();
         let inspector = client.inspector();
@@ -55,6 +74,8 @@ impl AppState {
             client,
             registry,
             config,
+            rules,
+            listeners: Arc::new(Semaphore::new(live::MOST)),
         }))
     }
 
@@ -98,9 +119,24 @@ impl AppState {
         &self.0.config
     }
 
+    /// Who may come in.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// A place for one more listener of events each.
+    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
+        &self.0.listeners
+    }
+
     /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
         path::href(&self.config().mount, segments)
+    }
+
+    /// The path of one of our own files: `app.asset("js/app.js")`.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        self.href(&asset::segments(name))
     }
 }
 

@@ -27,7 +27,8 @@ async fn canary_panics(_note: Secret<String>) -> JobResult {
 }
 
 #[job(codec = "json", retry = 0)]
-async fn canary_number(_n: u32, _secret: Secret<u32>) -> JobResult {
+async fn canary_number(n: u32, secret: Secret<u32>) -> JobResult {
+    assert!(n + secret.into_inner() > 0);
     Ok(())
 }
 

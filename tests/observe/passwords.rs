@@ -12,14 +12,14 @@ use crate::{
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");
 /// With characters that have to be percent-encoded in a URL, so that it has two forms.
-const PASSWORD: &str = "p@ss/canary:77?#";
-const ENCODED: &str = "p%40ss%2Fcanary%3A77%3F%23";
+const PASSWORD: &str = "p@ss/kanarek:77?#";
+const ENCODED: &str = "p%40ss%2Fkanarek%3A77%3F%23";
 /// What is in both.
-const CANARY: &str = "canary";
+const CANARY: &str = "kanarek";
 
 #[track_caller]
 fn is_clean(what: &str, text: &str) {
-    for form in [PASSWORD, ENCODED, CANARY] {
+    for form in [PASSWORD, ENCODED, CANARY, "%6banarek"] {
         assert!(!text.contains(form), "{what} shows the password: {text}");
     }
 }
@@ -38,7 +38,7 @@ fn told(error: &(dyn Error + 'static)) -> String {
 /// URLs that cannot be used, each with the password somewhere.
 fn bad_urls() -> Vec<String> {
     let mut urls = Vec::new();
-    for password in [ENCODED, "canary", "canary%zz", "%63anary%00"] {
+    for password in [ENCODED, "kanarek", "kanarek%zz", "%6banarek%00"] {
         for url in [
             "redis://jobs:PASSWORD@127.0.0.1:1/0",
             "redis://:PASSWORD@127.0.0.1:1",
@@ -97,7 +97,13 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     let statistics = client.inspector().statistics().await.unwrap();
     is_clean("statistics", &format!("{statistics:?} {}", statistics.to_json()));
     // Taken away while everything runs: the errors of every component.
-    redis::cmd("ACL").arg("SETUSER").arg("jobs").arg(">other").arg(format!("<{PASSWORD}")).exec(&mut redis.connection()).unwrap();
+    redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg("jobs")
+        .arg(">other")
+        .arg(format!("<{PASSWORD}"))
+        .exec(&mut redis.connection())
+        .unwrap();
     redis::cmd("CLIENT").arg("KILL").arg("USER").arg("jobs").exec(&mut redis.connection()).unwrap();
     let error = client.inspector().queues().await.expect_err("nobody is let in any more");
     is_clean("a lost password", &told(&error));
@@ -113,7 +119,14 @@ fn all_of(output: &Output) -> String {
 #[test]
 fn no_program_of_main_prints_a_password() {
     for url in bad_urls() {
-        for args in [&["stats"][..], &["enqueue", "hello", r#""ann""#], &["worker"], &["jobs"], &["--help"], &["stats", "--hepl"]] {
+        for args in [
+            &["stats"][..],
+            &["enqueue", "hello", r#""ann""#],
+            &["worker"],
+            &["jobs"],
+            &["--help"],
+            &["stats", "--hepl"],
+        ] {
             let by_flag = program(PROGRAM).env("RUST_LOG", "trace").args(args).args(["--url", &url]).output().unwrap();
             is_clean(&format!("{args:?}"), &all_of(&by_flag));
             if url.ends_with("/0") {

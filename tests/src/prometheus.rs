@@ -74,7 +74,9 @@ pub fn check(text: &str) -> Result<Families, String> {
             return wrong("a comment that is neither HELP nor TYPE");
         } else {
             let Some(sample) = sample(line) else { return wrong("not a sample") };
-            let Some(name) = family_of(&sample.name, &families) else { return wrong("a sample without a type before it") };
+            let Some(name) = family_of(&sample.name, &families) else {
+                return wrong("a sample without a type before it");
+            };
             let Some(family) = families.get_mut(&name) else { return wrong("no family") };
             if family.samples.iter().any(|known| (&known.name, &known.labels) == (&sample.name, &sample.labels)) {
                 return wrong("a series twice");
@@ -136,7 +138,11 @@ fn histogram(name: &str, family: &Family) -> Result<(), String> {
             return Err(format!("{name}{labels:?}: no +Inf, no _sum, or another _count"));
         }
     }
-    if series.len() != counts.len() || series.len() != sums.len() { Err(format!("{name}: a part is missing")) } else { Ok(()) }
+    if series.len() != counts.len() || series.len() != sums.len() {
+        Err(format!("{name}: a part is missing"))
+    } else {
+        Ok(())
+    }
 }
 
 /// `name{label="value",…} 1.5`.

@@ -115,7 +115,8 @@ impl Kept {
         let is_due = |queue: &Queue| queue.memory.is_none_or(|(_, at)| at + MEMORY_FRESH <= began);
         let due: Vec<QueueName> = self.queues.values().filter(|q| is_due(q)).map(|q| q.stats.name.clone()).collect();
         let order = oldest_first(&due, |name| self.queues.get(name).and_then(|queue| Some(queue.memory?.1)));
-        let Asked { read, .. } = each(order, began + BUDGET, |name| async move { broker.memory_usage(&name).await }).await;
+        let Asked { read, .. } =
+            each(order, began + BUDGET, |name| async move { broker.memory_usage(&name).await }).await;
         for (name, bytes) in read {
             if let Some(queue) = self.queues.get_mut(&name) {
                 queue.memory = Some((bytes, began));

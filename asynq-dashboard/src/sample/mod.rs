@@ -79,6 +79,13 @@ impl Samples {
         });
     }
 
+    /// [`start`](Self::start), unless nobody will look.
+    pub(crate) fn start_unless(&self, nobody_looks: bool) {
+        if !nobody_looks {
+            self.start();
+        }
+    }
+
     /// All queues as they are now; where reading them takes long, as they were a moment ago.
     ///
     /// # Errors

@@ -172,5 +172,6 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
     let job = decode_arguments::<J>(payload)?;
-    for_people(|| serde_json::to_value(&job)).map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
+    for_people(|| serde_json::to_value(&job))
+        .map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
 }

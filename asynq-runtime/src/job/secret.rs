@@ -87,7 +87,9 @@ impl<T: Serialize> Serialize for Secret<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of the type itself may quote the value.
-        T::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a secret has a value that its type does not take"))
+        T::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a secret has a value that its type does not take"))
     }
 }
 
@@ -184,7 +186,8 @@ mod tests {
         let bytes = payload(job());
         let shown = JobDescriptor::of::<Compact>("", 0).show(&bytes).expect("its own payload");
         assert_eq!(shown, serde_json::json!({ "account": "ann", "token": "***" }));
-        let deep = Deep { account: account(), token: Some(vec![Choice::Two(CANARY.into()).into(), Choice::One.into()]) };
+        let deep =
+            Deep { account: account(), token: Some(vec![Choice::Two(CANARY.into()).into(), Choice::One.into()]) };
         let shown = JobDescriptor::of::<Deep>("", 0).show(&payload(deep)).expect("its own payload");
         assert_eq!(shown["token"], serde_json::json!(["***", "***"]));
         assert_eq!(payload(job()), bytes);
@@ -204,11 +207,8 @@ mod tests {
             (r#"{"account":"ann","token":"canary-7f3a"} x"#, "json"),
             (r#"{"account":"ann","token":"canary-7f3a"#, "json"),
         ];
-        let jobs = [
-            JobDescriptor::of::<Number>("", 0),
-            JobDescriptor::of::<Json>("", 0),
-            JobDescriptor::of::<Deep>("", 0),
-        ];
+        let jobs =
+            [JobDescriptor::of::<Number>("", 0), JobDescriptor::of::<Json>("", 0), JobDescriptor::of::<Deep>("", 0)];
         for (payload, name) in wrong {
             let job = jobs.iter().find(|job| job.name == name).expect("one of them");
             let error = job.show(payload.as_bytes()).expect_err(payload);

@@ -32,8 +32,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 6] =
-        [Self::Done, Self::Revoked, Self::Retry, Self::PutOff, Self::Archived, Self::HandedBack];
+    const ALL: [Self; 6] = [Self::Done, Self::Revoked, Self::Retry, Self::PutOff, Self::Archived, Self::HandedBack];
 
     /// What the action means; a broker knows no difference between a success and a revoked task.
     pub(crate) fn of(action: &Action, is_revoked: bool) -> Self {

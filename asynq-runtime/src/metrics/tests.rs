@@ -39,7 +39,8 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
     has(&text, "asynq_job_wait_seconds_sum{type=\"metrics:run\"} 0.25");
     has(&text, "asynq_job_wait_seconds_count{type=\"metrics:run\"} 1");
     has(&text, "asynq_job_run_seconds_count{type=\"metrics:run\"} 1");
-    for (outcome, n) in [("retry", 1), ("handed_back", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("put_off", 0)] {
+    for (outcome, n) in [("retry", 1), ("handed_back", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("put_off", 0)]
+    {
         has(&text, &format!("asynq_job_outcomes_total{{type=\"metrics:run\",outcome=\"{outcome}\"}} {n}"));
     }
 }
@@ -51,7 +52,10 @@ fn servers_of_one_program_share_the_metrics_of_a_job() {
         let first = one.get("metrics:shared").expect("named").begin(None);
         let _second = two.get("metrics:shared").expect("named").begin(None);
         first.end(Outcome::Done);
-        has(&recorded(|| drop(one.get("metrics:shared").expect("named").begin(None))), "asynq_job_in_flight{type=\"metrics:shared\"} 1");
+        has(
+            &recorded(|| drop(one.get("metrics:shared").expect("named").begin(None))),
+            "asynq_job_in_flight{type=\"metrics:shared\"} 1",
+        );
     });
     assert!(one.get("metrics:other").is_none());
     has(&text, "asynq_job_in_flight{type=\"metrics:shared\"} 0");

@@ -66,7 +66,10 @@ fn current() -> Option<TraceHeaders> {
 }
 
 /// Makes the context that a task carries the parent of the span of its run, which must not have been entered.
-#[cfg_attr(not(feature = "otel"), expect(unused_variables, reason = "without spans of OpenTelemetry there is no parent"))]
+#[cfg_attr(
+    not(feature = "otel"),
+    expect(unused_variables, reason = "without spans of OpenTelemetry there is no parent")
+)]
 pub(crate) fn adopt(span: &tracing::Span, message: &TaskMessage) {
     #[cfg(feature = "otel")]
     if !message.headers.is_empty()

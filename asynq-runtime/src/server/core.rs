@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{config::OnUnknown, handlers::Handlers};
-use crate::metrics::{JobMetrics, JobMetricsMap};
 use crate::job::{BoxFuture, JobContext, PayloadError, RawTask, Registry, RunResult};
+use crate::metrics::{JobMetrics, JobMetricsMap};
 
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1000;

@@ -21,7 +21,9 @@ fn without_value(text: &str) -> String {
     if ["missing field `", "duplicate field `", "invalid length "].iter().any(|start| text.starts_with(start)) {
         return text.to_owned();
     }
-    for (start, kinds) in [("invalid type: ", KINDS), ("invalid value: ", KINDS), ("unknown variant `", &[]), ("unknown field `", &[])] {
+    for (start, kinds) in
+        [("invalid type: ", KINDS), ("invalid value: ", KINDS), ("unknown variant `", &[]), ("unknown field `", &[])]
+    {
         let Some(found) = text.strip_prefix(start) else { continue };
         let kind = kinds.iter().find(|kind| found.starts_with(**kind)).copied().unwrap_or("another one");
         // The value is what stands before the last of these; what follows are the type's own words.
@@ -38,8 +40,23 @@ fn without_value(text: &str) -> String {
 
 /// serde's words for kinds of values, before the value itself.
 const KINDS: &[&str] = &[
-    "boolean", "integer", "floating point", "character", "string", "byte array", "unit value", "null", "Option value",
-    "newtype struct", "sequence", "map", "enum", "unit variant", "newtype variant", "tuple variant", "struct variant",
+    "boolean",
+    "integer",
+    "floating point",
+    "character",
+    "string",
+    "byte array",
+    "unit value",
+    "null",
+    "Option value",
+    "newtype struct",
+    "sequence",
+    "map",
+    "enum",
+    "unit variant",
+    "newtype variant",
+    "tuple variant",
+    "struct variant",
 ];
 
 #[cfg(test)]
@@ -74,7 +91,10 @@ mod tests {
             (r#"{"n":["canary"]}"#, "invalid type: sequence, expected u8 at line 1 column 5"),
             (r#"{"n":null}"#, "invalid type: null, expected u8 at line 1 column 9"),
             (r#"{"n":1,"choice":"canary"}"#, "unknown variant, expected `One` at line 1 column 24"),
-            (r#"{"n":1,"canary":"x"}"#, "unknown field, expected one of `n`, `choice`, `at`, `pair` at line 1 column 15"),
+            (
+                r#"{"n":1,"canary":"x"}"#,
+                "unknown field, expected one of `n`, `choice`, `at`, `pair` at line 1 column 15",
+            ),
             (r#"{"n":1,"at":"canary"}"#, "a value that its type does not take at line 1 column 20"),
             (r#"{"n":1,"pair":[1]}"#, "invalid length 1, expected a tuple of size 2 at line 1 column 17"),
             (r#"{"choice":"One"}"#, "missing field `n` at line 1 column 16"),
