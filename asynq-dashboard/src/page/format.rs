@@ -34,8 +34,8 @@ pub(crate) fn span(span: Duration) -> String {
         0 if ms == 0 => "0 s".to_owned(),
         0 => format!("{ms} ms"),
         1..=9 if ms % 1000 >= 100 => format!("{}.{} s", s, ms % 1000 / 100),
-        1..=119 => format!("{s} s"),
-        120..=3599 => two(s / 60, "min", s % 60, "s"),
+        1..=59 => format!("{s} s"),
+        60..=3599 => two(s / 60, "min", s % 60, "s"),
         3600..=86_399 => two(s / 3600, "h", s % 3600 / 60, "min"),
         _ => two(s / 86_400, "d", s % 86_400 / 3600, "h"),
     }
@@ -130,7 +130,7 @@ mod tests {
             (1000, "1 s"),
             (3250, "3.2 s"),
             (59_999, "59 s"),
-            (119_000, "119 s"),
+            (119_000, "1 min 59 s"),
             (125_000, "2 min 5 s"),
             (120_000, "2 min"),
             (12_000_000, "3 h 20 min"),
@@ -168,9 +168,14 @@ mod tests {
     #[test]
     fn a_time_is_shown_from_now() {
         let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap_or_default();
-        for (seconds, text) in
-            [(0, "now"), (-3, "3 s ago"), (-300, "5 min ago"), (7200, "in 2 h"), (-200_000, "2 d ago"), (119, "in 119 s")]
-        {
+        for (seconds, text) in [
+            (0, "now"),
+            (-3, "3 s ago"),
+            (-300, "5 min ago"),
+            (7200, "in 2 h"),
+            (-200_000, "2 d ago"),
+            (119, "in 119 s"),
+        ] {
             assert_eq!(distance(now, now + chrono::TimeDelta::seconds(seconds)), text);
         }
         assert_eq!(
