@@ -83,6 +83,7 @@ pub mod clock;
 mod connect;
 pub mod inspector;
 pub mod job;
+pub mod metrics;
 pub mod rate;
 pub mod server;
 pub mod task;
@@ -140,7 +141,7 @@ pub use self::{
     inspector::Inspector,
     job::{
         Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
-        Policy, PreparedTask, RawTask, Registry, State,
+        Policy, PreparedTask, RawTask, Registry, Secret, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -150,7 +151,7 @@ pub use self::{
 pub mod prelude {
     pub use crate::{
         App, Backoff, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult,
-        Policy, RawTask, Registry, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 

@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -49,6 +50,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -86,6 +88,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -123,6 +126,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -160,6 +164,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;

@@ -48,7 +48,7 @@ fn keyed(entries: Vec<SchedulerEntry>) -> BTreeMap<String, (String, String)> {
     entries.into_iter().map(|entry| (entry.id, (entry.task_type, entry.spec))).collect()
 }
 
-fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
+pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind(Tick::new(now), now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {

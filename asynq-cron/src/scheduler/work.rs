@@ -14,6 +14,7 @@ use std::{
 use asynq_runtime::{
     BoxError, Registry,
     broker::{Broker, BrokerError, EntryId, EntryState, Ticked},
+    metrics,
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::{sync::watch, task::JoinSet};
@@ -83,6 +84,8 @@ pub(super) struct Work {
     calls: JoinSet<Event>,
     told: HashSet<String>,
     leads: bool,
+    /// Shows in the metrics whether it leads.
+    shown: metrics::Share,
     timers: Timers,
 }
 
@@ -111,6 +114,7 @@ impl Work {
             calls: JoinSet::new(),
             told: HashSet::new(),
             leads: false,
+            shown: metrics::leader(),
             timers: Timers::new(settings.ttl),
             settings,
         }
@@ -152,6 +156,7 @@ impl Work {
             return;
         }
         self.leads = leads;
+        self.shown.set(usize::from(leads));
         self.orphans.clear();
         if leads {
             tracing::info!(program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");

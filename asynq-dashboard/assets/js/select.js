@@ -1,0 +1,64 @@
+// Picks rows of a table, and sends what is to be done with them.
+import { run } from "./actions.js";
+
+let every = false;
+let last = null;
+const boxes = () => [...document.querySelectorAll("input[name=id]")];
+
+export function select() {
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("[data-all], input[name=id]")) { every = false; show(); }
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.matches("input[name=id]")) range(event);
+    if (event.target.closest("[data-every]")) { every = true; show(); }
+    if (event.target.closest("[data-none]")) none();
+    const button = event.target.closest("[data-bulk]");
+    if (button) bulk(button);
+  });
+  document.addEventListener("page", show);
+  show();
+}
+
+// With shift held, everything between two clicks.
+function range(event) {
+  const all = boxes();
+  const [from, to] = [all.indexOf(last), all.indexOf(event.target)].sort((a, b) => a - b);
+  if (event.shiftKey && from >= 0) for (const box of all.slice(from, to + 1)) box.checked = event.target.checked;
+  last = event.target;
+}
+
+function none() {
+  every = false;
+  for (const box of boxes()) box.checked = false;
+  show();
+}
+
+function show() {
+  const bar = document.querySelector("#picked");
+  if (!bar) return;
+  const all = boxes();
+  const picked = all.filter((box) => box.checked).length;
+  if (!picked) every = false;
+  bar.hidden = !picked;
+  bar.querySelector("output").textContent = every ? `All ${bar.dataset.total} ${bar.dataset.state}` : `${picked} picked`;
+  const more = bar.querySelector("[data-every]");
+  if (more) more.hidden = every || picked < all.length;
+  const head = document.querySelector("[data-all]");
+  if (head) { head.checked = picked > 0 && picked === all.length; head.indeterminate = picked > 0 && picked < all.length; }
+}
+
+async function bulk(button) {
+  const bar = document.querySelector("#picked");
+  const { state, group, total } = bar.dataset;
+  const ids = boxes().filter((box) => box.checked).map((box) => box.value);
+  const body = { action: button.dataset.bulk, state, ...(group && { group }), ...(every ? { all: true } : { ids }) };
+  const many = every ? `all ${total} ${state} tasks of this ${group ? "group" : "queue"}` : ids.length === 1 ? "1 task" : `${ids.length} tasks`;
+  button.dataset.post = bar.dataset.url;
+  button.dataset.ask = `${button.textContent} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
+  button.dataset.verb = `${button.textContent} ${every ? `all ${total}` : ids.length}`;
+  const done = await run(button, body);
+  delete button.dataset.post;
+  if (done) none();
+}

@@ -1,0 +1,6 @@
+use super::*;
+
+#[test]
+fn placeholder() {
+    let _ = described();
+}
