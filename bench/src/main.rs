@@ -77,6 +77,7 @@ fn options(command: Command) -> Command {
         .arg(size("n", "How many tasks"))
         .arg(size("concurrency", "Most tasks at a time, or how many callers there are"))
         .arg(size("payload-bytes", "Length of a task's JSON").default_value("100"))
+        .arg(size("queues", "How many queues the tasks are spread over; one unless said"))
         .arg(size("runs", "How often; the table shows medians").default_value("1"))
         .arg(
             Arg::new("json")
@@ -143,6 +144,7 @@ async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), 
                 n: number("n").unwrap_or(n),
                 concurrency: number("concurrency").map_or(Ok(concurrency), usize::try_from)?,
                 payload_bytes: usize::try_from(number("payload-bytes").unwrap_or(100))?,
+                queues: number("queues"),
                 ..Order::default()
             }));
         }
