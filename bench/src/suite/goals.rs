@@ -1,7 +1,7 @@
 //! The figures to reach, as the issue and SQLITE.md §10 name them, and whether they are.
 
 use super::Found;
-use crate::measured::Measured;
+use crate::measured::{Measured, short};
 
 /// What is looked at in a run.
 #[derive(Debug, Clone, Copy)]
@@ -148,15 +148,16 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
     let figure = |key: &str| found.get(key).and_then(|run| goal.figure.of(run));
     let (measured, beside) = (figure(goal.key), figure(goal.beside));
     let share = measured.zip(beside).map(|(measured, beside)| measured / beside);
-    let (words, unit, bound, decides): (_, _, _, Option<f64>) = match goal.rule {
-        AtLeast(bound) => ("≥", 1.0, bound, measured),
-        AtMost(bound) => ("≤", 1.0, bound, measured),
-        ShareAtLeast(bound) => ("≥", 100.0, bound, share),
-        ShareAtMost(bound) => ("≤", 100.0, bound, share),
+    let (at_least, of_share, bound) = match goal.rule {
+        AtLeast(bound) => (true, false, bound),
+        AtMost(bound) => (false, false, bound),
+        ShareAtLeast(bound) => (true, true, bound),
+        ShareAtMost(bound) => (false, true, bound),
     };
-    let at_least = matches!(goal.rule, AtLeast(_) | ShareAtLeast(_));
-    let shown =
-        |bound: f64| format!("{words} {}{}", crate::measured::short(bound * unit), if unit > 1.0 { " %" } else { "" });
+    let shown = |bound: f64| {
+        let bound = if of_share { format!("{:.0} %", bound * 100.0) } else { short(bound) };
+        format!("{} {bound}", if at_least { "≥" } else { "≤" })
+    };
     Judged {
         row: goal.row,
         measured,
@@ -165,6 +166,7 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         times_asynq: share.zip(goal.asynq).map(|(share, asynq)| share / asynq),
         to_reach: shown(bound),
         reach_for: goal.reach_for.map(shown).unwrap_or_default(),
-        reached: decides.map(|figure| if at_least { figure >= bound } else { figure <= bound }),
+        reached: if of_share { share } else { measured }
+            .map(|figure| if at_least { figure >= bound } else { figure <= bound }),
     }
 }

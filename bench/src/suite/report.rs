@@ -67,12 +67,11 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
 }
 
 fn cells(judged: &Judged) -> [String; 8] {
-    let percent = |share: f64| if share >= 10.0 { format!("{share:.0} ×") } else { format!("{:.0} %", share * 100.0) };
     [
         judged.row.to_owned(),
         shown(judged.measured),
         shown(judged.beside),
-        judged.share.map(percent).unwrap_or_default(),
+        judged.share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
         judged.times_asynq.map(|times| format!("{times:.1}")).unwrap_or_default(),
         judged.to_reach.clone(),
         judged.reach_for.clone(),
