@@ -110,6 +110,11 @@ impl Session {
         Style { colours: self.world.colours && !self.json, width: self.world.width }
     }
 
+    /// Whether somebody sits in front of it, to see and to press keys.
+    pub(crate) fn is_on_a_terminal(&self) -> bool {
+        self.world.width.is_some() && matches!(self.world.input, Input::Terminal(_))
+    }
+
     /// Whether a program reads the answer.
     pub(crate) fn is_json(&self) -> bool {
         self.json

@@ -2,6 +2,7 @@
 
 mod completions;
 mod cron;
+mod dash;
 mod doctor;
 mod group;
 mod progress;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     /// Looks at the groups in which tasks wait to be aggregated
     #[command(subcommand)]
     Group(group::Group),
+    /// Shows everything on the whole terminal, live
+    Dash(dash::Dash),
     /// Looks for what is wrong, and says what mends it
     Doctor(doctor::Doctor),
     /// Writes a script that completes commands in a shell
@@ -53,6 +56,7 @@ impl Command {
             Self::Server(command) => command.run(session).await,
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
+            Self::Dash(command) => command.run(session).await,
             Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),
             Self::Version(command) => command.run(session),

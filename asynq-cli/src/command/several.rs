@@ -12,6 +12,7 @@ use crate::{error::CliError, session::Session};
 pub(super) struct Several {
     key: &'static str,
     rows: Vec<Value>,
+    told: bool,
     worst: u8,
 }
 
@@ -21,7 +22,7 @@ pub(super) type Done = (Value, String);
 impl Several {
     /// No answers yet; `key` is the field that holds the name.
     pub(super) fn of(key: &'static str) -> Self {
-        Self { key, rows: Vec::new(), worst: 0 }
+        Self { key, rows: Vec::new(), told: false, worst: 0 }
     }
 
     /// Tells one answer.
@@ -43,7 +44,13 @@ impl Several {
                 }
                 row.insert("error".into(), Value::Null);
                 self.rows.push(row.into());
-                if session.is_json() { Ok(()) } else { session.write(&text) }
+                if session.is_json() {
+                    return Ok(());
+                }
+                // Answers of several lines stand apart.
+                let between = if self.told && text.trim_end().contains('\n') { "\n" } else { "" };
+                self.told = true;
+                session.write(&format!("{between}{text}"))
             }
             Err(error) => {
                 row.insert("error".into(), error.line().into());

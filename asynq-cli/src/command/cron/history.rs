@@ -40,16 +40,15 @@ impl History {
         let style = session.style();
         let page = Page { number: self.page, size: self.size };
         let mut answers = Several::of("entry");
-        for (i, id) in self.entries.iter().enumerate() {
+        for id in &self.entries {
             let look = async {
                 let events = schedule.history(&EntryId::from_wire(id), page).await?;
                 if events.is_empty() {
                     listed(&schedule.entries().await?, id)?;
                 }
-                let between = if i > 0 { "\n" } else { "" };
                 let rows = events.iter().map(|event| json!({ "task_id": event.task_id, "at": at(event).map(time) }));
                 let fields = json!({ "enqueued": rows.collect::<Vec<_>>() });
-                Ok::<Done, CliError>((fields, format!("{between}{}", text(id, &events, now, style))))
+                Ok::<Done, CliError>((fields, text(id, &events, now, style)))
             };
             answers.add(session, id, look.await)?;
         }

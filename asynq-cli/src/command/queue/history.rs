@@ -30,10 +30,9 @@ impl History {
         let inspector = session.inspector().await?;
         let style = session.style();
         let mut answers = Several::of("queue");
-        for (i, name) in self.queues.iter().enumerate() {
+        for name in &self.queues {
             let done = inspector.history(name, self.days).await.map(|days| -> Done {
-                let between = if i > 0 { "\n" } else { "" };
-                let text = format!("{between}Queue: {}\n\n{}", clean(name), table(&days, style));
+                let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
                 (json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text)
             });
             answers.add(session, name, done.map_err(CliError::from))?;

@@ -31,7 +31,7 @@ impl Inspect {
         let inspector = session.inspector().await?;
         let style = session.style();
         let mut answers = Several::of("queue");
-        for (i, name) in self.queues.iter().enumerate() {
+        for name in &self.queues {
             let look = async {
                 let stats = inspector.queue(name).await?;
                 let memory = inspector.memory_usage(name).await?;
@@ -39,8 +39,7 @@ impl Inspect {
                 let mut fields = Statistics::queue_to_json(&stats);
                 fields["memory_bytes"] = json!(memory);
                 fields["groups"] = json!(groups);
-                let between = if i > 0 { "\n" } else { "" };
-                Ok::<Done, CliError>((fields, format!("{between}{}", text(&stats, memory, groups, style))))
+                Ok::<Done, CliError>((fields, text(&stats, memory, groups, style)))
             };
             answers.add(session, name, look.await)?;
         }

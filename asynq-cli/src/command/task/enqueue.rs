@@ -1,5 +1,7 @@
 //! `task enqueue`: a task by its type and its bytes, whatever program runs it.
 
+use std::time::Duration;
+
 use asynq_runtime::{RawTask, TaskState, UniqueUntil};
 use chrono::{DateTime, Utc};
 use clap::Args;
@@ -32,26 +34,27 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
     /// Longest time of one attempt, such as 90s; default 30m
-    #[arg(long, value_name = "SPAN")]
-    timeout: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    timeout: Option<Duration>,
     /// No attempt may run after this moment, such as 2030-01-31T09:00:00Z
     #[arg(long, value_name = "TIME", value_parser = moment)]
     deadline: Option<DateTime<Utc>>,
     /// Keeps an equal task out for this time
-    #[arg(long, value_name = "SPAN")]
-    unique: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    unique: Option<Duration>,
     /// What frees the lock of a unique task before its time: start, end or success
     #[arg(long, value_name = "WHAT", requires = "unique", value_parser = unique_until)]
     unique_until: Option<UniqueUntil>,
     /// Runs it after this time, such as 10m
-    #[arg(long, alias = "process_in", alias = "in", value_name = "SPAN", conflicts_with = "process_at")]
-    process_in: Option<String>,
+    #[arg(long, alias = "process_in", alias = "in", value_name = "SPAN", value_parser = span,
+          conflicts_with = "process_at")]
+    process_in: Option<Duration>,
     /// Runs it at this moment, such as 2030-01-31T09:00:00Z
     #[arg(long, alias = "process_at", alias = "at", value_name = "TIME", value_parser = moment)]
     process_at: Option<DateTime<Utc>>,
     /// How long it is kept after success
-    #[arg(long, value_name = "SPAN")]
-    retention: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    retention: Option<Duration>,
     /// Lets it wait in this group, to be aggregated with others
     #[arg(short, long)]
     group: Option<String>,
@@ -109,6 +112,10 @@ impl Enqueue {
             format!("task {} is {} in queue {}{due}\n", clean(info.id.as_str()), info.state, clean(info.queue.as_str()))
         })
     }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    asynq_grammar::duration::parse(text).map_err(|error| error.to_string())
 }
 
 fn moment(text: &str) -> Result<DateTime<Utc>, String> {
