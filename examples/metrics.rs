@@ -37,7 +37,8 @@ async fn main() -> Result<(), BoxError> {
     }
     println!("/readyz says {}", get(address, "/readyz").await?.trim_end());
     let metrics = get(address, "/metrics").await?;
-    let shown = ["asynq_tasks_processed_total", "asynq_tasks_failed_total", "asynq_job_outcomes_total", "pictures_width"];
+    let shown =
+        ["asynq_tasks_processed_total", "asynq_tasks_failed_total", "asynq_job_outcomes_total", "pictures_width"];
     let mut lines: Vec<_> = metrics.lines().filter(|line| shown.iter().any(|name| line.starts_with(name))).collect();
     lines.sort_unstable();
     for line in lines {

@@ -6,6 +6,7 @@ use asynq_runtime::prelude::*;
 use asynq_tests::{Persistence, RedisServer};
 
 use crate::{
+    scrape::{get, observed},
     seen::Seen,
     stage::{program, text},
 };
@@ -96,6 +97,10 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     client.enqueue(RawTask::new("nobody:knows", "")).await.unwrap();
     let statistics = client.inspector().statistics().await.unwrap();
     is_clean("statistics", &format!("{statistics:?} {}", statistics.to_json()));
+    let router = observed(client);
+    for path in ["/metrics", "/stats", "/readyz"] {
+        is_clean(path, &get(&router, path).await.2);
+    }
     // Taken away while everything runs: the errors of every component.
     redis::cmd("ACL")
         .arg("SETUSER")

@@ -120,7 +120,8 @@ on_both_brokers! {
 async fn hostile_queue_names_are_escaped_and_one_that_fails_hides_no_other() {
     let redis = RedisServer::start(Persistence::None);
     let client = Client::connect(&redis.url()).await.unwrap();
-    let hostile = ["a\"} 1\nevil 2", "back\\slash", "\u{0}\u{7f}", "le=\"0.1\"", "\u{1f980} {x}", "'; DROP--", "# HELP x"];
+    let hostile =
+        ["a\"} 1\nevil 2", "back\\slash", "\u{0}\u{7f}", "le=\"0.1\"", "\u{1f980} {x}", "'; DROP--", "# HELP x"];
     let mut connection = redis.connection();
     for name in hostile.iter().chain(&["good", "bad"]) {
         redis::cmd("SADD").arg("asynq:queues").arg(name).exec(&mut connection).unwrap();
