@@ -1,8 +1,8 @@
 //! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
 
-use asynq_tests::task;
 use super::Fixture;
 use crate::stage::{Events, PATIENCE, Served, dashboard};
+use asynq_tests::task;
 
 #[tokio::test]
 async fn numbers_come_at_once_and_again_and_again() {
