@@ -349,6 +349,24 @@ fn a_program_is_told_of_its_brokers_health() {
 }
 
 #[test]
+fn a_worker_is_measured() {
+    let lines = [
+        "/readyz says ok",
+        "asynq_job_outcomes_total{type=\"resize\",outcome=\"archived\"} 1",
+        "asynq_job_outcomes_total{type=\"resize\",outcome=\"done\"} 2",
+        "asynq_tasks_failed_total{queue=\"measured\"} 1",
+        "asynq_tasks_processed_total{queue=\"measured\"} 3",
+        "pictures_width_pixels_count 3",
+    ];
+    on_both_brokers("metrics", &lines);
+}
+
+#[test]
+fn a_request_and_the_runs_that_it_causes_are_one_trace() {
+    on_both_brokers("tracing", &["POST /orders ", "job order", "job receipt"]);
+}
+
+#[test]
 fn a_task_is_cancelled_from_elsewhere() {
     on_both_brokers("cancel", &["endless: context canceled", "polite: gone"]);
 }
