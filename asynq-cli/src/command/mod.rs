@@ -10,6 +10,7 @@ mod several;
 mod stats;
 mod task;
 mod version;
+mod web;
 
 use clap::Subcommand;
 
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     /// Looks at the groups in which tasks wait to be aggregated
     #[command(subcommand)]
     Group(group::Group),
+    /// Serves the dashboard
+    Web(web::Web),
     /// Writes a script that completes commands in a shell
     Completions(completions::Completions),
     /// Shows the version
@@ -50,6 +53,7 @@ impl Command {
             Self::Server(command) => command.run(session).await,
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
+            Self::Web(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),
             Self::Version(command) => command.run(session),
         }
