@@ -8,10 +8,14 @@
 //! - `cli`: what can be written; `go`: what users of Go's tool write, and what it means here.
 //! - `session`: what a command works with: the broker, where to write, whom to ask.
 //! - `command`: one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
+//! - `dash`: the full-screen view.
+//! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
 mod cli;
 mod command;
+mod dash;
+mod doctor;
 mod error;
 mod go;
 mod session;

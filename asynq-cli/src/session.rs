@@ -40,17 +40,27 @@ impl Session {
         self.connect(true).await
     }
 
+    /// A client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
+    pub(crate) async fn client_for_doctor(&mut self) -> Result<Client, CliError> {
+        let url = allowing_eviction(self.url()?);
+        self.connect_to(&url, false).await
+    }
+
     /// Looks and repairs.
     pub(crate) async fn inspector(&mut self) -> Result<Inspector, CliError> {
         Ok(self.client().await?.inspector())
     }
 
     async fn connect(&mut self, may_be_new: bool) -> Result<Client, CliError> {
+        let url = self.url()?;
+        self.connect_to(&url, may_be_new).await
+    }
+
+    async fn connect_to(&mut self, url: &str, may_be_new: bool) -> Result<Client, CliError> {
         if let Some(client) = &self.world.client {
             return Ok(client.clone());
         }
-        let url = self.url()?;
-        if let Some(file) = sqlite_file(&url)
+        if let Some(file) = sqlite_file(url)
             && !may_be_new
             && !std::path::Path::new(file).exists()
         {
@@ -59,7 +69,7 @@ impl Session {
                  redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
             )));
         }
-        let client = Client::connect(&url).await?;
+        let client = Client::connect(url).await?;
         self.world.client = Some(client.clone());
         Ok(client)
     }
@@ -93,6 +103,11 @@ impl Session {
     /// How to write tables.
     pub(crate) fn style(&self) -> Style {
         Style { colours: self.world.colours && !self.json, width: self.world.width }
+    }
+
+    /// Whether somebody sits in front of it, to see and to press keys.
+    pub(crate) fn is_on_a_terminal(&self) -> bool {
+        self.world.width.is_some() && matches!(self.world.input, Input::Terminal(_))
     }
 
     /// Whether a program reads the answer.
@@ -211,9 +226,30 @@ fn sqlite_file(url: &str) -> Option<&str> {
     (!path.is_empty() && path != ":memory:" && !path.contains('%')).then_some(path)
 }
 
+/// The URL of a Redis with `allow_eviction=true`, unless it says something about that.
+fn allowing_eviction(url: String) -> String {
+    if !url.starts_with("redis") || url.contains("allow_eviction=") {
+        return url;
+    }
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}allow_eviction=true")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn doctor_looks_at_a_redis_that_may_evict() {
+        for (url, expected) in [
+            ("redis://h", "redis://h?allow_eviction=true"),
+            ("rediss://h/1?ca=x", "rediss://h/1?ca=x&allow_eviction=true"),
+            ("redis://h?allow_eviction=false", "redis://h?allow_eviction=false"),
+            ("sqlite://a.db", "sqlite://a.db"),
+        ] {
+            assert_eq!(allowing_eviction(url.to_owned()), expected);
+        }
+    }
 
     #[test]
     fn the_file_of_a_url_is_known_where_it_is_written_plainly() {

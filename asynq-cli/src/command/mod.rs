@@ -2,6 +2,8 @@
 
 mod completions;
 mod cron;
+mod dash;
+mod doctor;
 mod group;
 mod progress;
 mod queue;
@@ -38,6 +40,10 @@ pub(crate) enum Command {
     Group(group::Group),
     /// Serves the dashboard
     Web(web::Web),
+    /// Shows everything on the whole terminal, live
+    Dash(dash::Dash),
+    /// Looks for what is wrong, and says what mends it
+    Doctor(doctor::Doctor),
     /// Writes a script that completes commands in a shell
     Completions(completions::Completions),
     /// Shows the version
@@ -54,6 +60,8 @@ impl Command {
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
             Self::Web(command) => command.run(session).await,
+            Self::Dash(command) => command.run(session).await,
+            Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),
             Self::Version(command) => command.run(session),
         }

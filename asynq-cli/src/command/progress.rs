@@ -43,14 +43,20 @@ pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Resul
 
 /// A bar on standard error, hidden where nobody would see it.
 pub(super) fn bar(session: &Session, progress: BulkProgress) -> ProgressBar {
+    let bar = counting(session, progress.total, "tasks");
+    show(&bar, progress);
+    bar
+}
+
+/// The same for `total` of anything.
+pub(super) fn counting(session: &Session, total: u64, what: &str) -> ProgressBar {
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(progress.total), target);
+    let bar = ProgressBar::with_draw_target(Some(total), target);
     // The template is a constant: a mistake in it would only cost the looks.
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} tasks, {per_sec}, {eta} left")
-    {
+    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{per_sec}}, {{eta}} left");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
-    show(&bar, progress);
     bar
 }
 

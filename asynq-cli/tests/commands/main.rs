@@ -5,6 +5,7 @@ mod bad_input;
 mod changing;
 mod cron;
 mod desk;
+mod doctor;
 mod hostile;
 mod large;
 mod looking;
