@@ -10,10 +10,11 @@ export function actions() {
     if (button) run(button, button.dataset.body ? JSON.parse(button.dataset.body) : {});
   });
   document.addEventListener("submit", (event) => {
-    const form = event.target.closest("form[data-post]");
+    const form = event.target.closest("form[data-post], form[data-edit]");
     if (!form) return;
     event.preventDefault();
-    run(event.submitter ?? form, Object.fromEntries(new FormData(form, event.submitter)), form);
+    if (form.dataset.edit) edit(form, event.submitter);
+    else run(event.submitter ?? form, Object.fromEntries(new FormData(form)), form);
   });
 }
 
@@ -32,6 +33,22 @@ export async function run(from, body, form = null) {
   }
 }
 
+// New arguments for a task, and another run of it.
+async function edit(form, button) {
+  const { edit: address, run: again, as: kind } = form.dataset;
+  let text = form.elements.text.value;
+  if (kind === "arguments") {
+    try { text = JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
+  }
+  button.dataset.post = address;
+  const done = await run(button, { [kind]: text });
+  if (done && button.value === "run") {
+    button.dataset.post = again;
+    await run(button, {});
+  }
+  delete button.dataset.post;
+}
+
 async function post(data, body) {
   let answer;
   try {
@@ -44,6 +61,7 @@ async function post(data, body) {
   const told = await answer.json().catch(() => ({}));
   if (answer.status === 401) { location.reload(); return false; }
   say(answer.ok ? told.message ?? "Done." : told.error?.message ?? told.error ?? `Refused (${answer.status}).`, !answer.ok);
+  if (answer.ok && told.more) return post(data, body);
   if (answer.ok && data.then) location.assign(data.then);
   return answer.ok;
 }

@@ -1,6 +1,7 @@
 // Draws what `data-chart` and `data-spark` hold, by uPlot; colours come from the sheet.
 
 const drawn = new Map();
+const FONT = "11px sans-serif";
 
 export function charts() {
   if (!window.uPlot) return;
@@ -60,11 +61,12 @@ function chart(element, text) {
     width: element.clientWidth || 300,
     height: element.clientHeight || 132,
     legend: { show: false },
+    padding: [8, 10, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, unit === "count" ? 4 : 1) * 1.05] } },
     axes: [
-      { stroke: soft, grid, ticks: { show: false }, size: 24, font: "11px system-ui", values: kind === "bars" ? (_, at) => at.map(day) : null, space: 56 },
-      { stroke: soft, grid, ticks: { show: false }, size: 48, font: "11px system-ui", values: (_, at) => at.map(shown), space: 28 },
+      { stroke: soft, grid, ticks: { show: false }, size: 24, font: FONT, values: (_, at) => at.map(kind === "bars" ? day : clock(times)), space: 56 },
+      { stroke: soft, grid, ticks: { show: false }, size: 48, font: FONT, values: (_, at) => at.map(shown), space: 28 },
     ],
     series: [{}, ...series.map(([state]) => {
       const stroke = colour(element, state);
@@ -75,7 +77,7 @@ function chart(element, text) {
     hooks: { setCursor: [(u) => {
       const at = u.cursor.idx;
       if (!head) return;
-      const when = kind === "bars" ? day(times[at]) : new Date(times[at] * 1000).toLocaleTimeString();
+      const when = kind === "bars" ? day(times[at]) : clock(times)(times[at]);
       head.textContent = at == null || u.cursor.left < 0 ? said : `${when}: ${series.map(([, name, v]) => `${name} ${v[at] === null ? "–" : shown(v[at])}`).join(", ")}`;
     }] },
   }, [times, ...sums], element);
@@ -86,14 +88,20 @@ function chart(element, text) {
   return { plot, watch };
 }
 
+// Hours and minutes; seconds where they tell times apart.
+const clock = (times) => {
+  const parts = { hour: "2-digit", minute: "2-digit", ...(times.at(-1) - times[0] < 300 && { second: "2-digit" }), hour12: false };
+  return (seconds) => new Date(seconds * 1000).toLocaleTimeString(undefined, parts);
+};
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
 
 // "1,2,,3;0,0,,1": processed, then failed.
 function spark(element, text) {
   const rows = text.split(";").map((row) => row.split(",").map((n) => n === "" ? null : +n));
   const names = ["processed", "failed"];
+  if (!rows[1].some(Boolean)) rows.pop();
   const plot = new window.uPlot({
-    width: 110, height: 26, legend: { show: false }, cursor: { show: false }, padding: [2, 0, 2, 0],
+    width: 90, height: 26, legend: { show: false }, cursor: { show: false }, padding: [2, 0, 2, 0],
     scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high, 0.2)] } },
     axes: [{ show: false }, { show: false }],
     series: [{}, ...rows.map((_, n) => {

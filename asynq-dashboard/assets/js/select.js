@@ -49,6 +49,17 @@ function show() {
   if (head) { head.checked = picked > 0 && picked === all.length; head.indeterminate = picked > 0 && picked < all.length; }
 }
 
+// Each running task is asked for by itself, after one question.
+async function cancel(button) {
+  const addresses = boxes().filter((box) => box.checked).map((box) => `${box.closest("tr").querySelector("a").pathname}/cancel`);
+  for (const address of addresses) {
+    button.dataset.post = address;
+    if (!(await run(button, {}))) return false;
+    delete button.dataset.ask;
+  }
+  return true;
+}
+
 async function bulk(button) {
   const bar = document.querySelector("#picked");
   const { state, group, total } = bar.dataset;
@@ -58,7 +69,7 @@ async function bulk(button) {
   button.dataset.post = bar.dataset.url;
   button.dataset.ask = `${button.textContent} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
   button.dataset.verb = `${button.textContent} ${every ? `all ${total}` : ids.length}`;
-  const done = await run(button, body);
+  const done = button.dataset.bulk === "cancel" ? await cancel(button) : await run(button, body);
   delete button.dataset.post;
   if (done) none();
 }

@@ -91,7 +91,7 @@ struct Row {
 
 /// Answers `/`.
 pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -> Result<Page, Failure> {
-    let latest = app.samples().latest().filter(|swept| swept.queues.len() > READ_ALL);
+    let latest = app.samples().subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
     let is_swept = latest.is_some();
     let snapshot = match latest {
         Some(swept) => swept,

@@ -157,6 +157,7 @@ fn render(view: &View<'_>) -> Markup {
                         "Delete queue {name} with its {}? Their arguments, results and errors are lost.",
                         super::format::counted(stats.size, "task")
                     ),
+                    body: r#"{"force":true}"#,
                     word: name,
                     then: href(mount, &[]),
                     class: "danger",
@@ -164,7 +165,7 @@ fn render(view: &View<'_>) -> Markup {
             }
         }
         (figures(view))
-        details.panel open { summary { h2 { "Over time" } }
+        details open { summary { h2 { "Over time" } }
             div.charts { @for chart in &view.charts { (chart.show()) } }
         }
         (tabs(view))

@@ -9,6 +9,8 @@ pub(crate) struct Button<'a> {
     pub(crate) label: &'a str,
     /// Where it posts.
     pub(crate) post: String,
+    /// JSON to send; nothing if empty.
+    pub(crate) body: &'a str,
     /// What is asked first; nothing if empty.
     pub(crate) ask: String,
     /// A word that must be typed then; none if empty.
@@ -24,7 +26,7 @@ impl Button<'_> {
     pub(crate) fn show(&self) -> Markup {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         html! {
-            button type="button" class=[some(self.class)] data-post=(self.post) data-ask=[some(&self.ask)]
+            button type="button" class=[some(self.class)] data-post=(self.post) data-body=[some(self.body)] data-ask=[some(&self.ask)]
                 data-type=[some(self.word)] data-then=[some(&self.then)] data-verb=[some(&self.ask).map(|_| self.label)] {
                 (self.label)
             }

@@ -4,7 +4,10 @@ use asynq_runtime::{Registry, TaskInfo, TaskState};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-use super::{state::state, text::cell};
+use super::{
+    state::state,
+    text::{self, cell},
+};
 use crate::{
     look::payload,
     page::format::{count, when, when_known},
@@ -65,16 +68,24 @@ impl Table<'_> {
                 @if self.can_pick {
                     td.check { input type="checkbox" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
                 }
-                th.id scope="row" title=[(id.len() > 24).then(|| cell(id).into_string()).map(|_| super::text::cut(id, super::text::CELL).0)] {
-                    a href=(href(self.mount, &["queues", queue, "tasks", id])) { (cell(id)) }
-                }
-                td { (cell(&task.r#type)) }
+                (self.name(task))
+                td.short { (cell(&task.r#type)) }
                 @if self.state.is_none() {
                     td { (state(task.state)) }
-                    td { a href=(href(self.mount, &["queues", queue])) { (cell(queue)) } }
+                    td.short { a href=(href(self.mount, &["queues", queue])) { (cell(queue)) } }
                 }
                 td.clip.mono.whole { (cell(&one_line(&shown))) }
                 (self.cells(task))
+            }
+        }
+    }
+
+    /// The id, which leads to the task.
+    fn name(&self, task: &TaskInfo) -> Markup {
+        let id = task.id.as_str();
+        html! {
+            th.id scope="row" {
+                a href=(href(self.mount, &["queues", task.queue.as_str(), "tasks", id])) title=(text::cut(id, text::CELL).0) { (text::id(id)) }
             }
         }
     }
@@ -154,13 +165,13 @@ fn one_line(shown: &payload::Shown) -> String {
     let words = shown.text.split_whitespace();
     let mut line = String::new();
     for word in words {
-        if line.len() > 4 * super::text::CELL {
+        if line.len() > 4 * text::CELL {
             break;
         }
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().take(super::text::CELL + 1));
+        line.extend(word.chars().take(text::CELL + 1));
     }
     line
 }

@@ -23,6 +23,16 @@ pub(crate) fn cell(text: &str) -> Markup {
     html! { (shown) @if more > 0 { "…" } }
 }
 
+/// An id for a table: the ends of a long one, because ids that were made one after another differ in the last characters.
+pub(crate) fn id(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= 24 {
+        return text.to_owned();
+    }
+    let (head, tail) = (text.chars().take(8), text.chars().skip(length - 12));
+    head.chain(['…']).chain(tail).collect()
+}
+
 /// A block of text; what is cut off can be asked for at `all`.
 pub(crate) fn block(text: &str, class: &str, limit: usize, all: &str) -> Markup {
     let (shown, more) = cut(text, limit);
@@ -46,6 +56,12 @@ mod tests {
         assert_eq!(cut("äöü", 3), ("äöü", 0));
         assert_eq!(cut("äöü", 2), ("äö", 1));
         assert_eq!(cut("", 0), ("", 0));
+    }
+
+    #[test]
+    fn a_long_id_shows_both_ends() {
+        assert_eq!(id("0dc1f3a5-8e01-7001-8000-0000000004d2"), "0dc1f3a5…0000000004d2");
+        assert_eq!(id(&"ä".repeat(24)), "ä".repeat(24));
     }
 
     #[test]
