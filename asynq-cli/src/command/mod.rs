@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Group(group::Group),
     /// Serves the dashboard
     Web(web::Web),
+    /// Makes the hash of a password for the dashboard
+    HashPassword(web::HashPassword),
     /// Shows everything on the whole terminal, live
     Dash(dash::Dash),
     /// Looks for what is wrong, and says what mends it
@@ -60,6 +62,7 @@ impl Command {
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
             Self::Web(command) => command.run(session).await,
+            Self::HashPassword(command) => command.run(session),
             Self::Dash(command) => command.run(session).await,
             Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),

@@ -36,6 +36,11 @@ pub(crate) struct Web {
     token_file: Option<PathBuf>,
 }
 
+/// Reads the password from standard input, and writes the argon2 hash of it for --password-hash-file or
+/// ASYNQ_DASHBOARD_PASSWORD_HASH. With --json: an object with `hash`
+#[derive(Debug, Args)]
+pub(crate) struct HashPassword {}
+
 impl Web {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let client = session.client().await?;
@@ -62,6 +67,21 @@ impl Web {
             dashboard = dashboard.bearer_token(secret(file)?);
         }
         Ok(self.allow_host.iter().fold(dashboard, Dashboard::allow_host))
+    }
+}
+
+impl HashPassword {
+    /// Longest password; what is longer is a file that was piped by mistake.
+    const MOST: usize = 4096;
+
+    pub(super) fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let password = session.read_secret("Password: ", Self::MOST)?;
+        if password.is_empty() || password.len() > Self::MOST {
+            return Err(CliError::Usage(format!("a password has 1 to {} bytes", Self::MOST)));
+        }
+        let hash = asynq_dashboard::hash_password(&password)
+            .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
+        session.answer(&json!({ "hash": hash }), |_| format!("{hash}\n"))
     }
 }
 

@@ -122,7 +122,7 @@ on_both_brokers! {
             let words = ["queue", "rm", &name, "--force", "--yes"];
             let stopped = desk.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
             if stopped.code == 0 {
-                assert!(wake_ups > 3, "it had begun: {stopped}");
+                assert!(wake_ups > 0, "the signal came first: {stopped}");
                 break;
             }
             assert_eq!(stopped.code, 130, "{stopped}");
