@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, missing_docs, dead_code)]
 mod shop;
-use asynq_tests::*;
 use asynq_runtime::Client;
+use asynq_tests::*;
 
 #[test]
 fn serve() {
@@ -14,14 +14,24 @@ fn serve() {
         let mut n = 1000;
         loop {
             for name in ["mail", "images", "webhooks", "critical"] {
-                for _ in 0..(n % 17 + 3) { n += 1; fixture.enqueue(task(&format!("live-{n}")).in_queue(name)).await; }
-                for run in fixture.broker().dequeue(fixture.member(), &[asynq_runtime::broker::Wanted { queue: queue(name), n: n % 13 + 2 }]).await.unwrap() {
+                for _ in 0..(n % 17 + 3) {
+                    n += 1;
+                    fixture.enqueue(task(&format!("live-{n}")).in_queue(name)).await;
+                }
+                for run in fixture
+                    .broker()
+                    .dequeue(fixture.member(), &[asynq_runtime::broker::Wanted { queue: queue(name), n: n % 13 + 2 }])
+                    .await
+                    .unwrap()
+                {
                     let end = if n % 11 == 0 { archive("boom") } else { done() };
                     fixture.settle(&run, end).await;
                 }
             }
             shop::work(&fixture, &active).await;
-            for run in &active { fixture.extend(&run.key).await; }
+            for run in &active {
+                fixture.extend(&run.key).await;
+            }
             active.retain(|_| true);
             tokio::time::sleep(std::time::Duration::from_millis(700)).await;
         }

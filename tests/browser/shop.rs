@@ -10,20 +10,38 @@ use asynq_tests::{Build as _, Fixture, Seeded as _, Store, archive, complete, do
 use serde_json::json;
 
 /// The queues with their weights and how much goes through them.
-const QUEUES: [(&str, i32, usize); 6] =
-    [("critical", 6, 14), ("mail", 3, 60), ("images", 2, 25), ("reports", 1, 9), ("webhooks", 2, 40), ("search-index", 1, 18)];
+const QUEUES: [(&str, i32, usize); 6] = [
+    ("critical", 6, 14),
+    ("mail", 3, 60),
+    ("images", 2, 25),
+    ("reports", 1, 9),
+    ("webhooks", 2, 40),
+    ("search-index", 1, 18),
+];
 
 /// A task of one of the shop's jobs.
 fn order(queue: &str, n: usize) -> NewTask {
     let (kind, payload) = match n % 4 {
-        0 => ("email:send", json!({ "to": format!("customer-{n}@example.com"), "template": "order-shipped", "order": 48_000 + n })),
-        1 => ("image:resize", json!({ "path": format!("s3://uploads/2030/{n}.jpg"), "sizes": [320, 640, 1280], "keep": true })),
-        2 => ("webhook:deliver", json!({ "url": "https://shop.example/hooks/orders", "event": "order.paid", "attempt_of": n })),
-        _ => ("report:monthly", json!({ "tenant": format!("tenant-{}", n % 7), "month": "2030-01", "currency": "EUR" })),
+        0 => (
+            "email:send",
+            json!({ "to": format!("customer-{n}@example.com"), "template": "order-shipped", "order": 48_000 + n }),
+        ),
+        1 => (
+            "image:resize",
+            json!({ "path": format!("s3://uploads/2030/{n}.jpg"), "sizes": [320, 640, 1280], "keep": true }),
+        ),
+        2 => (
+            "webhook:deliver",
+            json!({ "url": "https://shop.example/hooks/orders", "event": "order.paid", "attempt_of": n }),
+        ),
+        _ => {
+            ("report:monthly", json!({ "tenant": format!("tenant-{}", n % 7), "month": "2030-01", "currency": "EUR" }))
+        }
     };
     let mut new = task(&uuid(queue, n)).in_queue(queue).with_payload(payload.to_string());
     new.message.r#type = kind.into();
-    new.with_header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").with_header("tenant", "acme")
+    new.with_header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        .with_header("tenant", "acme")
 }
 
 /// An id as ours are: a UUID v7 of one millisecond, told apart by queue and number.

@@ -243,11 +243,10 @@ async fn an_entry_of_a_go_scheduler_runs_with_its_options_and_cannot_be_paused()
     assert_eq!(status, 200, "{told}");
     let id = told["id"].as_str().unwrap();
     let ran = fixture.broker().task(&queue("lo\"w"), &asynq_tests::task_id(id)).await.unwrap().unwrap();
-    assert_eq!((ran.max_retry, ran.timeout, ran.retention), (
-        3,
-        Some(Duration::from_secs(90)),
-        Some(Duration::from_secs(86_400))
-    ));
+    assert_eq!(
+        (ran.max_retry, ran.timeout, ran.retention),
+        (3, Some(Duration::from_secs(90)), Some(Duration::from_secs(86_400)))
+    );
     let shown = served.get("/api/periodic/lo%22w/go-1").await.json();
     assert_eq!(shown["history"][0]["task"].as_str(), Some(id), "in the history that people look at");
     let (status, told) = post(&served, "/periodic/lo%22w/go-1/pause", json!({})).await;

@@ -49,7 +49,9 @@ async fn tasks_come_by_state_page_and_group() {
     ] {
         assert_eq!(ids(&served.get(&format!("/api/queues/default/tasks{query}")).await.json()), expected, "{query}");
     }
-    for bad in ["?state=nowhere", "?page=0", "?per=501", "?page=-1", "?page=18446744073709551615", "?per=1e9", "?page=x"] {
+    for bad in
+        ["?state=nowhere", "?page=0", "?per=501", "?page=-1", "?page=18446744073709551615", "?per=1e9", "?page=x"]
+    {
         let answer = served.get(&format!("/api/queues/default/tasks{bad}")).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "bad_request"), "{bad}");
     }
@@ -65,9 +67,12 @@ async fn a_task_is_told_with_its_failures() {
     let served = Served::start(dashboard(&fixture)).await;
     let told = served.get("/api/queues/default/tasks/t1").await.json();
     assert_eq!((&told["state"], &told["retried"], &told["type"]), (&json!("retry"), &json!(1), &json!("email:send")));
-    assert_eq!(told["payload"], json!({
-        "form": "json", "text": "{\n  \"to\": \"ann\"\n}", "size": 12, "is_cut": false
-    }));
+    assert_eq!(
+        told["payload"],
+        json!({
+            "form": "json", "text": "{\n  \"to\": \"ann\"\n}", "size": 12, "is_cut": false
+        })
+    );
     assert_eq!(told["failures"][0]["error"], "no <script>");
     assert_eq!(told["headers"], json!([{ "key": "trace", "value": "<b>" }]));
     assert_eq!(served.get("/api/queues/default/tasks/none").await.status, 404);
@@ -83,7 +88,10 @@ async fn a_megabyte_is_cut_and_bytes_are_a_dump() {
         let answer = served.get(&format!("/api/queues/default/tasks/{id}")).await;
         assert!(answer.body.len() < 100_000, "{} bytes", answer.body.len());
         let payload = &answer.json()["payload"];
-        assert_eq!((&payload["form"], &payload["size"], &payload["is_cut"]), (&json!(form), &json!(size), &json!(true)));
+        assert_eq!(
+            (&payload["form"], &payload["size"], &payload["is_cut"]),
+            (&json!(form), &json!(size), &json!(true))
+        );
     }
 }
 

@@ -55,7 +55,8 @@ async fn what_cannot_be_used_is_refused_with_what_to_write() {
 async fn other_names_are_allowed_one_by_one() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).allow_host("jobs.example.com:8443")).await;
-    for (host, status) in [("jobs.example.com", 200), ("JOBS.example.com:1", 200), ("localhost", 200), ("example.com", 403)]
+    for (host, status) in
+        [("jobs.example.com", 200), ("JOBS.example.com:1", 200), ("localhost", 200), ("example.com", 403)]
     {
         let answer = served.ask(&Request::new("GET", "/api/queues").with("host", host)).await;
         assert_eq!(answer.status, status, "{host}");

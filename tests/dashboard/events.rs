@@ -16,7 +16,8 @@ impl Events {
     /// Opens one; returns its status too.
     async fn open(served: &Served, query: &str) -> (u16, Self) {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
-        let head = format!("GET /events{query} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", served.address);
+        let head =
+            format!("GET /events{query} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", served.address);
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut events = Self(BufReader::new(stream).lines());
         let status = events.line().await.split(' ').nth(1).unwrap().parse().unwrap();

@@ -108,10 +108,10 @@ async fn a_page_leads_to_the_login_and_a_program_is_told() {
     let served = Served::start(dashboard(&fixture).password_hash(hash()).mount("/jobs")).await;
     let page = Request::new("GET", "/jobs/queues/a%2Fb?state=retry").with("accept", "text/html,*/*");
     let answer = served.ask(&page).await;
-    assert_eq!((answer.status, answer.header("location")), (
-        303,
-        "/jobs/login?next=%2Fjobs%2Fqueues%2Fa%252Fb%3Fstate%3Dretry"
-    ));
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (303, "/jobs/login?next=%2Fjobs%2Fqueues%2Fa%252Fb%3Fstate%3Dretry")
+    );
     let told = served.get("/jobs/api/queues").await;
     assert_eq!((told.status, told.code().as_str()), (401, "no_login"));
 }

@@ -31,7 +31,8 @@ async fn it_lives_below_its_path_and_leaves_the_rest_alone() {
     for lost in ["/jobs/nowhere", "/jobs/api/nowhere/x"] {
         assert_eq!(ask(lost).await.status, 404, "{lost}");
     }
-    let pause = OWN.iter().fold(Request::new("POST", "/jobs/queues/default/pause"), |r, (name, value)| r.with(name, value));
+    let pause =
+        OWN.iter().fold(Request::new("POST", "/jobs/queues/default/pause"), |r, (name, value)| r.with(name, value));
     assert_eq!(served.ask(&pause.with("authorization", &token)).await.status, 200);
     assert_eq!(ask("/jobs/api/queues").await.json()["queues"][0]["paused"], true);
 }

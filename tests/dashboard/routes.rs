@@ -150,7 +150,8 @@ fn path(route: &RouteInfo, id: &str, entry: &str) -> String {
         Some("run") => "later",
         _ => id,
     };
-    let filled = [("{queue}", "default"), ("{id}", id), ("{entry}", entry), ("{version}", "x"), ("{*name}", "style.css")];
+    let filled =
+        [("{queue}", "default"), ("{id}", id), ("{entry}", entry), ("{version}", "x"), ("{*name}", "style.css")];
     filled.iter().fold(route.path.to_owned(), |path, (name, value)| path.replace(name, value))
 }
 
@@ -229,9 +230,14 @@ async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
         check_headers(&answer, &what);
         let changed = everything(&fixture, &entry).await != before;
         // A request to cancel is heard by workers and kept nowhere.
-        let changes = route.access == Access::Write && !route.path.ends_with("/cancel") && !route.path.ends_with("/resume");
+        let changes =
+            route.access == Access::Write && !route.path.ends_with("/cancel") && !route.path.ends_with("/resume");
         assert_eq!(changed, changes, "{what}");
-        assert!(answer.body.len() < 100_000 || route.path.starts_with("/assets"), "{what}: {} bytes", answer.body.len());
+        assert!(
+            answer.body.len() < 100_000 || route.path.starts_with("/assets"),
+            "{what}: {} bytes",
+            answer.body.len()
+        );
     }
 }
 
@@ -272,7 +278,8 @@ async fn a_path_that_climbs_or_cannot_be_read_finds_nothing() {
         }
     }
     let long = format!("/queues/{}", "x".repeat(20_000));
-    for path in ["/../../etc/passwd", "/assets/x/../../Cargo.toml", "/assets/x/..%2f..%2fCargo.toml", "//", "/%", &long] {
+    for path in ["/../../etc/passwd", "/assets/x/../../Cargo.toml", "/assets/x/..%2f..%2fCargo.toml", "//", "/%", &long]
+    {
         let answer = served.ask(&Request::new("GET", path).with("authorization", &format!("Bearer {TOKEN}"))).await;
         assert!(matches!(answer.status, 400 | 404 | 431), "{path}: {answer:?}");
     }

@@ -19,8 +19,8 @@ use axum::{
 };
 use serde::Deserialize;
 
-use self::{back_off::BackOff, session::Sessions};
 pub use self::password::hash_password;
+use self::{back_off::BackOff, session::Sessions};
 pub(crate) use self::{password::Password, token::Token};
 use crate::{
     failure::{Failure, Kind},
