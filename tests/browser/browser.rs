@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything that a test waits for may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One browser window. [`close`](Self::close) it at the end.
 pub struct Browser {
@@ -65,6 +65,16 @@ impl Browser {
     /// Opens a page and waits until its scripts have run.
     pub async fn open(&self, url: &str) {
         self.client.goto(url).await.unwrap();
+    }
+
+    /// Puts another page into this window as the pages do themselves when there is news: no scripts are loaded again.
+    pub async fn turn_to(&self, path: &str) {
+        let path = json!(path);
+        self.js(&format!(
+            "history.replaceState(null, '', {path}); const app = document.querySelector('script[type=module]').src;
+             return import(app.replace('app.js', 'live.js')).then((live) => live.refresh(true))"
+        ))
+        .await;
     }
 
     /// What the body of a function gives.
