@@ -14,13 +14,18 @@ use crate::{Periodic, PeriodicError, Tick};
 /// The schedule on a broker, whoever plans it.
 #[derive(Debug, Clone)]
 pub struct Schedule {
+    client: Client,
     broker: Arc<dyn Broker>,
 }
 
 impl Schedule {
     /// The schedule on the broker of a client.
     pub fn new(client: &Client) -> Self {
-        Self { broker: Arc::clone(client.broker()) }
+        Self { client: client.clone(), broker: Arc::clone(client.broker()) }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The entries of all schedulers that live, ours and Go's.

@@ -7,6 +7,7 @@
 
 mod control;
 mod leader;
+mod listed;
 mod registry;
 mod scheduler;
 mod service;

@@ -117,9 +117,13 @@ mod tests {
 
     #[test]
     fn packed_files_go_to_who_takes_them() {
-        for (accepted, expected) in
-            [("gzip, deflate, br", true), ("br;q=1, gzip;q=0.5", true), ("gzip;q=0", false), ("", false), ("xgzip", false)]
-        {
+        for (accepted, expected) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1, gzip;q=0.5", true),
+            ("gzip;q=0", false),
+            ("", false),
+            ("xgzip", false),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
             assert_eq!(takes_gzip(&headers), expected, "{accepted}");

@@ -46,6 +46,7 @@ mod state;
 pub use self::{
     builder::Dashboard,
     error::DashboardError,
+    login::hash_password,
     route::{Access, RouteInfo},
     serve::Bound,
     service::{DashboardService, service},

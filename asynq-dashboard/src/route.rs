@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::{
     Router,
-    handler::Handler as _,
     http::Method,
     middleware::from_fn_with_state,
     routing::{MethodFilter, MethodRouter, any, on},
@@ -118,7 +117,7 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
             "/" if !mount.is_empty() => mount.clone(),
             path => format!("{mount}{path}"),
         };
-        router = router.route(&path, call.fallback(no_such_method.layer(guarded(Access::Public))));
+        router = router.route(&path, call.fallback(no_such_method));
     }
     let lost = any(no_such_page).layer(guarded(Access::Public));
     if !mount.is_empty() {

@@ -7,7 +7,16 @@ use asynq_runtime::{Client, Inspector, Registry};
 
 use tokio::sync::Semaphore;
 
-use crate::{asset, guard::Hosts, live, login::Login, path, sample::Samples};
+use crate::{
+    asset,
+    guard::Hosts,
+    health::Probe,
+    live,
+    login::Login,
+    metrics::{self, Collector},
+    path,
+    sample::Samples,
+};
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -19,6 +28,8 @@ struct Inner {
     schedule: Schedule,
     registry: Option<Registry>,
     samples: Samples,
+    collector: Collector,
+    probe: Probe,
     config: Config,
     rules: Rules,
     listeners: Arc<Semaphore>,
@@ -51,10 +62,14 @@ pub(crate) struct Config {
 impl AppState {
     /// Of one client.
     pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
+        // From now on what this program does is measured.
+        metrics::install();
         let inspector = client.inspector();
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
             samples: Samples::new(Arc::clone(client.broker())),
+            collector: Collector::new(Arc::clone(client.broker())),
+            probe: Probe::new(Arc::clone(client.broker())),
             inspector,
             client,
             registry,
@@ -87,6 +102,16 @@ impl AppState {
     /// The numbers of all queues, now and in the last hour.
     pub(crate) fn samples(&self) -> &Samples {
         &self.0.samples
+    }
+
+    /// Reads the queues for Prometheus.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.0.collector
+    }
+
+    /// Knows whether the broker answers.
+    pub(crate) fn probe(&self) -> &Probe {
+        &self.0.probe
     }
 
     /// How the dashboard is shown.

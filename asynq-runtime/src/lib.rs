@@ -84,6 +84,7 @@ mod connect;
 pub mod inspector;
 pub mod job;
 pub mod metrics;
+mod propagation;
 pub mod rate;
 pub mod server;
 pub mod task;

@@ -51,7 +51,10 @@ fn every_button_does_what_it_says<S: Store>() {
         browser.click("[data-every]").await;
         assert_eq!(browser.text("#picked output").await, "All 4 retry");
         world.act("[data-bulk=archive]", "4 tasks were archived").await;
-        assert_eq!((size(&world, "mail", TaskState::Retry).await, size(&world, "mail", TaskState::Archived).await), (0, 10));
+        assert_eq!(
+            (size(&world, "mail", TaskState::Retry).await, size(&world, "mail", TaskState::Archived).await),
+            (0, 10)
+        );
         world.open("/queues/mail?state=aggregating&group=newsletter").await;
         browser.click("[data-all]").await;
         browser.click("[data-every]").await;
@@ -76,7 +79,8 @@ fn every_button_does_what_it_says<S: Store>() {
         browser.click("details summary").await;
         browser.js("document.querySelector('textarea').value = '{\"path\":\"new.jpg\"}'").await;
         world.act("button[value='']", "has its new arguments").await;
-        let edited = world.fixture.broker().task(&queue("images"), &task_id(&shop::uuid("images", 0))).await.unwrap().unwrap();
+        let edited =
+            world.fixture.broker().task(&queue("images"), &task_id(&shop::uuid("images", 0))).await.unwrap().unwrap();
         assert_eq!((&edited.payload[..], edited.state), (&b"{\"path\":\"new.jpg\"}"[..], TaskState::Archived));
         browser.until("document.querySelector('pre').textContent.includes('new.jpg')").await;
         world.act("button[value=run]", "is pending").await;

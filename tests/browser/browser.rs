@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One browser window. [`close`](Self::close) it at the end.
-pub struct Browser {
+pub(crate) struct Browser {
     client: Client,
     driver: Child,
     _profile: TempDir,
@@ -23,7 +23,7 @@ pub struct Browser {
 
 impl Browser {
     /// Starts chromedriver and Chromium; both are in Debian's packages `chromium` and `chromium-driver`.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -56,19 +56,19 @@ impl Browser {
     }
 
     /// Ends the browser.
-    pub async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         let _ = self.client.clone().close().await;
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
 
     /// Opens a page and waits until its scripts have run.
-    pub async fn open(&self, url: &str) {
+    pub(crate) async fn open(&self, url: &str) {
         self.client.goto(url).await.unwrap();
     }
 
     /// Puts another page into this window as the pages do themselves when there is news: no scripts are loaded again.
-    pub async fn turn_to(&self, path: &str) {
+    pub(crate) async fn turn_to(&self, path: &str) {
         let path = json!(path);
         self.js(&format!(
             "history.replaceState(null, '', {path}); const app = document.querySelector('script[type=module]').src;
@@ -78,23 +78,23 @@ impl Browser {
     }
 
     /// What the body of a function gives.
-    pub async fn js(&self, script: &str) -> Value {
+    pub(crate) async fn js(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
     /// The same as text; empty where there is none.
-    pub async fn text(&self, css: &str) -> String {
+    pub(crate) async fn text(&self, css: &str) -> String {
         let found = self.js(&format!("return document.querySelector({})?.textContent ?? ''", json!(css))).await;
         found.as_str().unwrap_or_default().to_owned()
     }
 
     /// How many elements there are.
-    pub async fn count(&self, css: &str) -> u64 {
+    pub(crate) async fn count(&self, css: &str) -> u64 {
         self.js(&format!("return document.querySelectorAll({}).length", json!(css))).await.as_u64().unwrap()
     }
 
     /// Clicks as a person does: what is hidden or covered cannot be.
-    pub async fn click(&self, css: &str) {
+    pub(crate) async fn click(&self, css: &str) {
         let begun = Instant::now();
         loop {
             let found = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await;
@@ -109,20 +109,20 @@ impl Browser {
     }
 
     /// Presses keys where the focus is.
-    pub async fn press(&self, keys: &str) {
+    pub(crate) async fn press(&self, keys: &str) {
         let active = self.client.active_element().await.unwrap();
         active.send_keys(keys).await.unwrap();
     }
 
     /// Replaces what is in a field.
-    pub async fn fill(&self, css: &str, text: &str) {
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
         let element = self.client.find(Locator::Css(css)).await.unwrap();
         element.clear().await.unwrap();
         element.send_keys(text).await.unwrap();
     }
 
     /// Waits until an expression is true.
-    pub async fn until(&self, expression: &str) {
+    pub(crate) async fn until(&self, expression: &str) {
         let begun = Instant::now();
         loop {
             // A page that is being left has no answer.
@@ -133,43 +133,46 @@ impl Browser {
             if begun.elapsed() > PATIENCE {
                 let page = self.js("return document.body.innerText").await;
                 let said = self.complaints().await;
-                panic!("never true: {expression}\nat {}\n{said:#?}\n{page:#}", self.client.current_url().await.unwrap());
+                panic!(
+                    "never true: {expression}\nat {}\n{said:#?}\n{page:#}",
+                    self.client.current_url().await.unwrap()
+                );
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     }
 
     /// Where the window is.
-    pub async fn path(&self) -> String {
+    pub(crate) async fn path(&self) -> String {
         self.js("return location.pathname + location.search").await.as_str().unwrap().to_owned()
     }
 
     /// A command of Chromium's own.
-    pub async fn chromium(&self, command: &'static str, parameters: Value) -> Value {
+    pub(crate) async fn chromium(&self, command: &'static str, parameters: Value) -> Value {
         let body = json!({ "cmd": command, "params": parameters });
         self.client.issue_cmd(Extra { path: "goog/cdp/execute", body }).await.unwrap()
     }
 
     /// What a log has gathered since it was last asked for: `browser` or `performance`.
-    pub async fn log(&self, name: &str) -> Vec<Value> {
+    pub(crate) async fn log(&self, name: &str) -> Vec<Value> {
         let log = self.client.issue_cmd(Extra { path: "se/log", body: json!({ "type": name }) }).await.unwrap();
         log.as_array().cloned().unwrap_or_default()
     }
 
     /// What the pages complained about since it was last asked for, refused content above all.
-    pub async fn complaints(&self) -> Vec<String> {
+    pub(crate) async fn complaints(&self) -> Vec<String> {
         let said = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
         self.log("browser").await.iter().map(said).collect()
     }
 
     /// The network's events since they were last asked for.
-    pub async fn network(&self) -> Vec<Value> {
+    pub(crate) async fn network(&self) -> Vec<Value> {
         let parse = |entry: Value| serde_json::from_str::<Value>(entry["message"].as_str()?).ok();
         self.log("performance").await.into_iter().filter_map(parse).map(|event| event["message"].clone()).collect()
     }
 
     /// The size of a phone, and back to a desk with `None`.
-    pub async fn screen(&self, size: Option<(u32, u32)>) {
+    pub(crate) async fn screen(&self, size: Option<(u32, u32)>) {
         match size {
             Some((width, height)) => {
                 let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
@@ -180,13 +183,13 @@ impl Browser {
     }
 
     /// What the system says it likes: `light` or `dark`.
-    pub async fn prefer(&self, scheme: &str) {
+    pub(crate) async fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.chromium("Emulation.setEmulatedMedia", features).await;
     }
 
     /// The window as a PNG.
-    pub async fn picture(&self) -> Vec<u8> {
+    pub(crate) async fn picture(&self) -> Vec<u8> {
         self.client.screenshot().await.unwrap()
     }
 }

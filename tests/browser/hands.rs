@@ -23,10 +23,13 @@ fn the_keyboard_reaches_everything() {
         browser.press("\u{e004}").await;
         assert_eq!(browser.js("return document.activeElement.className").await, "skip");
         assert!(browser.js("return document.activeElement.getBoundingClientRect().top >= 0").await.as_bool().unwrap());
-        for (keys, path) in [("gs", "/search"), ("gv", "/servers"), ("gp", "/periodic"), ("gb", "/broker"), ("gq", "/")] {
+        for (keys, path) in [("gs", "/search"), ("gv", "/servers"), ("gp", "/periodic"), ("gb", "/broker"), ("gq", "/")]
+        {
             browser.js("document.activeElement.blur()").await;
             browser.press(keys).await;
-            browser.until(&format!("location.pathname === {} && document.readyState === 'complete'", json!(path))).await;
+            browser
+                .until(&format!("location.pathname === {} && document.readyState === 'complete'", json!(path)))
+                .await;
         }
         browser.press("/").await;
         assert_eq!(browser.js("return document.activeElement.type").await, "search");
@@ -80,7 +83,16 @@ fn a_phone_shows_all_pages_without_scrolling_sideways() {
         let browser = &world.browser;
         browser.screen(Some((390, 844))).await;
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
-        for path in ["/", "/queues/mail?state=archived", &task, "/queues/mail/groups", "/search?q=boom", "/servers", "/periodic", "/broker"] {
+        for path in [
+            "/",
+            "/queues/mail?state=archived",
+            &task,
+            "/queues/mail/groups",
+            "/search?q=boom",
+            "/servers",
+            "/periodic",
+            "/broker",
+        ] {
             world.open(path).await;
             let wide = browser.js("return document.documentElement.scrollWidth").await;
             assert_eq!(wide, 390, "{path}");
@@ -115,7 +127,16 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
         for scheme in ["light", "dark"] {
             browser.prefer(scheme).await;
-            for path in ["/", "/queues/mail?state=archived", &task, "/search?q=boom", "/servers", "/periodic", "/broker", "/nothing"] {
+            for path in [
+                "/",
+                "/queues/mail?state=archived",
+                &task,
+                "/search?q=boom",
+                "/servers",
+                "/periodic",
+                "/broker",
+                "/nothing",
+            ] {
                 world.open(path).await;
                 let worst = browser.js(CONTRAST).await;
                 assert!(worst[0].as_f64().unwrap() >= 4.5, "{scheme} {path}: {worst}");
@@ -175,7 +196,11 @@ fn a_read_only_dashboard_has_no_buttons_to_change_anything() {
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
         for path in ["/", "/queues/mail?state=archived", &task, "/periodic", "/servers"] {
             world.open(path).await;
-            assert_eq!(world.browser.count("[data-post], [data-edit], [data-bulk], main input[type=checkbox]").await, 0, "{path}");
+            assert_eq!(
+                world.browser.count("[data-post], [data-edit], [data-bulk], main input[type=checkbox]").await,
+                0,
+                "{path}"
+            );
             assert!(world.browser.text(".tools").await.contains("read-only"));
         }
         world.end().await;
@@ -210,7 +235,11 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         let window = browser.js("return location.href").await;
         server.restart();
         browser.until("document.querySelector('#down').hidden === true").await;
-        assert_eq!(browser.js("return document.querySelectorAll('input[name=id]')[1].checked").await, true, "and so does what was picked");
+        assert_eq!(
+            browser.js("return document.querySelectorAll('input[name=id]')[1].checked").await,
+            true,
+            "and so does what was picked"
+        );
         server.kill();
         browser.open(window.as_str().unwrap()).await;
         assert_eq!(browser.text("h1").await, "The broker does not answer");

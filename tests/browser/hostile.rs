@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{wait, world::World};
 
 /// What would leave a mark on the window if it ran, and what breaks pages in other ways.
-pub fn texts() -> Vec<String> {
+pub(crate) fn texts() -> Vec<String> {
     const MARK: &str = "window.ran=1";
     let mut texts: Vec<String> = [
         "<script>MARK</script>",
@@ -162,7 +162,10 @@ fn hostile_text_is_only_text<S: Store>(step: usize) {
             let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
             if text == "." || text == ".." || text.starts_with('~') { format!("~{encoded}") } else { encoded }
         };
-        let mut paths: Vec<String> = ["/", "/?page=2", "/?page=3", "/servers", "/periodic", "/broker", "/queues/default/groups"].map(str::to_owned).into();
+        let mut paths: Vec<String> =
+            ["/", "/?page=2", "/?page=3", "/servers", "/periodic", "/broker", "/queues/default/groups"]
+                .map(str::to_owned)
+                .into();
         for state in ["retry", "archived", "completed", "aggregating"] {
             paths.push(format!("/queues/default?state={state}&per=100"));
         }
@@ -175,10 +178,18 @@ fn hostile_text_is_only_text<S: Store>(step: usize) {
             paths.push(format!("/periodic/default/{text}"));
         }
         let first = segment(&texts[0]);
-        paths.extend([format!("/queues/default/tasks/{first}2"), format!("/queues/default/tasks/{first}3"), format!("/search?q={first}")]);
+        paths.extend([
+            format!("/queues/default/tasks/{first}2"),
+            format!("/queues/default/tasks/{first}3"),
+            format!("/search?q={first}"),
+        ]);
         for (n, path) in paths.iter().enumerate() {
             // Both ways in which a page comes into the window: as a new document, and into the one that is there.
-            if n < 14 || n % 10 == 0 { world.open(path).await } else { world.browser.turn_to(path).await }
+            if n < 14 || n % 10 == 0 {
+                world.open(path).await
+            } else {
+                world.browser.turn_to(path).await
+            }
             assert!(world.browser.js("return document.querySelector('#down').hidden").await == true, "{path}");
             is_clean(&world, path).await;
             // It is shown as what it is.

@@ -14,7 +14,9 @@ fn every_page_shows_what_there_is<S: Store>() {
         assert_eq!(browser.count("tbody tr").await, 6);
         assert!(browser.text("#q-reports").await.contains("paused"));
         assert_eq!(browser.count("#q-mail svg.bar rect.s-archived").await, 1);
-        browser.until("document.querySelectorAll('#throughput canvas, #size canvas, #latency canvas').length === 3").await;
+        browser
+            .until("document.querySelectorAll('#throughput canvas, #size canvas, #latency canvas').length === 3")
+            .await;
         browser.until("document.querySelector('#q-mail .spark canvas')").await;
         browser.fill("input[name=q]", "INDEX").await;
         browser.press("\u{e007}").await;
@@ -22,9 +24,15 @@ fn every_page_shows_what_there_is<S: Store>() {
         world.open("/?sort=size").await;
         assert_eq!(browser.text("tbody tr:first-child th").await.trim(), "mail");
 
-        for (state, rows) in
-            [("active", 5), ("pending", 15), ("scheduled", 12), ("retry", 6), ("archived", 6), ("completed", 24), ("aggregating", 12)]
-        {
+        for (state, rows) in [
+            ("active", 5),
+            ("pending", 15),
+            ("scheduled", 12),
+            ("retry", 6),
+            ("archived", 6),
+            ("completed", 24),
+            ("aggregating", 12),
+        ] {
             world.open(&format!("/queues/mail?state={state}")).await;
             assert_eq!(browser.text(".tabs [aria-current]").await, format!("{state}{rows}"));
             assert_eq!(browser.count("tbody tr").await, rows, "{state}");

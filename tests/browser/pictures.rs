@@ -22,7 +22,9 @@ async fn work(world: &World<SqliteStore>) {
                 world.fixture.enqueue(task(&format!("019b76da-{n:04x}-7{at:03x}-8000-{n:012x}")).in_queue(name)).await;
             }
             let wanted = Wanted { queue: queue(name), n: wave + usize::from(tick % 9 > 4) };
-            for (nth, run) in world.fixture.broker().dequeue(world.fixture.member(), &[wanted]).await.unwrap().into_iter().enumerate() {
+            for (nth, run) in
+                world.fixture.broker().dequeue(world.fixture.member(), &[wanted]).await.unwrap().into_iter().enumerate()
+            {
                 let end = match (tick + nth + at) % 40 {
                     3 => retry(Duration::from_secs(300), "connection refused (os error 111)"),
                     9 if tick % 3 == 0 => archive("the recipient is gone"),

@@ -11,24 +11,42 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 /// The queues with their weights and how much goes through them.
-const QUEUES: [(&str, i32, usize); 6] =
-    [("critical", 6, 14), ("mail", 3, 60), ("images", 2, 25), ("reports", 1, 9), ("webhooks", 2, 40), ("search-index", 1, 18)];
+const QUEUES: [(&str, i32, usize); 6] = [
+    ("critical", 6, 14),
+    ("mail", 3, 60),
+    ("images", 2, 25),
+    ("reports", 1, 9),
+    ("webhooks", 2, 40),
+    ("search-index", 1, 18),
+];
 
 /// A task of one of the shop's jobs.
 fn order(queue: &str, n: usize) -> NewTask {
     let (kind, payload) = match n % 4 {
-        0 => ("email:send", json!({ "to": format!("customer-{n}@example.com"), "template": "order-shipped", "order": 48_000 + n })),
-        1 => ("image:resize", json!({ "path": format!("s3://uploads/2030/{n}.jpg"), "sizes": [320, 640, 1280], "keep": true })),
-        2 => ("webhook:deliver", json!({ "url": "https://shop.example/hooks/orders", "event": "order.paid", "attempt_of": n })),
-        _ => ("report:monthly", json!({ "tenant": format!("tenant-{}", n % 7), "month": "2030-01", "currency": "EUR" })),
+        0 => (
+            "email:send",
+            json!({ "to": format!("customer-{n}@example.com"), "template": "order-shipped", "order": 48_000 + n }),
+        ),
+        1 => (
+            "image:resize",
+            json!({ "path": format!("s3://uploads/2030/{n}.jpg"), "sizes": [320, 640, 1280], "keep": true }),
+        ),
+        2 => (
+            "webhook:deliver",
+            json!({ "url": "https://shop.example/hooks/orders", "event": "order.paid", "attempt_of": n }),
+        ),
+        _ => {
+            ("report:monthly", json!({ "tenant": format!("tenant-{}", n % 7), "month": "2030-01", "currency": "EUR" }))
+        }
     };
     let mut new = task(&uuid(queue, n)).in_queue(queue).with_payload(payload.to_string());
     new.message.r#type = kind.into();
-    new.with_header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").with_header("tenant", "acme")
+    new.with_header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        .with_header("tenant", "acme")
 }
 
 /// An id as ours are: a UUID v7 of one millisecond, told apart by queue and number.
-pub fn uuid(queue: &str, n: usize) -> String {
+pub(crate) fn uuid(queue: &str, n: usize) -> String {
     let queue = QUEUES.iter().position(|(name, ..)| *name == queue).unwrap_or(9);
     // 2026-01-01, a second later each.
     let ms = 1_767_225_600_000_u64 + 1000 * n as u64;
@@ -36,7 +54,7 @@ pub fn uuid(queue: &str, n: usize) -> String {
 }
 
 /// Fills a store. Returns the runs that are still active.
-pub async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
+pub(crate) async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
     let broker = fixture.broker();
     let mut active = Vec::new();
     for (name, _, size) in QUEUES {
@@ -83,7 +101,7 @@ async fn take<S: Store>(fixture: &Fixture<S>, name: &str, n: usize) -> Vec<Run> 
 }
 
 /// Shows the server and holds the leases until it is aborted.
-pub fn keep_working<S: Store>(fixture: &Fixture<S>, active: &[Run]) -> JoinHandle<()> {
+pub(crate) fn keep_working<S: Store>(fixture: &Fixture<S>, active: &[Run]) -> JoinHandle<()> {
     let (broker, member, active) = (fixture.shared(), fixture.member().clone(), active.to_vec());
     let runs: Vec<_> = active.iter().map(|run| run.key.clone()).collect();
     tokio::spawn(async move {
@@ -132,7 +150,7 @@ fn worker(info: &ServerInfo, run: &Run, now: chrono::DateTime<chrono::Utc>) -> W
 }
 
 /// The id of the entry that the shop's own scheduler plans for a type.
-pub fn entry_id(kind: &str) -> EntryId {
+pub(crate) fn entry_id(kind: &str) -> EntryId {
     EntryId::of(kind, &queue("reports"), b"", "")
 }
 
@@ -173,4 +191,3 @@ fn shown_as(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::DateTime
         prev_enqueue_time: Some(Timestamp::from(now - chrono::TimeDelta::minutes(11))),
     }
 }
-

@@ -26,7 +26,16 @@ fn every_page_weighs_less_than_100_kb() {
         world.browser.chromium("Network.enable", json!({})).await;
         world.browser.chromium("Network.setCacheDisabled", json!({ "cacheDisabled": true })).await;
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
-        for path in ["/", "/queues/mail?state=completed", "/queues/mail?state=scheduled", &task, "/search?q=shop", "/servers", "/periodic", "/broker"] {
+        for path in [
+            "/",
+            "/queues/mail?state=completed",
+            "/queues/mail?state=scheduled",
+            &task,
+            "/search?q=shop",
+            "/servers",
+            "/periodic",
+            "/broker",
+        ] {
             world.open(path).await;
             weight(&world).await;
             world.open(path).await;
@@ -81,7 +90,16 @@ fn ten_thousand_queues_are_no_burden<S: Store>() {
         let world = World::of(fixture, Vec::new()).await;
         // The first look starts the sampler, and waits for it.
         world.open("/").await;
-        for path in ["/", "/?page=400", "/?q=09999", "/?sort=size", "/queues/queue-05000", "/queues/queue-05000/tasks/t5000", "/servers", "/broker"] {
+        for path in [
+            "/",
+            "/?page=400",
+            "/?q=09999",
+            "/?sort=size",
+            "/queues/queue-05000",
+            "/queues/queue-05000/tasks/t5000",
+            "/servers",
+            "/broker",
+        ] {
             let took = took(&world, path).await;
             assert!(took < 200.0, "{path}: {took} ms");
         }
@@ -107,7 +125,9 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
     wait(async {
         let fixture = Fixture::<S>::real_time().await;
         for some in 0..1000 {
-            let tasks = (0..1000).map(|n| task(&format!("t{:06}", some * 1000 + n)).after(Duration::from_secs(86_400))).collect();
+            let tasks = (0..1000)
+                .map(|n| task(&format!("t{:06}", some * 1000 + n)).after(Duration::from_secs(86_400)))
+                .collect();
             for answer in fixture.broker().enqueue(tasks).await {
                 answer.unwrap();
             }
@@ -116,7 +136,14 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
         inspector.archive_all("default", asynq_runtime::TaskState::Scheduled).await.unwrap();
         let world = World::of(fixture, Vec::new()).await;
         world.open("/").await;
-        for path in ["/", "/queues/default", "/queues/default?state=archived&page=16000", "/queues/default?state=archived&page=33334", "/queues/default/tasks/t500000", "/search?q=t999999"] {
+        for path in [
+            "/",
+            "/queues/default",
+            "/queues/default?state=archived&page=16000",
+            "/queues/default?state=archived&page=33334",
+            "/queues/default/tasks/t500000",
+            "/search?q=t999999",
+        ] {
             let took = took(&world, path).await;
             // A search says how far it looked instead of taking longer.
             let limit = if path.starts_with("/search") { 2000.0 } else { 200.0 };

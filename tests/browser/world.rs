@@ -8,18 +8,18 @@ use tokio::task::JoinHandle;
 use crate::{browser::Browser, shop};
 
 /// All that a test needs.
-pub struct World<S> {
-    pub fixture: Fixture<S>,
-    pub browser: Browser,
-    pub url: String,
-    pub active: Vec<Run>,
+pub(crate) struct World<S> {
+    pub(crate) fixture: Fixture<S>,
+    pub(crate) browser: Browser,
+    pub(crate) url: String,
+    pub(crate) active: Vec<Run>,
     serving: JoinHandle<()>,
     keep: Option<JoinHandle<()>>,
 }
 
 impl<S: Store> World<S> {
     /// With the shop's tasks.
-    pub async fn shop() -> Self {
+    pub(crate) async fn shop() -> Self {
         let fixture = Fixture::<S>::real_time().await;
         let active = shop::open(&fixture).await;
         let keep = shop::keep_working(&fixture, &active);
@@ -27,13 +27,13 @@ impl<S: Store> World<S> {
     }
 
     /// With what is there.
-    pub async fn of(fixture: Fixture<S>, active: Vec<Run>) -> Self {
+    pub(crate) async fn of(fixture: Fixture<S>, active: Vec<Run>) -> Self {
         let dashboard = Dashboard::new(&Client::new(fixture.shared()));
         Self::serving(fixture, active, dashboard).await
     }
 
     /// With a dashboard of its own kind.
-    pub async fn serving(fixture: Fixture<S>, active: Vec<Run>, dashboard: Dashboard) -> Self {
+    pub(crate) async fn serving(fixture: Fixture<S>, active: Vec<Run>, dashboard: Dashboard) -> Self {
         let bound = dashboard.bind("127.0.0.1:0").await.unwrap();
         let url = bound.url().trim_end_matches('/').to_owned();
         let serving = tokio::spawn(bound.serve_until(std::future::pending()));
@@ -41,12 +41,12 @@ impl<S: Store> World<S> {
     }
 
     /// Opens a page by its path.
-    pub async fn open(&self, path: &str) {
+    pub(crate) async fn open(&self, path: &str) {
         self.browser.open(&format!("{}{path}", self.url)).await;
     }
 
     /// Presses a button, agrees where it asks, and waits for what is said then.
-    pub async fn act(&self, button: &str, says: &str) {
+    pub(crate) async fn act(&self, button: &str, says: &str) {
         self.browser.js("document.querySelector('#said').textContent = ''").await;
         self.browser.click(button).await;
         if self.browser.js("return document.querySelector('#ask').open").await == true {
@@ -61,7 +61,7 @@ impl<S: Store> World<S> {
     }
 
     /// Ends the browser and the server; fails if a page complained, or asked another host.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let complaints = self.browser.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
         self.asked_nobody_else().await;
@@ -69,7 +69,7 @@ impl<S: Store> World<S> {
     }
 
     /// Ends the browser and the server.
-    pub async fn leave(self) {
+    pub(crate) async fn leave(self) {
         self.browser.close().await;
         self.serving.abort();
         if let Some(keep) = self.keep {
@@ -78,7 +78,7 @@ impl<S: Store> World<S> {
     }
 
     /// Every request since the last look went to the dashboard.
-    pub async fn asked_nobody_else(&self) {
+    pub(crate) async fn asked_nobody_else(&self) {
         let events = self.browser.network().await;
         let asked = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         let asked: Vec<_> = asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();

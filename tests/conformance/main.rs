@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -48,6 +49,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -85,6 +87,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -122,6 +125,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -159,6 +163,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;

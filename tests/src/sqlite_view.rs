@@ -226,6 +226,10 @@ hand_on! {
         pause(queue: &QueueName) -> Result<bool, BrokerError>;
         resume(queue: &QueueName) -> Result<bool, BrokerError>;
     }
+    Diagnose {
+        nodes() -> Result<Vec<Node>, BrokerError>;
+        examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
+    }
     Repair {
         run_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
         archive_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;

@@ -3,7 +3,7 @@
 mod clock;
 pub(crate) mod missed;
 mod plan;
-mod shown;
+pub(crate) mod shown;
 mod work;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

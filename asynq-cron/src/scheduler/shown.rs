@@ -50,7 +50,7 @@ fn is_ours(id: &str) -> bool {
     uuid::Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
-fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
+pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind(Tick::new(now), now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {

@@ -16,6 +16,7 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 use tokio::{sync::watch, task::JoinSet};
+use tracing::Instrument as _;
 
 pub(crate) use self::dynamic::Provider;
 use super::{
@@ -275,13 +276,16 @@ impl Work {
         let room = MOST_AT_ONCE.saturating_sub(self.calls.len());
         for (entry, fire) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
-            match entry.tick(tick, now, self.settings.revision) {
+            // The task of the tick is in the trace of this span.
+            let span = tracing::info_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at);
+            match span.in_scope(|| entry.tick(tick, now, self.settings.revision)) {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
-                    self.calls.spawn(async move {
+                    let send = async move {
                         let ticked = broker.tick(&tick).await;
                         Event::Ticked(entry, fire, ticked)
-                    });
+                    };
+                    self.calls.spawn(send.instrument(span));
                 }
                 Err(error) => {
                     self.tell_once(format!("tick of {entry} cannot be enqueued: {error}"));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use asynq_runtime::{
     broker::Chosen,
-    inspector::ListTasks,
+    inspector::{InspectError, ListTasks},
     task::{GroupName, TaskState},
 };
 use axum::{Json, extract::State};
@@ -99,7 +99,11 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> 
         Action::Delete => inspector.delete_all(queue, chosen),
     };
     let until = Instant::now() + LONGEST;
-    let mut bulk = bulk.start().await?;
+    let mut bulk = match bulk.start().await {
+        // The state fits, as was checked: it is the group that is not there.
+        Err(error @ InspectError::Request { what: "group", .. }) => return Err(Failure::not_found(error.to_string())),
+        started => started?,
+    };
     let mut more = false;
     while bulk.slice().await?.is_some() {
         if Instant::now() > until {

@@ -17,10 +17,6 @@ pub(crate) const MOST: usize = 1024 * 1024;
 /// The request with its body read.
 pub(super) async fn read(request: Request) -> Result<Request, Failure> {
     let too_large = || Failure::new(Kind::TooLarge, "the body is larger than 1 MiB");
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: u64| length > MOST as u64) {
-        return Err(too_large());
-    }
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, MOST).await.map_err(|_| too_large())?;
     if !bytes.is_empty() {

@@ -1,7 +1,8 @@
 //! How large the head of a request may be.
 
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Uri, header};
 
+use super::body;
 use crate::failure::{Failure, Kind};
 
 /// Most bytes of path and query.
@@ -20,6 +21,10 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Failure> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > MOST_BYTES || headers.len() > MOST_HEADERS {
         return Err(Failure::new(Kind::Headers, "the headers are more than 64 or larger than 32 KiB"));
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > body::MOST as u64) {
+        return Err(Failure::new(Kind::TooLarge, "the body is larger than 1 MiB"));
     }
     Ok(())
 }

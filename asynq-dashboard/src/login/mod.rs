@@ -19,6 +19,7 @@ use axum::{
 };
 use serde::Deserialize;
 
+pub use self::password::hash_password;
 use self::{back_off::BackOff, session::Sessions};
 pub(crate) use self::{password::Password, token::Token};
 use crate::{

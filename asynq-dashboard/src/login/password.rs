@@ -3,10 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use argon2::{
-    Argon2,
+    Argon2, PasswordHasher as _,
     password_hash::{PasswordVerifier as _, phc::PasswordHash},
 };
+use asynq_runtime::BoxError;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::failure::{Failure, Kind};
 
@@ -14,6 +16,17 @@ use crate::failure::{Failure, Kind};
 const AT_ONCE: usize = 2;
 /// Longest password that is looked at.
 const LONGEST: usize = 1024;
+
+/// The argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call gives
+/// another one. It takes about 20 MB and, in a release build, some ten milliseconds.
+///
+/// # Errors
+///
+/// A password that is longer than argon2 takes, 4 GiB.
+pub fn hash_password(password: &str) -> Result<String, BoxError> {
+    let salt = Uuid::new_v4();
+    Ok(Argon2::default().hash_password_with_salt(password.as_bytes(), salt.as_bytes())?.to_string())
+}
 
 /// A password that only its hash is known of.
 #[derive(Clone)]
@@ -55,7 +68,7 @@ impl fmt::Debug for Password {
 
 #[cfg(test)]
 mod tests {
-    use argon2::{Algorithm, Params, PasswordHasher as _, Version};
+    use argon2::{Algorithm, Params, Version};
 
     use super::*;
 
@@ -71,5 +84,12 @@ mod tests {
             assert!(Password::new(bad).is_none(), "{bad}");
         }
         assert_eq!(format!("{password:?}"), "Password(***)");
+    }
+
+    #[tokio::test]
+    async fn a_hash_is_salted_and_knows_its_password() {
+        let (one, other) = (hash_password("pass").expect("a hash"), hash_password("pass").expect("a hash"));
+        assert!(one.starts_with("$argon2id$") && one != other, "{one}");
+        assert!(Password::new(&one).expect("argon2").is("pass".into()).await.expect("checked"));
     }
 }

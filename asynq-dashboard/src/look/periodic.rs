@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_task_has_the_options_that_are_shown_or_is_refused() {
         let options = ["Queue(\"low\")", "MaxRetry(3)", "Timeout(1m30s)", "Unique(1h0m0s)", "Retention(24h0m0s)"];
-        let task = super::task(&entry(&options)).expect("a task");
+        let task = asynq_runtime::PreparedTask::from(super::task(&entry(&options)).expect("a task"));
         assert_eq!((task.name(), task.queue_name().map(QueueName::as_str)), ("report", Some("low")));
         let refused = super::task(&entry(&["Deadline(Wed May 18 03:33:20 UTC 2033)"])).expect_err("unknown");
         assert!(refused.message.contains("Deadline"), "{refused}");

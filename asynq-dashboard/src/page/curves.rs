@@ -15,7 +15,8 @@ const POINTS: usize = 90;
 pub(super) fn charts(series: &Series) -> Vec<Chart> {
     let points = thinned(series, POINTS);
     let times: Vec<i64> = points.iter().map(|point| point.at_ms / 1000).collect();
-    let row = |class, name, of: fn(&Point) -> f64| Row { class, name, values: points.iter().map(|p| Some(of(p))).collect() };
+    let row =
+        |class, name, of: fn(&Point) -> f64| Row { class, name, values: points.iter().map(|p| Some(of(p))).collect() };
     let last = points.last().copied();
     let now = |text: fn(&Point) -> String| last.as_ref().map(text).unwrap_or_default();
     vec![

@@ -168,9 +168,14 @@ mod tests {
     #[test]
     fn a_time_is_shown_from_now() {
         let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap_or_default();
-        for (seconds, text) in
-            [(0, "now"), (-3, "3 s ago"), (-300, "5 min ago"), (7200, "in 2 h"), (-200_000, "2 d ago"), (119, "in 119 s")]
-        {
+        for (seconds, text) in [
+            (0, "now"),
+            (-3, "3 s ago"),
+            (-300, "5 min ago"),
+            (7200, "in 2 h"),
+            (-200_000, "2 d ago"),
+            (119, "in 119 s"),
+        ] {
             assert_eq!(distance(now, now + chrono::TimeDelta::seconds(seconds)), text);
         }
         assert_eq!(

@@ -80,7 +80,8 @@ pub(crate) async fn get(
     let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if wish.q.trim().is_empty() {
-        let total = if wish.group.is_empty() { in_state(&stats, state) } else { group_size(&app, &queue, &wish.group).await? };
+        let total =
+            if wish.group.is_empty() { in_state(&stats, state) } else { group_size(&app, &queue, &wish.group).await? };
         let per = if wish.per == 0 { PER_PAGE } else { wish.per.min(ListTasks::MOST) };
         let span = Span::new(wish.page, per, total);
         let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);
@@ -124,7 +125,9 @@ fn days(history: &[DayStats]) -> Chart {
         name,
         values: days.iter().map(|day| Some(of(day) as f64)).collect(),
     };
-    let now = history.first().map(|day| format!("{} today, {} failed", count(day.processed), percent(day.failed, day.processed)));
+    let now = history
+        .first()
+        .map(|day| format!("{} today, {} failed", count(day.processed), percent(day.failed, day.processed)));
     Chart {
         id: "days",
         title: "Runs per day",
@@ -132,10 +135,7 @@ fn days(history: &[DayStats]) -> Chart {
         unit: Unit::Count,
         now: now.unwrap_or_default(),
         times: days.iter().map(|day| day.date.and_time(NaiveTime::MIN).and_utc().timestamp()).collect(),
-        series: vec![
-            row("processed", "Processed", |day| day.processed),
-            row("failed", "Failed", |day| day.failed),
-        ],
+        series: vec![row("processed", "Processed", |day| day.processed), row("failed", "Failed", |day| day.failed)],
     }
 }
 
@@ -219,10 +219,14 @@ fn tasks(view: &View<'_>) -> Markup {
     };
     let link = |key: &str, value: &str| {
         let per = if wish.per == 0 { String::new() } else { wish.per.to_string() };
-        let pairs = [("state", view.state.as_str()), ("group", &wish.group), ("q", &wish.q), ("per", &per), (key, value)];
+        let pairs =
+            [("state", view.state.as_str()), ("group", &wish.group), ("q", &wish.q), ("per", &per), (key, value)];
         with_query(&path, &pairs)
     };
-    let rows = match &view.list { List::Page(_, tasks) => tasks, List::Found(found) => &found.tasks };
+    let rows = match &view.list {
+        List::Page(_, tasks) => tasks,
+        List::Found(found) => &found.tasks,
+    };
     html! {
         section.panel.flush aria-label={ "Tasks that are " (view.state) } {
             form.row method="get" action=(path) role="search" {
@@ -258,16 +262,27 @@ fn tasks(view: &View<'_>) -> Markup {
 /// What an empty state means.
 fn nothing(view: &View<'_>, path: &str) -> Markup {
     if !view.wish.q.is_empty() {
-        return empty("Nothing found so far", &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } });
+        return empty(
+            "Nothing found so far",
+            &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } },
+        );
     }
     let (what, then) = match view.state {
         TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
-        TaskState::Pending => ("Nothing waits for a worker", "What is enqueued for now comes here until a worker is free."),
+        TaskState::Pending => {
+            ("Nothing waits for a worker", "What is enqueued for now comes here until a worker is free.")
+        }
         TaskState::Scheduled => ("Nothing waits for its time", "Enqueue with a delay or a time, and it waits here."),
-        TaskState::Retry => ("Nothing waits for another attempt", "A task that failed waits here until it is tried again."),
-        TaskState::Archived => ("Nothing was given up", "A task whose attempts are used up comes here; it can be run again."),
+        TaskState::Retry => {
+            ("Nothing waits for another attempt", "A task that failed waits here until it is tried again.")
+        }
+        TaskState::Archived => {
+            ("Nothing was given up", "A task whose attempts are used up comes here; it can be run again.")
+        }
         TaskState::Completed => ("No success is kept", "Give a job a retention, and its tasks stay here for so long."),
-        TaskState::Aggregating => ("No group has tasks", "Enqueue with a group, and a server with an aggregator makes one task of many."),
+        TaskState::Aggregating => {
+            ("No group has tasks", "Enqueue with a group, and a server with an aggregator makes one task of many.")
+        }
     };
     empty(what, &html! { p { (then) } })
 }

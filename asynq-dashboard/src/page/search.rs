@@ -25,7 +25,9 @@ pub(crate) async fn get(State(app): State<AppState>, Asked(query): Asked<Query>)
 
 /// Whether nothing was asked for.
 fn is_blank(query: &Query) -> bool {
-    [&query.q, &query.queue, &query.state, &query.r#type, &query.since, &query.until].into_iter().all(|part| part.trim().is_empty())
+    [&query.q, &query.queue, &query.state, &query.r#type, &query.since, &query.until]
+        .into_iter()
+        .all(|part| part.trim().is_empty())
 }
 
 /// The time of a form, `2030-01-02T03:04`, which is meant in UTC.
@@ -86,15 +88,18 @@ fn render(app: &AppState, query: &Query, found: Option<&Found>) -> Markup {
 }
 
 fn link(here: &str, query: &Query, after: &str) -> String {
-    with_query(here, &[
-        ("q", &query.q),
-        ("queue", &query.queue),
-        ("state", &query.state),
-        ("type", &query.r#type),
-        ("since", &query.since),
-        ("until", &query.until),
-        ("after", after),
-    ])
+    with_query(
+        here,
+        &[
+            ("q", &query.q),
+            ("queue", &query.queue),
+            ("state", &query.state),
+            ("type", &query.r#type),
+            ("since", &query.since),
+            ("until", &query.until),
+            ("after", after),
+        ],
+    )
 }
 
 /// How far a search has looked, and the way on.

@@ -110,8 +110,11 @@ fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
 
 /// Its queues, the heaviest first.
 fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
-    let mut queues: Vec<_> =
-        info.queues.iter().map(|queue| (queue.queue.as_deref().unwrap_or_default(), queue.weight.unwrap_or_default())).collect();
+    let mut queues: Vec<_> = info
+        .queues
+        .iter()
+        .map(|queue| (queue.queue.as_deref().unwrap_or_default(), queue.weight.unwrap_or_default()))
+        .collect();
     queues.sort_by_key(|&(name, weight)| (std::cmp::Reverse(weight), name));
     queues.truncate(100);
     queues

@@ -13,12 +13,7 @@ use serde::Deserialize;
 use super::{
     Page, Tab,
     format::{count, counted, size, span, when},
-    part::{
-        button::Button,
-        state::state,
-        tasks::fact,
-        text,
-    },
+    part::{button::Button, state::state, tasks::fact, text},
     timeline,
 };
 use crate::{
@@ -262,4 +257,3 @@ fn headers(view: &View) -> Markup {
         }
     }
 }
-

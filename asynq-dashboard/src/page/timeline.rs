@@ -62,7 +62,8 @@ fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateT
 
 /// When an id of ours was made: a UUID v7 begins with it.
 fn born(id: &str) -> Option<DateTime<Utc>> {
-    let (seconds, nanos) = uuid::Uuid::try_parse(id).ok().filter(|id| id.get_version_num() == 7)?.get_timestamp()?.to_unix();
+    let (seconds, nanos) =
+        uuid::Uuid::try_parse(id).ok().filter(|id| id.get_version_num() == 7)?.get_timestamp()?.to_unix();
     DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
 }
 
@@ -83,7 +84,10 @@ mod tests {
         let said = |task: &TaskInfo, failed: &[_], since| -> Vec<String> {
             moments(task, failed, since).into_iter().map(|moment| moment.what).collect()
         };
-        assert_eq!(said(&task, &[(2, at(20)), (1, at(10))], None), ["Attempt 1 failed", "Attempt 2 failed", "Next attempt"]);
+        assert_eq!(
+            said(&task, &[(2, at(20)), (1, at(10))], None),
+            ["Attempt 1 failed", "Attempt 2 failed", "Next attempt"]
+        );
         assert_eq!(said(&task, &[], None), ["Failed last", "Next attempt"]);
         task.state = TaskState::Archived;
         assert_eq!(said(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
@@ -93,7 +97,10 @@ mod tests {
 
     #[test]
     fn an_id_of_ours_knows_its_time() {
-        assert_eq!(born("0190a5a0-8e00-7000-8000-000000000000").map(|at| at.timestamp_millis()), Some(0x0190_a5a0_8e00));
+        assert_eq!(
+            born("0190a5a0-8e00-7000-8000-000000000000").map(|at| at.timestamp_millis()),
+            Some(0x0190_a5a0_8e00)
+        );
         assert_eq!(born("b9410bfb-e0d3-4ede-9abb-9f7d6e314a6a"), None);
         assert_eq!(born("mine"), None);
     }

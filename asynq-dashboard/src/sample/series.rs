@@ -209,7 +209,7 @@ mod tests {
             names.iter().map(row).collect::<Vec<_>>()
         };
         let (mut kept, start) = (Kept::default(), Instant::now());
-        let mut add = |kept: &mut Kept, rows: Vec<(String, u64, u64)>, after: u64| {
+        let add = |kept: &mut Kept, rows: Vec<(String, u64, u64)>, after: u64| {
             let rows: Vec<_> = rows.iter().map(|(name, pending, done)| (name.as_str(), *pending, *done)).collect();
             kept.add(&snapshot(after as i64, &rows), start + Duration::from_secs(after));
         };

@@ -34,7 +34,7 @@ impl<T> Resolved<T> {
     }
 }
 
-/// Tells recorders apart: there is one per program, and before it the one that does nothing.
+/// Tells recorders apart: there is one per program, which is never freed, and before it the one that does nothing.
 pub(super) fn place(recorder: &dyn Recorder) -> usize {
     (recorder as *const dyn Recorder).addr()
 }

@@ -25,7 +25,7 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    const fn new(name: &'static str) -> Self {
+    pub(super) const fn new(name: &'static str) -> Self {
         Self { name, sum: AtomicI64::new(0), gauge: Resolved::new() }
     }
 

@@ -34,6 +34,7 @@ use crate::{
         chain, panics,
     },
     metrics::{Outcome, Under},
+    propagation,
     task::UniqueUntil,
 };
 
@@ -122,8 +123,9 @@ impl Executor {
             wait_ms = attempt.waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)),
             outcome = tracing::field::Empty,
         );
+        propagation::adopt(&span, message);
         let under = self.0.core.metrics(&message.r#type).begin(attempt.waited);
-        async {
+        let run = async {
             let ended = self.run(attempt, stop, permit, &under).await;
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
@@ -142,9 +144,8 @@ impl Executor {
             tell(&action);
             self.0.hooks.tell(attempt, &action, stop).await;
             (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
-        }
-        .instrument(span)
-        .await
+        };
+        propagation::carrying(message, run).instrument(span).await
     }
 
     async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Ended {

@@ -41,13 +41,17 @@ mod tests {
     #[test]
     fn a_button_says_what_it_sends_and_asks_where_it_should() {
         let plain = Button { label: "Pause", post: "/queues/q/pause".into(), ..Button::default() };
-        assert_eq!(
-            plain.show().into_string(),
-            r#"<button type="button" data-post="/queues/q/pause">Pause</button>"#
-        );
-        let grave = Button { label: "Delete", ask: "Sure?".into(), word: "q", then: "/".into(), class: "danger", ..plain };
+        assert_eq!(plain.show().into_string(), r#"<button type="button" data-post="/queues/q/pause">Pause</button>"#);
+        let grave =
+            Button { label: "Delete", ask: "Sure?".into(), word: "q", then: "/".into(), class: "danger", ..plain };
         let grave = grave.show().into_string();
-        for part in [r#"class="danger""#, r#"data-ask="Sure?""#, r#"data-type="q""#, r#"data-then="/""#, r#"data-verb="Delete""#] {
+        for part in [
+            r#"class="danger""#,
+            r#"data-ask="Sure?""#,
+            r#"data-type="q""#,
+            r#"data-then="/""#,
+            r#"data-verb="Delete""#,
+        ] {
             assert!(grave.contains(part), "{grave}");
         }
     }

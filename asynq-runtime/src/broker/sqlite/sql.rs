@@ -163,6 +163,10 @@ statements! {
     INSPECT_WEIGHT = "inspect/weight";
     INSPECT_PAUSE = "inspect/pause";
     INSPECT_RESUME = "inspect/resume";
+    DIAGNOSE_FILE = "diagnose/file";
+    DIAGNOSE_SOUND = "diagnose/sound";
+    DIAGNOSE_LOCKS = "diagnose/locks";
+    DIAGNOSE_NUMBER = "diagnose/number";
     REPAIR_FIND = "repair/find";
     REPAIR_IN_STATE = "repair/in_state";
     REPAIR_IN_GROUP = "repair/in_group";

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
-        BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, EditError, EntryId, EntryPlan,
-        EntryState, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Page, PayloadEdit, QueueDeleted,
-        QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet, Tick, Ticked,
+        BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
+        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Node,
+        Page, PayloadEdit, QueueDeleted, QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet,
+        Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -141,6 +142,16 @@ impl Repair for Flaky {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         self.inner.delete_queue(queue).await
+    }
+}
+
+#[async_trait]
+impl Diagnose for Flaky {
+    async fn nodes(&self) -> Result<Vec<Node>, BrokerError> {
+        self.inner.nodes().await
+    }
+    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+        self.inner.examine(queue, limit).await
     }
 }
 
