@@ -49,6 +49,14 @@ enum Place {
 }
 
 impl Place {
+    fn redis() -> Self {
+        Self::Redis(RedisServer::start(Persistence::None))
+    }
+
+    fn sqlite() -> Self {
+        Self::Sqlite(TempDir::new().unwrap())
+    }
+
     fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
@@ -291,18 +299,22 @@ async fn story(place: Place, election: bool) {
     }
 }
 
-macro_rules! stories {
-    ($($name:ident: $place:expr, $election:expr;)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            story($place, $election).await;
-        }
-    )*};
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_redis_whatever_happens_to_the_leader() {
+    story(Place::redis(), true).await;
 }
 
-stories! {
-    every_tick_fires_once_on_redis_whatever_happens_to_the_leader: Place::Redis(RedisServer::start(Persistence::None)), true;
-    every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader: Place::Sqlite(TempDir::new().unwrap()), true;
-    every_tick_fires_once_on_redis_without_an_election: Place::Redis(RedisServer::start(Persistence::None)), false;
-    every_tick_fires_once_on_sqlite_without_an_election: Place::Sqlite(TempDir::new().unwrap()), false;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader() {
+    story(Place::sqlite(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_redis_without_an_election() {
+    story(Place::redis(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_sqlite_without_an_election() {
+    story(Place::sqlite(), false).await;
 }
