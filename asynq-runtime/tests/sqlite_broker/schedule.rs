@@ -304,7 +304,7 @@ async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
     let clock = w.clock.clone();
     let (waited, ()) =
         tokio::join!(tokio::time::timeout(PATIENCE, other.wait_for_lead("shop", PATIENCE * 2)), async move {
-            clock.advance(TTL)
+            clock.advance(TTL);
         });
     waited.expect("it was woken by the clock").unwrap();
     assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
