@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, presets::NOTHING};
+use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width, presets::NOTHING};
 
 use super::text::clean;
+
+/// No column is wrapped to fewer characters.
+const NARROWEST: u16 = 16;
 
 /// How to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,9 +96,11 @@ impl Table {
             if self.right.contains(&i) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            if !self.wrapped.contains(&i) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
+            column.set_constraint(match self.wrapped.contains(&i) {
+                false => ColumnConstraint::ContentWidth,
+                // Narrower than that a text cannot be read; the terminal breaks the lines then.
+                true => ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)),
+            });
         }
         self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
@@ -168,6 +173,12 @@ mod tests {
         let text = table(Style { colours: false, width: Some(40) }).into_text();
         assert!(text.contains("12345  a text that is longer\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+    }
+
+    #[test]
+    fn no_column_is_squeezed_to_nothing() {
+        let text = table(Style { colours: false, width: Some(1) }).into_text();
+        assert!(text.contains("  a text that is\n"), "{text}");
     }
 
     #[test]
