@@ -75,7 +75,8 @@ impl World {
     /// Says what was not understood, or the help that was asked for; returns the exit code.
     pub(crate) fn tell_usage(&mut self, usage: &clap::Error) -> u8 {
         // It repeats what was written, and that may be a name with an escape sequence in it.
-        let text = show::clean_lines(&usage.render().to_string());
+        let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
+        let text = show::clean_lines(&text);
         let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
         if usage.use_stderr() { CliError::USAGE } else { 0 }

@@ -3,7 +3,7 @@
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{Html, IntoResponse, Response},
 };
@@ -35,6 +35,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 
 /// What a request asked for, as far as its answer depends on it.
 struct Asked {
+    /// Failures as JSON: for changes, for the API, and for whoever does not ask for HTML, as browsers do.
     json: bool,
     path: String,
 }
@@ -43,18 +44,12 @@ impl Asked {
     fn of(app: &AppState, request: &Request) -> Self {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let below = request.uri().path().strip_prefix(app.config().mount.as_str()).unwrap_or_default();
-        let text = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let accepts_pages = text(header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+        let accepted = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let is_page = accepted.is_some_and(|accept| accept.contains("text/html"));
         let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_api =
-            below == "/events" || below.starts_with("/api/") || !accepts_pages && !takes_anything(request.headers());
-        Self { json: is_change || is_api, path }
+        let is_api = below == "/events" || below.starts_with("/api/");
+        Self { json: is_change || is_api || !is_page, path }
     }
-}
-
-/// Whether any form will do, as for curl.
-fn takes_anything(headers: &HeaderMap) -> bool {
-    headers.get(header::ACCEPT).is_none_or(|accept| accept.as_bytes() == b"*/*")
 }
 
 /// Renders what the inner layers left to render.

@@ -7,16 +7,19 @@ mod order;
 mod place;
 mod queue;
 mod run;
+mod suite;
 mod task;
 mod workload;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use asynq_runtime::prelude::BoxError;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use self::{measured::Measured, order::Order, run::Runner, workload::Workload};
+use self::{measured::Measured, order::Order, run::Runner, suite::Extent, workload::Workload};
 
+/// The subcommand that stands for everything.
+const ALL: &str = "all";
 /// The subcommand that stands for every limit.
 const LIMIT: &str = "limit";
 const LIMIT_ABOUT: &str =
@@ -29,16 +32,35 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommands(workloads)
         .subcommand(options(Command::new(LIMIT).about(LIMIT_ABOUT)))
+        .subcommand(
+            Command::new(ALL)
+                .about("All of it against the goals, several times in turns; writes RESULTS.md and its plots")
+                .arg(size("runs", "How often").default_value("5"))
+                .arg(
+                    Arg::new("out")
+                        .long("out")
+                        .value_parser(value_parser!(PathBuf))
+                        .help("Folder of the page; bench/, and with --quick target/bench/"),
+                )
+                .arg(
+                    Arg::new("quick")
+                        .long("quick")
+                        .action(ArgAction::SetTrue)
+                        .help("Once, with few tasks: shows that everything works"),
+                ),
+        )
         .subcommands([run::MEASURE, run::PRODUCE].map(|role| {
             let arguments = ["order", "url"].map(|name| Arg::new(name).required(true));
             Command::new(role.0).hide(true).args(arguments)
         }))
 }
 
+/// An option that is a number.
+fn size(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
+}
+
 fn options(command: Command) -> Command {
-    let size = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
-    };
     command
         .arg(
             Arg::new("url")
@@ -55,6 +77,7 @@ fn options(command: Command) -> Command {
         .arg(size("n", "How many tasks"))
         .arg(size("concurrency", "Most tasks at a time, or how many callers there are"))
         .arg(size("payload-bytes", "Length of a task's JSON").default_value("100"))
+        .arg(size("queues", "How many queues the tasks are spread over; one unless said"))
         .arg(size("runs", "How often; the table shows medians").default_value("1"))
         .arg(
             Arg::new("json")
@@ -84,10 +107,21 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
             Ok(())
         }
         Some((role, matches)) if role == run::PRODUCE.0 => workload::produce(&order(matches)?).await,
+        Some((ALL, matches)) => suite::all(&extent(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,
         None => Err("a subcommand is needed".into()),
     }
+}
+
+fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
+    let quick = matches.get_flag("quick");
+    let folder = if quick { suite::folder().join("../target/bench") } else { suite::folder().to_owned() };
+    Ok(Extent {
+        runs: if quick { 1 } else { usize::try_from(*matches.get_one::<u64>("runs").ok_or("how often?")?)? },
+        quick,
+        folder: matches.get_one("out").cloned().unwrap_or(folder),
+    })
 }
 
 /// What another process of this program asks for.
@@ -110,6 +144,7 @@ async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), 
                 n: number("n").unwrap_or(n),
                 concurrency: number("concurrency").map_or(Ok(concurrency), usize::try_from)?,
                 payload_bytes: usize::try_from(number("payload-bytes").unwrap_or(100))?,
+                queues: number("queues"),
                 ..Order::default()
             }));
         }

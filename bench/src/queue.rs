@@ -12,8 +12,9 @@ use crate::{
 
 /// The queue, where there is one.
 pub(crate) const QUEUE: &str = "bench";
-/// Tasks per call before a measurement.
+/// Tasks and bytes per call before a measurement.
 const FILL: u64 = 1_000;
+const FILL_BYTES: u64 = 4_000_000;
 /// More than any run archives.
 const MANY: usize = 100_000_000;
 /// Before this time no scheduled task is due.
@@ -59,8 +60,9 @@ pub(crate) fn worker<J: Job>(order: &Order, state: impl Send + Sync + 'static) -
 ///
 /// One was refused.
 pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError> {
-    for first in (0..order.n).step_by(FILL as usize) {
-        let numbers = first..order.n.min(first + FILL);
+    let at_once = (FILL_BYTES / order.payload_bytes as u64).clamp(1, FILL);
+    for first in (0..order.n).step_by(at_once as usize) {
+        let numbers = first..order.n.min(first + at_once);
         let tasks = numbers.map(|number| task(number, order.payload_bytes).into_job().queue(name(order, number)));
         for outcome in client.enqueue_many(tasks).await? {
             outcome?;

@@ -1,41 +1,8 @@
 //! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
 
-use asynq_tests::task;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    net::TcpStream,
-};
-
 use super::Fixture;
-use crate::stage::{PATIENCE, Served, dashboard};
-
-/// An open event stream.
-struct Events(Lines<BufReader<TcpStream>>);
-
-impl Events {
-    /// Opens one; returns its status too.
-    async fn open(served: &Served, query: &str) -> (u16, Self) {
-        let mut stream = TcpStream::connect(served.address).await.unwrap();
-        let head =
-            format!("GET /events{query} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", served.address);
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut events = Self(BufReader::new(stream).lines());
-        let status = events.line().await.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, events)
-    }
-
-    async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(PATIENCE, self.0.next_line()).await.expect("a line in time");
-        line.unwrap().expect("an open stream")
-    }
-
-    /// The data of the next event of this name.
-    async fn next(&mut self, name: &str) -> String {
-        while self.line().await != format!("event: {name}") {}
-        let line = self.line().await;
-        line.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {line}")).to_owned()
-    }
-}
+use crate::stage::{Events, PATIENCE, Served, dashboard};
+use asynq_tests::task;
 
 #[tokio::test]
 async fn numbers_come_at_once_and_again_and_again() {

@@ -23,6 +23,8 @@ mod sqlite {
     mod routes;
 }
 
+// Only a server can die.
+mod away;
 // What no broker has a say in.
 mod binding;
 mod login;

@@ -13,7 +13,7 @@ use asynq_runtime::{
 use asynq_tests::{Build as _, Fixture, Store, default_queue, task};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     net::TcpStream,
     task::JoinHandle,
 };
@@ -167,6 +167,34 @@ fn dechunked(mut body: &str) -> String {
         body = rest[size..].trim_start_matches("\r\n");
     }
     whole
+}
+
+/// An open event stream.
+pub(crate) struct Events(Lines<BufReader<TcpStream>>);
+
+impl Events {
+    /// Opens one; returns its status too.
+    pub(crate) async fn open(served: &Served, query: &str) -> (u16, Self) {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let head =
+            format!("GET /events{query} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", served.address);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut events = Self(BufReader::new(stream).lines());
+        let status = events.line().await.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, events)
+    }
+
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(PATIENCE, self.0.next_line()).await.expect("a line in time");
+        line.unwrap().expect("an open stream")
+    }
+
+    /// The data of the next event of this name.
+    pub(crate) async fn next(&mut self, name: &str) -> String {
+        while self.line().await != format!("event: {name}") {}
+        let line = self.line().await;
+        line.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {line}")).to_owned()
+    }
 }
 
 /// A client of the fixture's broker.

@@ -56,6 +56,16 @@ enum Event {
     Done,
 }
 
+/// What a warning is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum About {
+    Ticks,
+    Plans,
+    Provider,
+    /// Said once: it lasts as long as both versions run.
+    NewerVersion,
+}
+
 /// When a question was sent, and when its answer came.
 struct Asked {
     before: Reading,
@@ -82,7 +92,7 @@ pub(super) struct Work {
     plan: Plan,
     clock: BrokerClock,
     calls: JoinSet<Event>,
-    told: HashSet<String>,
+    told: HashSet<(About, String)>,
     leads: bool,
     /// Shows in the metrics whether it leads.
     shown: metrics::Share,
@@ -197,11 +207,16 @@ impl Work {
         }
     }
 
-    /// Warns of something that would be said again and again, once until things go well.
-    fn tell_once(&mut self, text: String) {
-        if self.told.len() < 1_000 && !self.told.contains(&text) {
-            tracing::warn!("{text}");
-            self.told.insert(text);
+    /// Warns of something that would be said again and again, once until that goes well.
+    fn tell_once(&mut self, about: About, text: String) {
+        let warning = (about, text);
+        if self.told.len() < 1_000 && !self.told.contains(&warning) {
+            tracing::warn!("{}", warning.1);
+            self.told.insert(warning);
         }
+    }
+
+    fn goes_well(&mut self, with: About) {
+        self.told.retain(|(about, _)| *about != with);
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 
-use super::{Event, Work};
+use super::{About, Event, Work};
 use crate::{
     Periodic,
     scheduler::{check, twice},
@@ -28,27 +28,35 @@ impl Work {
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                self.tell_once(format!("the periodic entries could not be read, the known ones stay: {error}"));
+                self.tell_once(
+                    About::Provider,
+                    format!("the periodic entries could not be read, the known ones stay: {error}"),
+                );
                 return;
             }
         };
         let before = self.dynamic.take().unwrap_or_default();
-        let mut now: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
+        let (mut now, mut wrong) = (HashMap::<EntryId, Arc<Periodic>>::new(), Vec::new());
         for entry in entries {
             if let Err(error) = check(&entry, &self.registry) {
-                self.tell_once(error.to_string());
+                wrong.push(error.to_string());
                 continue;
             }
             let fixed = self.entries.get(entry.id()).filter(|known| !before.contains_key(known.id()));
             if let Some(other) = fixed.or_else(|| now.get(entry.id())) {
-                let error = twice(&entry, other).to_string();
-                self.tell_once(error);
+                wrong.push(twice(&entry, other).to_string());
                 continue;
             }
             // An entry that did not change keeps its place.
             let known = before.get(entry.id()).filter(|known| known.is_same_plan(&entry)).cloned();
             let entry = known.unwrap_or_else(|| Arc::new(entry));
             now.insert(entry.id().clone(), entry);
+        }
+        if wrong.is_empty() {
+            self.goes_well(About::Provider);
+        }
+        for text in wrong {
+            self.tell_once(About::Provider, text);
         }
         let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
         let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use asynq_runtime::broker::{BrokerError, EntryId, EntryState};
 
-use super::{super::clock::Reading, Asked, Event, LATER, MOST_AT_ONCE, SOON, Work};
+use super::{super::clock::Reading, About, Asked, Event, LATER, MOST_AT_ONCE, SOON, Work};
 use crate::Periodic;
 
 /// So often in a row nobody lists an entry before a follower takes it for nobody's.
@@ -79,11 +79,12 @@ impl Work {
                     self.stand_back(entry);
                     return;
                 }
+                self.goes_well(About::Plans);
                 self.plan.set(entry, &state);
             }
             Err(error) => {
                 let again = if error.is_unavailable() { SOON } else { LATER };
-                self.tell_once(format!("{entry} cannot be planned yet: {error}"));
+                self.tell_once(About::Plans, format!("{entry} cannot be planned yet: {error}"));
                 self.to_plan.push((Instant::now() + again, entry));
             }
         }
@@ -91,7 +92,10 @@ impl Work {
 
     /// Leaves an entry to the newer version of the program that plans it in another way.
     pub(super) fn stand_back(&mut self, entry: Arc<Periodic>) {
-        self.tell_once(format!("a newer program plans {entry} in another way; this one leaves it alone"));
+        self.tell_once(
+            About::NewerVersion,
+            format!("a newer program plans {entry} in another way; this one leaves it alone"),
+        );
         self.plan.remove(entry.id());
         self.to_plan.push((Instant::now() + LATER, entry));
     }
@@ -112,6 +116,10 @@ impl Work {
             }
             let times = self.orphans.entry(id.clone()).or_insert(0);
             *times += 1;
+            if self.dynamic.as_ref().is_some_and(|dynamic| dynamic.contains_key(id)) {
+                // The leader may have heard before us that it is gone.
+                self.timers.provide = Instant::now();
+            }
             if *times == SEEN_MISSING {
                 tracing::info!("nobody else schedules {entry}: this scheduler does, though it does not lead");
             }

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 
 use super::{
     super::{clock::Reading, missed::Fire, plan::Sent},
-    Event, MOST_AT_ONCE, Work,
+    About, Event, MOST_AT_ONCE, Work,
 };
 use crate::{Periodic, Tick};
 
@@ -33,7 +33,7 @@ impl Work {
                     self.calls.spawn(send.instrument(span));
                 }
                 Err(error) => {
-                    self.tell_once(format!("tick of {entry} cannot be enqueued: {error}"));
+                    self.tell_once(About::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
                     self.plan.answered(entry.id(), fire, Sent::Settled, now);
                 }
             }
@@ -77,12 +77,12 @@ impl Work {
                 return;
             }
             Err(error) => {
-                self.tell_once(format!("tick of {entry} is sent again: {error}"));
+                self.tell_once(About::Ticks, format!("tick of {entry} is sent again: {error}"));
                 Sent::Failed
             }
         };
         if sent != Sent::Failed {
-            self.told.clear();
+            self.goes_well(About::Ticks);
         }
         self.plan.answered(entry.id(), fire, sent, now);
     }
