@@ -91,16 +91,19 @@ impl Table {
 
     /// The table as text.
     pub(crate) fn into_text(mut self) -> String {
+        let widths = self.inner.column_max_content_widths();
         for (i, column) in self.inner.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             if self.right.contains(&i) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            column.set_constraint(match self.wrapped.contains(&i) {
-                false => ColumnConstraint::ContentWidth,
+            if !self.wrapped.contains(&i) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            } else if self.style.width.is_some() {
                 // Narrower than that a text cannot be read; the terminal breaks the lines then.
-                true => ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)),
-            });
+                let width = NARROWEST.min(widths.get(i).copied().unwrap_or(0).saturating_add(2));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+            }
         }
         self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
