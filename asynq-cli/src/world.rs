@@ -61,7 +61,8 @@ impl World {
             },
             type_unseen,
             colours: shows && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
-            width: shows.then(|| crossterm::terminal::size().ok().map(|(columns, _)| columns)).flatten(),
+            // A terminal that does not know its size says 0.
+            width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| shows && n > 0),
             out: Box::new(std::io::BufWriter::new(stdout)),
             err: Box::new(std::io::stderr()),
             bars: std::io::stderr().is_terminal(),

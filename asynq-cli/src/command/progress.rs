@@ -53,7 +53,7 @@ pub(super) fn counting(session: &Session, total: u64, what: &str) -> ProgressBar
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total), target);
     // The template is a constant: a mistake in it would only cost the looks.
-    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{per_sec}}, {{eta}} left");
+    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, presets::NOTHING};
+use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width, presets::NOTHING};
 
 use super::text::clean;
+
+/// No column is wrapped to fewer characters.
+const NARROWEST: u16 = 16;
 
 /// How to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,6 +91,7 @@ impl Table {
 
     /// The table as text.
     pub(crate) fn into_text(mut self) -> String {
+        let widths = self.inner.column_max_content_widths();
         for (i, column) in self.inner.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             if self.right.contains(&i) {
@@ -95,6 +99,10 @@ impl Table {
             }
             if !self.wrapped.contains(&i) {
                 column.set_constraint(ColumnConstraint::ContentWidth);
+            } else if self.style.width.is_some() {
+                // Narrower than that a text cannot be read; the terminal breaks the lines then.
+                let width = NARROWEST.min(widths.get(i).copied().unwrap_or(0).saturating_add(2));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
             }
         }
         self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
@@ -168,6 +176,12 @@ mod tests {
         let text = table(Style { colours: false, width: Some(40) }).into_text();
         assert!(text.contains("12345  a text that is longer\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+    }
+
+    #[test]
+    fn no_column_is_squeezed_to_nothing() {
+        let text = table(Style { colours: false, width: Some(1) }).into_text();
+        assert!(text.contains("  a text that is\n"), "{text}");
     }
 
     #[test]
