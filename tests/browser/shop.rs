@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, EntryId, EntryPlan, NewTask, Run, Wanted},
-    task::{QueueName, QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
+    broker::{Broker, BrokerError, EntryId, EntryPlan, Member, NewTask, Run, Wanted},
+    task::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
 use asynq_tests::{Build as _, Fixture, Seeded as _, Store, archive, complete, done, queue, retry, task};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 /// The queues with their weights and how much goes through them.
 const QUEUES: [(&str, i32, usize); 6] = [
@@ -45,13 +46,15 @@ fn order(queue: &str, n: usize) -> NewTask {
 }
 
 /// An id as ours are: a UUID v7 of one millisecond, told apart by queue and number.
-pub fn uuid(queue: &str, n: usize) -> String {
+pub(crate) fn uuid(queue: &str, n: usize) -> String {
     let queue = QUEUES.iter().position(|(name, ..)| *name == queue).unwrap_or(9);
-    format!("0dc1f3a5-{:04x}-7{queue:03x}-8000-{n:012x}", 0x8e00 + n)
+    // 2026-01-01, a second later each.
+    let ms = 1_767_225_600_000_u64 + 1000 * n as u64;
+    format!("{:08x}-{:04x}-7{queue:03x}-8000-{n:012x}", ms >> 16, ms & 0xffff)
 }
 
 /// Fills a store. Returns the runs that are still active.
-pub async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
+pub(crate) async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
     let broker = fixture.broker();
     let mut active = Vec::new();
     for (name, _, size) in QUEUES {
@@ -84,7 +87,7 @@ pub async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
         enqueue(fixture, order("mail", n).grouped(if n % 3 == 0 { "newsletter" } else { "digest:weekly" })).await;
     }
     broker.pause(&queue("reports")).await.unwrap();
-    work(fixture, &active).await;
+    work(broker, fixture.member(), &active).await.unwrap();
     plan(broker).await;
     active
 }
@@ -97,10 +100,24 @@ async fn take<S: Store>(fixture: &Fixture<S>, name: &str, n: usize) -> Vec<Run> 
     fixture.broker().dequeue(fixture.member(), &[Wanted { queue: queue(name), n }]).await.unwrap()
 }
 
+/// Shows the server and holds the leases until it is aborted.
+pub(crate) fn keep_working<S: Store>(fixture: &Fixture<S>, active: &[Run]) -> JoinHandle<()> {
+    let (broker, member, active) = (fixture.shared(), fixture.member().clone(), active.to_vec());
+    let runs: Vec<_> = active.iter().map(|run| run.key.clone()).collect();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            // A machine that is busy may answer late; the next beat is soon.
+            let _ = work(&*broker, &member, &active).await;
+            let _ = broker.extend(&runs).await;
+        }
+    })
+}
+
 /// Shows a server that runs these.
-pub async fn work<S: Store>(fixture: &Fixture<S>, active: &[Run]) {
-    let now = fixture.broker().now();
-    let name = &fixture.member().name;
+async fn work(broker: &dyn Broker, member: &Member, active: &[Run]) -> Result<(), BrokerError> {
+    let now = broker.now();
+    let name = &member.name;
     let queues = QUEUES.map(|(queue, weight, _)| QueueWeight { queue: Some(queue.into()), weight: Some(weight) });
     let info = ServerInfo {
         host: name.host.clone(),
@@ -115,7 +132,7 @@ pub async fn work<S: Store>(fixture: &Fixture<S>, active: &[Run]) {
         ..ServerInfo::default()
     };
     let workers: Vec<WorkerInfo> = active.iter().map(|run| worker(&info, run, now)).collect();
-    fixture.broker().beat(fixture.member(), &info, &workers).await.unwrap();
+    broker.beat(member, &info, &workers).await
 }
 
 fn worker(info: &ServerInfo, run: &Run, now: chrono::DateTime<chrono::Utc>) -> WorkerInfo {
@@ -133,7 +150,7 @@ fn worker(info: &ServerInfo, run: &Run, now: chrono::DateTime<chrono::Utc>) -> W
 }
 
 /// The id of the entry that the shop's own scheduler plans for a type.
-pub fn entry_id(kind: &str) -> EntryId {
+pub(crate) fn entry_id(kind: &str) -> EntryId {
     EntryId::of(kind, &queue("reports"), b"", "")
 }
 
@@ -173,9 +190,4 @@ fn shown_as(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::DateTime
         next_enqueue_time: Some((now + chrono::TimeDelta::minutes(4)).into()),
         prev_enqueue_time: Some(Timestamp::from(now - chrono::TimeDelta::minutes(11))),
     }
-}
-
-/// Name of a queue as the broker takes it.
-pub fn name(text: &str) -> QueueName {
-    queue(text)
 }

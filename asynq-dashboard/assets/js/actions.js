@@ -7,20 +7,22 @@ import { refresh } from "./live.js";
 export function actions() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-post]");
-    if (button) run(button, button.dataset.body ? JSON.parse(button.dataset.body) : {});
+    if (button && button.localName === "button") run(button, button.dataset, button.dataset.body ? JSON.parse(button.dataset.body) : {});
   });
+  // What the page before this one had to say.
+  const said = stored("asynq-said");
+  if (said) say(said);
   document.addEventListener("submit", (event) => {
     const form = event.target.closest("form[data-post], form[data-edit]");
     if (!form) return;
     event.preventDefault();
     if (form.dataset.edit) edit(form, event.submitter);
-    else run(event.submitter ?? form, Object.fromEntries(new FormData(form)), form);
+    else run(event.submitter ?? form, form.dataset, Object.fromEntries(new FormData(form)));
   });
 }
 
-// Asks if `from` wants it, posts `body`, and shows the outcome. True if it was done.
-export async function run(from, body, form = null) {
-  const data = { ...form?.dataset, ...from.dataset };
+// Asks if `data` wants it, posts `body`, and shows the outcome. True if it was done.
+export async function run(from, data, body) {
   if (data.ask && !(await ask(data))) return false;
   from.disabled = true;
   from.setAttribute("aria-busy", "true");
@@ -40,13 +42,8 @@ async function edit(form, button) {
   if (kind === "arguments") {
     try { text = JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
   }
-  button.dataset.post = address;
-  const done = await run(button, { [kind]: text });
-  if (done && button.value === "run") {
-    button.dataset.post = again;
-    await run(button, {});
-  }
-  delete button.dataset.post;
+  const done = await run(button, { post: address }, { [kind]: text });
+  if (done && button.value === "run") await run(button, { post: again }, {});
 }
 
 async function post(data, body) {
@@ -60,10 +57,17 @@ async function post(data, body) {
   }
   const told = await answer.json().catch(() => ({}));
   if (answer.status === 401) { location.reload(); return false; }
-  say(answer.ok ? told.message ?? "Done." : told.error?.message ?? told.error ?? `Refused (${answer.status}).`, !answer.ok);
-  if (answer.ok && told.more) return post(data, body);
-  if (answer.ok && data.then) location.assign(data.then);
-  return answer.ok;
+  if (!answer.ok) {
+    say(told.error?.message ?? `Refused (${answer.status}).`, true);
+    return false;
+  }
+  say(told.message ?? "Done.");
+  if (told.more) return post(data, body);
+  if (data.then) {
+    try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
+    location.assign(data.then);
+  }
+  return true;
 }
 
 // A dialog that must be confirmed, and for what cannot be undone by typing a word.
@@ -82,6 +86,16 @@ function ask({ ask: question, type, verb }) {
   dialog.showModal();
   (type ? word : dialog.querySelector("[value=no]")).focus();
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), { once: true }));
+}
+
+function stored(name) {
+  try {
+    const text = sessionStorage.getItem(name);
+    sessionStorage.removeItem(name);
+    return text;
+  } catch {
+    return null;
+  }
 }
 
 let fades = 0;

@@ -39,6 +39,13 @@ function colour(element, name) {
   return found;
 }
 
+// The colour over the panel, without shining through: areas of a stack lie on each other.
+function solid(element, rgb, share) {
+  const panel = getComputedStyle(element.closest(".panel") ?? document.body).backgroundColor.match(/[\d.]+/g).map(Number);
+  const mixed = rgb.match(/[\d.]+/g).slice(0, 3).map((v, n) => Math.round(v * share + panel[n] * (1 - share)));
+  return `rgb(${mixed.join(", ")})`;
+}
+
 const faint = (rgb, alpha) => rgb.replace("rgb(", "rgba(").replace(")", `, ${alpha})`);
 
 const short = (n) => n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e4 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(n < 10 ? 2 : 0)}`;
@@ -70,7 +77,7 @@ function chart(element, text) {
     ],
     series: [{}, ...series.map(([state]) => {
       const stroke = colour(element, state);
-      const fill = kind === "lines" ? undefined : faint(stroke, kind === "stack" ? 0.55 : 0.7);
+      const fill = kind === "lines" ? undefined : solid(element, stroke, kind === "stack" ? 0.5 : 0.8);
       return { stroke, fill, width: kind === "bars" ? 0 : 1.5, points: { show: false }, spanGaps: false,
         paths: kind === "bars" ? window.uPlot.paths.bars({ size: [0.7, 24] }) : undefined };
     })],

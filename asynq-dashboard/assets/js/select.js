@@ -50,12 +50,10 @@ function show() {
 }
 
 // Each running task is asked for by itself, after one question.
-async function cancel(button) {
+async function cancel(button, asked) {
   const addresses = boxes().filter((box) => box.checked).map((box) => `${box.closest("tr").querySelector("a").pathname}/cancel`);
-  for (const address of addresses) {
-    button.dataset.post = address;
-    if (!(await run(button, {}))) return false;
-    delete button.dataset.ask;
+  for (const [n, post] of addresses.entries()) {
+    if (!(await run(button, n ? { post } : { ...asked, post }, {}))) return false;
   }
   return true;
 }
@@ -66,10 +64,9 @@ async function bulk(button) {
   const ids = boxes().filter((box) => box.checked).map((box) => box.value);
   const body = { action: button.dataset.bulk, state, ...(group && { group }), ...(every ? { all: true } : { ids }) };
   const many = every ? `all ${total} ${state} tasks of this ${group ? "group" : "queue"}` : ids.length === 1 ? "1 task" : `${ids.length} tasks`;
-  button.dataset.post = bar.dataset.url;
-  button.dataset.ask = `${button.textContent} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
-  button.dataset.verb = `${button.textContent} ${every ? `all ${total}` : ids.length}`;
-  const done = button.dataset.bulk === "cancel" ? await cancel(button) : await run(button, body);
-  delete button.dataset.post;
+  const label = button.textContent;
+  const ask = `${label} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
+  const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}` };
+  const done = button.dataset.bulk === "cancel" ? await cancel(button, asked) : await run(button, asked, body);
   if (done) none();
 }

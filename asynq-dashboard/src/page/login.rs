@@ -34,6 +34,8 @@ fn render(post: &str, title: &str, next: &str) -> Markup {
     html! {
         form.login.panel.stack data-post=(post) data-then=(next) {
             h1 { (title) }
+            // For password managers, which keep a name with each password.
+            input type="text" autocomplete="username" value=(title) hidden;
             label { "Password" input type="password" name="password" required autofocus autocomplete="current-password"; }
             button.go { "Log in" }
             noscript { p.notice { "The login needs JavaScript." } }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use asynq_runtime::broker::QueueStats;
+use asynq_runtime::{TaskState, broker::QueueStats};
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -198,7 +198,7 @@ fn table(view: &View) -> Markup {
                         th scope="col" { "Queue" }
                         th scope="col" { "Tasks by state" }
                         th.num scope="col" { "Size" }
-                        @for of in ORDER { th.num.wide-only[!shown_when_narrow(of)] scope="col" { (state(of)) } }
+                        @for of in ORDER { th.num.(width(of)) scope="col" { (state(of)) } }
                         th.num scope="col" { "Latency" }
                         th.num scope="col" { "Processed" }
                         th.num scope="col" { "Failed" }
@@ -213,16 +213,19 @@ fn table(view: &View) -> Markup {
     }
 }
 
-/// States that have a cell on a phone as well.
-fn shown_when_narrow(state: asynq_runtime::task::TaskState) -> bool {
-    use asynq_runtime::task::TaskState::{Active, Archived, Pending, Retry};
-    matches!(state, Active | Pending | Retry | Archived)
+/// On which screens a state has a column; the bar tells all of them everywhere.
+fn width(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Completed | TaskState::Aggregating => "desk-only",
+        TaskState::Scheduled => "wide-only",
+        _ => "narrow-too",
+    }
 }
 
 fn line(view: &View, row: &Row) -> Markup {
     let (queue, name) = (&row.stats, row.stats.name.as_str());
     let link = href(&view.mount, &["queues", name]);
-    let zero = |n: u64| (n == 0).then_some("zero");
+    let zero = |n: u64| if n == 0 { "zero" } else { "some" };
     html! {
         tr id={ "q-" (name) } {
             th.name scope="row" { a href=(link) { (name) } @if queue.paused { " " span.tag.warn { "paused" } } }
@@ -230,7 +233,7 @@ fn line(view: &View, row: &Row) -> Markup {
             td.num data-l="Size" { (count(queue.size)) }
             @for of in ORDER {
                 @let n = in_state(queue, of);
-                td.num.wide-only[!shown_when_narrow(of)].(zero(n).unwrap_or_default()) data-l=(of) { (count(n)) }
+                td.num.(width(of)).(zero(n)) data-l=(of) { (count(n)) }
             }
             td.num data-l="Latency" { (span(queue.latency)) }
             td.num data-l="Processed" { (count(queue.processed)) }
