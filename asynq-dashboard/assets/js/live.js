@@ -2,17 +2,23 @@
 import { morph } from "./morph.js";
 
 const RETRY = 2000;
-let running = false;
-let again = false;
+const FRESH = 3000;
+let running = null;
+let waiting = null;
 let timer = 0;
 let seen = new Date();
 
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
+// Who asks while one is fetched gets one that is fetched after that.
 export async function refresh(asked = false) {
+  if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
+  if (!running) running = fetched().finally(() => { running = null; });
+  else await (waiting ??= running.then(() => { waiting = null; return refresh(true); }));
+  await running;
+}
+
+async function fetched() {
   const main = document.querySelector("main");
-  if (!asked && (main.dataset.live === "off" || document.hidden)) return;
-  if (running) { again = true; return; }
-  running = true;
   clearTimeout(timer);
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
@@ -31,9 +37,6 @@ export async function refresh(asked = false) {
     document.dispatchEvent(new Event("page"));
   } catch {
     away("The dashboard does not answer");
-  } finally {
-    running = false;
-    if (again) { again = false; refresh(); }
   }
 }
 
@@ -64,7 +67,8 @@ export function live() {
 function listen(url) {
   const source = new EventSource(url);
   let lost = false;
-  source.addEventListener("samples", () => refresh());
+  // What is told first is what the page shows already.
+  source.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
   source.addEventListener("broker", () => refresh());
   source.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
   source.addEventListener("error", () => {
