@@ -5,6 +5,7 @@ const RETRY = 2000;
 const FRESH = 3000;
 let running = null;
 let waiting = null;
+let source = null;
 let timer = 0;
 let seen = new Date();
 
@@ -60,20 +61,34 @@ export function live() {
   if (document.querySelector("main[data-failed]")) timer = setTimeout(() => refresh(true), RETRY);
   const events = document.documentElement.dataset.events;
   if (!events) return;
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  const look = () => { if (document.hidden) deaf(); else { listen(events); refresh(); } };
+  document.addEventListener("visibilitychange", look);
+  addEventListener("pagehide", deaf);
+  addEventListener("pageshow", (event) => { if (event.persisted) look(); });
   listen(events);
 }
 
+// A browser opens six connections to a host at most: who is not looked at holds none.
+function deaf() {
+  source?.close();
+  source = null;
+}
+
 function listen(url) {
-  const source = new EventSource(url);
+  if (source || document.hidden) return;
+  const own = source = new EventSource(url);
   let lost = false;
   // What is told first is what the page shows already.
-  source.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
-  source.addEventListener("broker", () => refresh());
-  source.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
-  source.addEventListener("error", () => {
+  own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
+  own.addEventListener("broker", () => refresh());
+  own.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
+  own.addEventListener("error", () => {
+    if (own !== source) return;
     lost = true;
     refresh(true);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(url), RETRY);
+    if (own.readyState === EventSource.CLOSED) {
+      deaf();
+      setTimeout(() => listen(url), RETRY);
+    }
   });
 }
