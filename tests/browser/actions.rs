@@ -120,6 +120,8 @@ fn every_button_does_what_it_says<S: Store>() {
         // A refusal is told, and says why.
         world.fixture.enqueue(task("soon").in_queue("reports").after(Duration::from_secs(60))).await;
         world.open("/queues/reports/tasks/soon").await;
+        // It must not hear of the change before the button is pressed.
+        browser.js("document.querySelector('main').dataset.live = 'off'").await;
         world.fixture.broker().delete_task(&queue("reports"), &task_id("soon")).await.unwrap();
         world.act("[data-post$='/run']", "soon").await;
         assert_eq!(browser.js("return document.querySelector('#said').className").await, "bad");

@@ -67,14 +67,15 @@ impl Browser {
         self.client.goto(url).await.unwrap();
     }
 
-    /// Puts another page into this window as the pages do themselves when there is news: no scripts are loaded again.
-    pub(crate) async fn turn_to(&self, path: &str) {
+    /// Puts another page into this window as the pages do themselves when there is news, no script is loaded again, and then
+    /// gives what the body of a function gives.
+    pub(crate) async fn turn_to(&self, path: &str, script: &str) -> Value {
         let path = json!(path);
         self.js(&format!(
             "history.replaceState(null, '', {path}); const app = document.querySelector('script[type=module]').src;
-             return import(app.replace('app.js', 'live.js')).then((live) => live.refresh(true))"
+             return import(app.replace('app.js', 'live.js')).then((live) => live.refresh(true)).then(() => {{ {script} }})"
         ))
-        .await;
+        .await
     }
 
     /// What the body of a function gives.

@@ -2,17 +2,24 @@
 import { morph } from "./morph.js";
 
 const RETRY = 2000;
-let running = false;
-let again = false;
+const FRESH = 3000;
+let running = null;
+let waiting = null;
+let source = null;
 let timer = 0;
 let seen = new Date();
 
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
+// Who asks while one is fetched gets one that is fetched after that.
 export async function refresh(asked = false) {
+  if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
+  if (!running) running = fetched().finally(() => { running = null; });
+  else await (waiting ??= running.then(() => { waiting = null; return refresh(true); }));
+  await running;
+}
+
+async function fetched() {
   const main = document.querySelector("main");
-  if (!asked && (main.dataset.live === "off" || document.hidden)) return;
-  if (running) { again = true; return; }
-  running = true;
   clearTimeout(timer);
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
@@ -31,9 +38,6 @@ export async function refresh(asked = false) {
     document.dispatchEvent(new Event("page"));
   } catch {
     away("The dashboard does not answer");
-  } finally {
-    running = false;
-    if (again) { again = false; refresh(); }
   }
 }
 
@@ -57,19 +61,34 @@ export function live() {
   if (document.querySelector("main[data-failed]")) timer = setTimeout(() => refresh(true), RETRY);
   const events = document.documentElement.dataset.events;
   if (!events) return;
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  const look = () => { if (document.hidden) deaf(); else { listen(events); refresh(); } };
+  document.addEventListener("visibilitychange", look);
+  addEventListener("pagehide", deaf);
+  addEventListener("pageshow", (event) => { if (event.persisted) look(); });
   listen(events);
 }
 
+// A browser opens six connections to a host at most: who is not looked at holds none.
+function deaf() {
+  source?.close();
+  source = null;
+}
+
 function listen(url) {
-  const source = new EventSource(url);
+  if (source || document.hidden) return;
+  const own = source = new EventSource(url);
   let lost = false;
-  source.addEventListener("samples", () => refresh());
-  source.addEventListener("broker", () => refresh());
-  source.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
-  source.addEventListener("error", () => {
+  // What is told first is what the page shows already.
+  own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
+  own.addEventListener("broker", () => refresh());
+  own.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
+  own.addEventListener("error", () => {
+    if (own !== source) return;
     lost = true;
     refresh(true);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(url), RETRY);
+    if (own.readyState === EventSource.CLOSED) {
+      deaf();
+      setTimeout(() => listen(url), RETRY);
+    }
   });
 }

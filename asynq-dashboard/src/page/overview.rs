@@ -218,14 +218,14 @@ fn width(state: TaskState) -> &'static str {
     match state {
         TaskState::Completed | TaskState::Aggregating => "desk-only",
         TaskState::Scheduled => "wide-only",
-        _ => "narrow-too",
+        _ => "n",
     }
 }
 
 fn line(view: &View, row: &Row) -> Markup {
     let (queue, name) = (&row.stats, row.stats.name.as_str());
     let link = href(&view.mount, &["queues", name]);
-    let zero = |n: u64| if n == 0 { "zero" } else { "some" };
+    let zero = |n: u64| if n == 0 { "zero" } else { "n" };
     html! {
         tr id={ "q-" (name) } {
             th.name scope="row" { a href=(link) { (name) } @if queue.paused { " " span.tag.warn { "paused" } } }
