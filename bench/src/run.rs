@@ -74,6 +74,8 @@ impl Runner {
             let place = Place::start(&order.broker)?;
             let order = place.order(order);
             let client = Client::connect(&order.url).await?;
+            // Nothing of anybody else's is run, or taken away below.
+            queue::expect(&client, &order, 0).await?;
             let measured = measured(&order, &client).await;
             if matches!(place, Place::Given(_)) {
                 queue::forget(&client, &order).await?;
@@ -84,7 +86,9 @@ impl Runner {
         if !self.crowded.contains_key(&kept) {
             let place = Place::start(&order.broker)?;
             let order = place.order(order);
-            queue::crowd(&Client::connect(&order.url).await?, &order, present).await?;
+            let client = Client::connect(&order.url).await?;
+            queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
+            queue::crowd(&client, &order, present).await?;
             self.crowded.insert(kept.clone(), place);
         }
         let order = self.crowded[&kept].order(order);
@@ -110,7 +114,6 @@ impl Runner {
 }
 
 async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
-    queue::expect(client, order, 0).await?;
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
     let measured = answer(MEASURE.start(order)?).await?;

@@ -28,7 +28,9 @@ pub(super) fn draw(path: &Path, what: &str, lines: &[(&str, Vec<(f64, f64)>)]) -
         .x_label_area_size(40)
         .y_label_area_size(56)
         .build_cartesian_2d((x.start..x.end * 1.2).log_scale(), (y.start / 2.0..y.end * 2.0).log_scale())?;
-    chart.configure_mesh().x_desc(what).y_desc("µs per task").draw()?;
+    let whole = |figure: &f64| format!("{figure:.0}");
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(what).x_label_formatter(&whole).y_desc("µs per task").y_label_formatter(&whole).draw()?;
     for ((name, points), colour) in lines.iter().zip([RED, BLUE]) {
         chart
             .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?
