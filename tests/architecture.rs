@@ -11,9 +11,9 @@ use std::{
 const LAYERS: [&[&str]; 7] = [
     &["clock", "task"],
     &["broker"],
-    &["connect"],
+    &["connect", "propagation"],
     &["job"],
-    &["client", "inspector", "rate"],
+    &["client", "inspector", "metrics", "rate"],
     &["server"],
     &["app", "testing"],
 ];
