@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use asynq_cron::PeriodicError;
+use asynq_dashboard::DashboardError;
 use asynq_runtime::{
     EnqueueError,
     broker::{BrokerError, BrokerErrorKind},
@@ -51,6 +52,9 @@ pub(crate) enum CliError {
     /// A periodic entry that cannot run.
     #[error(transparent)]
     Periodic(#[from] PeriodicError),
+    /// A dashboard that cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// The operating system.
     #[error("{what}: {source}")]
     System { what: String, source: std::io::Error },
@@ -70,6 +74,8 @@ impl CliError {
             Self::Unasked { .. } | Self::Declined => Self::UNCONFIRMED,
             Self::Stopped(_) => Self::STOPPED,
             Self::Told(code) => *code,
+            Self::Dashboard(DashboardError::Bind { .. }) => Self::FAILED,
+            Self::Dashboard(_) => Self::USAGE,
             _ if self.is_no_broker() => Self::USAGE,
             _ => Self::FAILED,
         }

@@ -100,11 +100,6 @@ impl Session {
         Ok(DEFAULT_URL.to_owned())
     }
 
-    /// A variable of the environment, if it is set to some text.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        (self.world.variable)(name)?.into_string().ok().filter(|value| !value.trim().is_empty())
-    }
-
     /// How to write tables.
     pub(crate) fn style(&self) -> Style {
         Style { colours: self.world.colours && !self.json, width: self.world.width }
@@ -190,6 +185,23 @@ impl Session {
         };
         read.map_err(|source| CliError::System { what: "cannot read standard input".into(), source })?;
         Ok(bytes)
+    }
+
+    /// One line of standard input, at most `most` bytes; at a terminal after a question, and nobody sees what is typed.
+    pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
+        let bytes = match self.world.input {
+            Input::Piped(_) => self.read_input(most)?,
+            Input::Terminal(_) => {
+                let _ = write!(self.world.err, "{question}").and_then(|()| self.world.err.flush());
+                let typed = (self.world.type_unseen)();
+                self.note("");
+                typed.map_err(|source| CliError::System { what: "cannot ask".into(), source })?.into_bytes()
+            }
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(text.lines().next().unwrap_or_default().to_owned()),
+            Err(_) => Err(CliError::Usage("what was given is not UTF-8 text".into())),
+        }
     }
 
     /// Tells how the command ended, closes the broker, and returns the exit code.

@@ -24,6 +24,8 @@ pub struct World {
     pub err: Box<dyn Write + Send>,
     /// Standard input.
     pub input: Input,
+    /// Reads a line from the terminal without showing it.
+    pub type_unseen: fn() -> std::io::Result<String>,
     /// Whether tables have colours.
     pub colours: bool,
     /// How wide the terminal is; `None` where there is none, and nothing is wrapped then.
@@ -57,6 +59,7 @@ impl World {
                 true => Input::Terminal(Box::new(std::io::BufReader::new(stdin))),
                 false => Input::Piped(Box::new(stdin)),
             },
+            type_unseen,
             colours: shows && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             width: shows.then(|| crossterm::terminal::size().ok().map(|(columns, _)| columns)).flatten(),
             out: Box::new(std::io::BufWriter::new(stdout)),
@@ -71,7 +74,8 @@ impl World {
     /// Says what was not understood, or the help that was asked for; returns the exit code.
     pub(crate) fn tell_usage(&mut self, usage: &clap::Error) -> u8 {
         // It repeats what was written, and that may be a name with an escape sequence in it.
-        let text = show::clean_lines(&usage.render().to_string());
+        let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
+        let text = show::clean_lines(&text);
         let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
         if usage.use_stderr() { CliError::USAGE } else { 0 }
@@ -96,6 +100,36 @@ impl fmt::Debug for Input {
             Self::Terminal(_) => "Terminal",
             Self::Piped(_) => "Piped",
         })
+    }
+}
+
+/// Reads the keys of a line in raw mode; Ctrl+C and Ctrl+D end it with an error.
+fn type_unseen() -> std::io::Result<String> {
+    use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+    /// Gives the terminal back, also where reading fails.
+    struct Raw;
+    impl Drop for Raw {
+        fn drop(&mut self) {
+            let _ = crossterm::terminal::disable_raw_mode();
+        }
+    }
+    crossterm::terminal::enable_raw_mode()?;
+    let _raw = Raw;
+    let mut line = String::new();
+    loop {
+        let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = crossterm::event::read()? else {
+            continue;
+        };
+        match code {
+            KeyCode::Enter => return Ok(line),
+            KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => {
+                return Err(std::io::Error::from(std::io::ErrorKind::Interrupted));
+            }
+            KeyCode::Char(c) => line.push(c),
+            KeyCode::Backspace => drop(line.pop()),
+            _ => {}
+        }
     }
 }
 

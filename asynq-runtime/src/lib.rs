@@ -63,7 +63,7 @@
 //! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
 //! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
-//! - [`server`] works, [`app`] is what [`main!`] runs.
+//! - [`server`] works, [`app`] is what [`main!`] runs, [`metrics`](mod@metrics) says what is measured.
 //!
 //! # Features
 //!
@@ -72,6 +72,7 @@
 //! | `redis`, `sqlite` | each brings its broker; both on by default |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
+//! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry: see [`docs::operations`] |
 //! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
 //!
 //! A feature adds, and never changes behaviour.

@@ -1,35 +1,89 @@
-//! Measures asynq-rs: `cargo run --release -p asynq-bench -- latency`.
+//! Measures asynq-rs on this machine: `scripts/bench drain`, `scripts/bench limit --concurrency 10 --json`.
 
-mod latency;
-mod store;
+mod limit;
+mod measured;
+mod meter;
+mod order;
+mod place;
+mod queue;
+mod run;
+mod suite;
+mod task;
+mod workload;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use asynq_runtime::prelude::BoxError;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use self::{measured::Measured, order::Order, run::Runner, suite::Extent, workload::Workload};
+
+/// The subcommand that stands for everything.
+const ALL: &str = "all";
+/// The subcommand that stands for every limit.
+const LIMIT: &str = "limit";
+const LIMIT_ABOUT: &str =
+    "What Redis itself can do for the same tasks: scripts with asynq's work on its data, and nothing else";
+
 fn command() -> Command {
-    let broker = Arg::new("broker").long("broker").value_parser(["sqlite", "redis"]).action(ArgAction::Append);
-    let tasks =
-        Arg::new("tasks").long("tasks").value_parser(value_parser!(u32).range(1..=100_000)).default_value("200");
+    let workloads = workload::ALL.iter().map(|workload| options(Command::new(workload.name()).about(workload.about())));
     Command::new("asynq-bench")
         .about("Measures asynq-rs on this machine, with a redis-server and files of its own")
         .subcommand_required(true)
+        .subcommands(workloads)
+        .subcommand(options(Command::new(LIMIT).about(LIMIT_ABOUT)))
         .subcommand(
-            Command::new("latency")
-                .about("From the enqueue call in another process to the start of the job, on an idle system")
-                .arg(broker.help("Which broker; both unless said"))
-                .arg(tasks.help("How many tasks, one every 137 ms"))
+            Command::new(ALL)
+                .about("All of it against the goals, several times in turns; writes RESULTS.md and its plots")
+                .arg(size("runs", "How often").default_value("5"))
                 .arg(
-                    Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object instead of a table"),
+                    Arg::new("out")
+                        .long("out")
+                        .value_parser(value_parser!(PathBuf))
+                        .help("Folder of the page; bench/, and with --quick target/bench/"),
+                )
+                .arg(
+                    Arg::new("quick")
+                        .long("quick")
+                        .action(ArgAction::SetTrue)
+                        .help("Once, with few tasks: shows that everything works"),
                 ),
         )
-        // The other process of `latency`: this program again.
-        .subcommand(
-            Command::new("latency-producer")
-                .hide(true)
-                .arg(Arg::new("url").required(true))
-                .arg(Arg::new("tasks").required(true).value_parser(value_parser!(u32))),
+        .subcommands([run::MEASURE, run::PRODUCE].map(|role| {
+            let arguments = ["order", "url"].map(|name| Arg::new(name).required(true));
+            Command::new(role.0).hide(true).args(arguments)
+        }))
+}
+
+/// An option that is a number.
+fn size(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
+}
+
+fn options(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("url")
+                .long("url")
+                .help("A broker of yours; without it a private Redis and a temporary SQLite file"),
+        )
+        .arg(
+            Arg::new("broker")
+                .long("broker")
+                .help("Only this private broker")
+                .value_parser(["redis", "sqlite"])
+                .conflicts_with("url"),
+        )
+        .arg(size("n", "How many tasks"))
+        .arg(size("concurrency", "Most tasks at a time, or how many callers there are"))
+        .arg(size("payload-bytes", "Length of a task's JSON").default_value("100"))
+        .arg(size("queues", "How many queues the tasks are spread over; one unless said"))
+        .arg(size("runs", "How often; the table shows medians").default_value("1"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("One line of JSON per run instead of a table"),
         )
 }
 
@@ -45,21 +99,74 @@ async fn main() -> ExitCode {
 }
 
 async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
-    let tasks = |matches: &ArgMatches| matches.get_one("tasks").copied().unwrap_or(200);
     match matches.subcommand() {
-        Some(("latency", matches)) => {
-            let brokers = matches.get_many::<String>("broker").map(|names| names.map(String::as_str).collect());
-            latency::measure(
-                &brokers.unwrap_or_else(|| vec!["sqlite", "redis"]),
-                tasks(matches),
-                matches.get_flag("json"),
-            )
-            .await
+        Some((role, matches)) if role == run::MEASURE.0 => {
+            let order = order(matches)?;
+            let measured = workload::named(&order.workload)?.measure(&order).await?;
+            println!("{}", serde_json::to_string(&measured)?);
+            Ok(())
         }
-        Some(("latency-producer", matches)) => {
-            let url = matches.get_one::<String>("url").ok_or("the URL is missing")?;
-            latency::produce(url, tasks(matches)).await
-        }
-        _ => Err("a subcommand is needed".into()),
+        Some((role, matches)) if role == run::PRODUCE.0 => workload::produce(&order(matches)?).await,
+        Some((ALL, matches)) => suite::all(&extent(matches)?).await,
+        Some((LIMIT, matches)) => print(limit::ALL, matches).await,
+        Some((name, matches)) => print(&[workload::named(name)?], matches).await,
+        None => Err("a subcommand is needed".into()),
     }
+}
+
+fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
+    let quick = matches.get_flag("quick");
+    let folder = if quick { suite::folder().join("../target/bench") } else { suite::folder().to_owned() };
+    Ok(Extent {
+        runs: if quick { 1 } else { usize::try_from(*matches.get_one::<u64>("runs").ok_or("how often?")?)? },
+        quick,
+        folder: matches.get_one("out").cloned().unwrap_or(folder),
+    })
+}
+
+/// What another process of this program asks for.
+fn order(matches: &ArgMatches) -> Result<Order, BoxError> {
+    let text = |name| matches.get_one::<String>(name).ok_or_else(|| format!("the {name} is missing"));
+    Ok(Order { url: text("url")?.clone(), ..serde_json::from_str(text("order")?)? })
+}
+
+/// Runs these workloads on each broker, in turns, and prints what was found.
+async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), BoxError> {
+    let number = |name| matches.get_one::<u64>(name).copied();
+    let chosen = ["url", "broker"].iter().find_map(|name| matches.get_one::<String>(name)).map(String::as_str);
+    let mut orders = Vec::new();
+    for broker in chosen.map_or(vec!["redis", "sqlite"], |chosen| vec![chosen]) {
+        for workload in workloads {
+            let (n, concurrency) = workload.sizes();
+            orders.extend(workload.orders(Order {
+                workload: workload.name().to_owned(),
+                broker: broker.to_owned(),
+                n: number("n").unwrap_or(n),
+                concurrency: number("concurrency").map_or(Ok(concurrency), usize::try_from)?,
+                payload_bytes: usize::try_from(number("payload-bytes").unwrap_or(100))?,
+                queues: number("queues"),
+                ..Order::default()
+            }));
+        }
+    }
+    if orders.is_empty() {
+        return Err("this cannot be measured on that broker".into());
+    }
+    let (as_json, mut runner, mut found) =
+        (matches.get_flag("json"), Runner::default(), vec![Vec::new(); orders.len()]);
+    for _ in 0..number("runs").unwrap_or(1) {
+        for (order, found) in orders.iter().zip(&mut found) {
+            let measured = runner.once(order).await?;
+            if as_json {
+                println!("{}", serde_json::to_string(&measured)?);
+            }
+            found.push(measured);
+        }
+    }
+    runner.end().await?;
+    if !as_json {
+        let medians = found.iter().map(|runs| Measured::median(runs)).collect::<Result<Vec<_>, _>>()?;
+        print!("{}", measured::table(&medians));
+    }
+    Ok(())
 }

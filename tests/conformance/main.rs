@@ -33,6 +33,7 @@ mod redis {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;
@@ -185,6 +186,7 @@ mod sqlite {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;

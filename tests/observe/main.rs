@@ -3,7 +3,9 @@
 
 mod canary;
 mod checker;
+mod health;
 mod passwords;
+mod scrape;
 mod seen;
 #[allow(dead_code)]
 #[path = "../programs/stage.rs"]

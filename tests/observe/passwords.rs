@@ -6,6 +6,7 @@ use asynq_runtime::prelude::*;
 use asynq_tests::{Persistence, RedisServer};
 
 use crate::{
+    scrape::{get, observed},
     seen::Seen,
     stage::{program, text},
 };
@@ -96,6 +97,10 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     client.enqueue(RawTask::new("nobody:knows", "")).await.unwrap();
     let statistics = client.inspector().statistics().await.unwrap();
     is_clean("statistics", &format!("{statistics:?} {}", statistics.to_json()));
+    let router = observed(client);
+    for path in ["/metrics", "/stats", "/readyz"] {
+        is_clean(path, &get(&router, path).await.2);
+    }
     // Taken away while everything runs: the errors of every component.
     redis::cmd("ACL")
         .arg("SETUSER")
@@ -140,10 +145,12 @@ fn no_program_of_main_prints_a_password() {
 #[test]
 fn a_url_in_the_wrong_place_is_not_repeated() {
     let url = format!("redis://jobs:{ENCODED}@127.0.0.1:1/0");
+    // Without a weight that cannot be it would be the name of a queue.
+    let with_weight = format!("{url}=x");
     for args in [
         &["--ulr", &url][..],
         &["stats", &url],
-        &["worker", "--queues", &url],
+        &["worker", "--queues", &with_weight],
         &["--concurrency", &url],
         &["--log-format", &url],
         &["--shutdown-timeout", &url],
@@ -151,7 +158,6 @@ fn a_url_in_the_wrong_place_is_not_repeated() {
         &["enqueue", &url],
         &["enqueue", "hello", &url],
         &["enqueue", "hello", r#""ann""#, "--at", &url],
-        &["enqueue", "hello", r#""ann""#, "--queue", &url],
         &[&url],
     ] {
         let output = program(PROGRAM).args(args).output().unwrap();

@@ -9,6 +9,7 @@ mod go;
 pub mod jobs;
 pub mod journal;
 pub mod library;
+pub mod log;
 pub mod prometheus;
 mod redis;
 mod seed;

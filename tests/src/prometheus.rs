@@ -46,6 +46,7 @@ pub fn check(text: &str) -> Result<Families, String> {
     }
     let mut families = Families::new();
     let (mut helped, mut closed, mut current) = (BTreeSet::new(), BTreeSet::new(), String::new());
+    let mut series = BTreeSet::new();
     for (n, line) in text.lines().enumerate() {
         let wrong = |what: &str| Err(format!("line {}: {what}: {line}", n + 1));
         if line.is_empty() {
@@ -78,7 +79,7 @@ pub fn check(text: &str) -> Result<Families, String> {
                 return wrong("a sample without a type before it");
             };
             let Some(family) = families.get_mut(&name) else { return wrong("no family") };
-            if family.samples.iter().any(|known| (&known.name, &known.labels) == (&sample.name, &sample.labels)) {
+            if !series.insert((sample.name.clone(), sample.labels.clone())) {
                 return wrong("a series twice");
             }
             if family.kind != "gauge" && (sample.value < 0.0 || sample.value.is_nan()) {

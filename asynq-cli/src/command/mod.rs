@@ -12,6 +12,7 @@ mod several;
 mod stats;
 mod task;
 mod version;
+mod web;
 
 use clap::Subcommand;
 
@@ -37,6 +38,10 @@ pub(crate) enum Command {
     /// Looks at the groups in which tasks wait to be aggregated
     #[command(subcommand)]
     Group(group::Group),
+    /// Serves the dashboard
+    Web(web::Web),
+    /// Makes the hash of a password for the dashboard
+    HashPassword(web::HashPassword),
     /// Shows everything on the whole terminal, live
     Dash(dash::Dash),
     /// Looks for what is wrong, and says what mends it
@@ -56,6 +61,8 @@ impl Command {
             Self::Server(command) => command.run(session).await,
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
+            Self::Web(command) => command.run(session).await,
+            Self::HashPassword(command) => command.run(session),
             Self::Dash(command) => command.run(session).await,
             Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),

@@ -43,7 +43,7 @@ pub(crate) fn about(span: Duration) -> String {
     let seconds = span.as_secs();
     let step = match seconds {
         0 => return duration::format(Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))),
-        0..3_600 => 1,
+        1..3_600 => 1,
         3_600..86_400 => 60,
         _ => 3_600,
     };
@@ -76,7 +76,7 @@ pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -48,7 +48,6 @@ on_both_brokers! {
             "cron run nix",
             "cron pause nix",
             "queue lss",
-            "",
         ] {
             answers.push(desk.run(line).await);
         }
@@ -57,6 +56,8 @@ on_both_brokers! {
         answers.push(desk.run_words(&["task", "enqueue", "-t", "", "-l", "{}"]).await);
         assert_written("bad_input", &answers);
         assert_eq!(desk.t.store.dump(), before, "nothing was changed");
+        let nothing = desk.run("").await;
+        assert!(nothing.code == 2 && nothing.err.contains("Usage: asynq"), "{nothing}");
     }
 }
 

@@ -111,16 +111,28 @@ on_both_brokers! {
         assert_written("task_many_stopped", &[stopped, stopped_json, desk.run_words(&words).await]);
     }
 
-    async fn ctrl_c_while_a_queue_is_deleted_leaves_it_as_it_was(desk) {
-        desk.t.seed_pending(&["one", "two"]).await;
-        let words = ["queue", "rm", "default", "--force", "--yes"];
-        let stopped = desk.run_in(Setting { stop_after: Some(0), ..Setting::default() }, &words).await;
-        assert_eq!(stopped.code, 130, "{stopped}");
-        assert!(stopped.err.contains("stopped: queue default is still there"), "{stopped}");
-        let stats = desk.t.broker().queue_stats(&queue("default")).await.unwrap();
-        assert!(!stats.paused, "{stats:?}");
-        let again = desk.run_words(&words).await;
-        assert_eq!(again.code, 0, "the same command goes on: {again}");
+    async fn ctrl_c_while_a_queue_is_deleted_leaves_it_running_and_the_rest_findable(desk) {
+        // The later, the further it is: paused, some slices deleted, the queue itself.
+        for wake_ups in 0.. {
+            let name = format!("q{wake_ups}");
+            let tasks = (0..250).map(|n| task(&format!("t{n:03}")).in_queue(&name)).collect();
+            for answer in desk.t.broker().enqueue(tasks).await {
+                answer.unwrap();
+            }
+            let words = ["queue", "rm", &name, "--force", "--yes"];
+            let stopped = desk.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
+            if stopped.code == 0 {
+                assert!(wake_ups > 0, "the signal came first: {stopped}");
+                break;
+            }
+            assert_eq!(stopped.code, 130, "{stopped}");
+            let stats = desk.t.broker().queue_stats(&queue(&name)).await.unwrap();
+            assert!(!stats.paused, "{stats:?}");
+            let told = stopped.err.contains(&format!("stopped: queue {name} is still there with "));
+            assert!(told && stopped.err.contains("the same command goes on"), "{stopped}");
+            let again = desk.run_words(&words).await;
+            assert_eq!(again.code, 0, "the same command goes on: {again}");
+        }
     }
 
     async fn tasks_are_enqueued(desk) {

@@ -108,6 +108,7 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
             Some(text) => Input::Terminal(Box::new(Cursor::new(text.as_bytes().to_vec()))),
             None => Input::Piped(Box::new(Cursor::new(piped.to_vec()))),
         },
+        type_unseen: || Ok("typed".into()),
         colours,
         width,
         bars: false,

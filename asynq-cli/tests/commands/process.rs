@@ -11,7 +11,7 @@ use asynq_tests::{SqliteStore, Store as _, default_queue, task};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn asynq(args: &[&str]) -> Command {
+pub(crate) fn asynq(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_asynq"));
     for name in ["ASYNQ_URL", "URI", "CLUSTER_ADDRS", "RUST_LOG", "NO_COLOR"] {
         command.env_remove(name);
@@ -20,12 +20,12 @@ fn asynq(args: &[&str]) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]
-fn ends(output: &Output, code: i32) {
+pub(crate) fn ends(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 

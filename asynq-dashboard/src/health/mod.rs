@@ -99,6 +99,3 @@ impl Answer {
         now.saturating_duration_since(self.at) < if self.is_ready { GOOD_FOR } else { AWAY_FOR }
     }
 }
-
-#[cfg(test)]
-mod tests;

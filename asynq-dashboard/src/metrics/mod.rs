@@ -32,6 +32,3 @@ async fn metrics(State(app): State<AppState>) -> Response {
     }
     ([(header::CONTENT_TYPE, TEXT)], text).into_response()
 }
-
-#[cfg(test)]
-mod tests;

@@ -148,3 +148,27 @@ fn a_recorder_that_is_installed_later_gets_what_is_counted_from_then_on() {
     let text = recorded(|| job.begin(None).end(Outcome::Done));
     has(&text, "asynq_job_outcomes_total{type=\"metrics:late\",outcome=\"done\"} 1");
 }
+
+/// `cargo test --release -p asynq-runtime --lib metrics::tests::what_it_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn what_it_costs() {
+    fn per_task(what: &str) {
+        const N: u32 = 1_000_000;
+        let jobs = JobMetricsMap::new(["metrics:cost"]);
+        let message = TaskMessage { r#type: "metrics:cost".to_owned(), ..TaskMessage::default() };
+        let stored = [Ok(TaskInfo::from_message(&message, TaskState::Pending))];
+        let began = std::time::Instant::now();
+        for _ in 0..N {
+            let under = jobs.get(std::hint::black_box("metrics:cost")).expect("named").begin(Some(Duration::ZERO));
+            under.start();
+            under.end(Outcome::Done);
+        }
+        let run = began.elapsed() / N;
+        let began = std::time::Instant::now();
+        (0..N).for_each(|_| enqueued(std::hint::black_box(&stored)));
+        eprintln!("{what}: {run:?} per run, {:?} per enqueue", began.elapsed() / N);
+    }
+    per_task("without a recorder");
+    recorded(|| per_task("with Prometheus's"));
+}

@@ -64,26 +64,35 @@ async fn remove(session: &mut Session, inspector: &Inspector, name: &str, force:
         })
     };
     let removed = tokio::select! {
-        removed = removal => Some(removed),
+        biased;
         () = session.stop() => None,
+        removed = removal => Some(removed),
     };
     bar.finish_and_clear();
-    let Some(removed) = removed else {
-        // Cut off half way it would stay paused.
-        if !was_paused {
-            inspector.resume(name).await?;
+    let so_far = *done.lock().unwrap_or_else(PoisonError::into_inner);
+    let removed = match removed {
+        Some(removed) => removed?.tasks,
+        None => {
+            // Cut off half way it would stay paused.
+            if !was_paused {
+                inspector.resume(name).await?;
+            }
+            match inspector.queue(name).await {
+                // The step that was under way was the last one.
+                Err(error) if error.is_not_found() => so_far.changed,
+                Err(error) => return Err(error.into()),
+                Ok(left) => {
+                    return Err(CliError::Stopped(format!(
+                        "stopped: queue {name} is still there with {}; the same command goes on",
+                        tasks(left.size),
+                    )));
+                }
+            }
         }
-        let done = *done.lock().unwrap_or_else(PoisonError::into_inner);
-        return Err(CliError::Stopped(format!(
-            "stopped: queue {name} is still there, without {} of its {}; the same command goes on",
-            tasks(done.done),
-            tasks(done.total.max(done.done)),
-        )));
     };
-    let removed = removed?;
-    let text = match removed.tasks {
+    let text = match removed {
         0 => format!("queue {} is deleted\n", clean(name)),
         count => format!("queue {} is deleted with {}\n", clean(name), tasks(count)),
     };
-    Ok((json!({ "tasks": removed.tasks }), text))
+    Ok((json!({ "tasks": removed }), text))
 }

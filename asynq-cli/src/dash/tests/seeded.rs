@@ -43,7 +43,7 @@ pub(super) async fn seeded() -> (Fixture<SqliteStore>, Client) {
         t.enqueue(typed(&format!("report-{n}"), "report", "{}").in_queue("low")).await;
     }
     t.broker().pause(&asynq_tests::queue("low")).await.unwrap();
-    server(&t, &active.key.id.to_string()).await;
+    server(&t, active.key.id.as_str()).await;
     entries(&t).await;
     let client = Client::new(t.shared());
     (t, client)

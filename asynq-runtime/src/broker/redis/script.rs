@@ -48,6 +48,7 @@ scripts! {
     LEAD = "schedule/lead";
     DROP_SEEN = "schedule/drop";
     SHOW_ENTRIES = "schedule/show";
+    SWAP_ENTRIES = "schedule/swap";
     LIST_SCHEDULERS = "schedule/list";
     RECORD = "schedule/record";
     ANNOUNCE = "presence/announce";

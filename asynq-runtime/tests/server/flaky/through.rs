@@ -206,9 +206,19 @@ impl Schedules for Flaky {
         self.inner.resign(candidate).await
     }
 
-    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         self.pulse("wait_for_lead").await;
-        self.inner.wait_for_lead(limit).await
+        self.inner.wait_for_lead(program, limit).await
+    }
+
+    async fn swap_entries(
+        &self,
+        program: &str,
+        entries: &[SchedulerEntry],
+        keep: Duration,
+    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.pulse("swap_entries").await;
+        self.inner.swap_entries(program, entries, keep).await
     }
 
     async fn show_entries(

@@ -1,0 +1,207 @@
+//! The throwaway scripts, and the tasks they work on.
+
+use std::{
+    io,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use asynq_runtime::Bytes;
+use asynq_runtime::{
+    job::{JobOptions, PreparedTask},
+    prelude::BoxError,
+    task::TaskMessage,
+};
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use uuid::Uuid;
+
+use super::resp::Resp;
+use crate::{order::Order, queue::QUEUE, task};
+
+const PREFIX: &[u8] = b"asynq:{bench}:t:";
+const ENQUEUE: &str = include_str!("enqueue.lua");
+const FETCH: &str = include_str!("fetch.lua");
+const SETTLE: &str = include_str!("settle.lua");
+
+/// An id and a message.
+pub(super) type Task = (String, Vec<u8>);
+
+/// Tasks that nobody has enqueued yet.
+#[derive(Debug, Default)]
+pub(super) struct Tasks(Vec<Task>);
+
+impl Tasks {
+    /// The same that our client would write.
+    pub(super) fn new(order: &Order) -> Self {
+        Self((0..order.n).map(|number| written(task::task(number, order.payload_bytes))).collect())
+    }
+
+    /// In groups of so many.
+    pub(super) fn groups(&self, size: usize) -> std::slice::Chunks<'_, Task> {
+        self.0.chunks(size)
+    }
+}
+
+/// A connection that knows the scripts, and the tasks that it has fetched and not settled.
+#[derive(Debug)]
+pub(crate) struct Script {
+    redis: Resp,
+    enqueue: Vec<u8>,
+    cycle: Vec<u8>,
+    /// One after the other, each as long as an id is.
+    taken: Vec<u8>,
+    processed_today: String,
+}
+
+/// Length of an id.
+const ID: usize = 36;
+
+impl Script {
+    /// # Errors
+    ///
+    /// The URL is not that of a Redis without a password, or it does not answer.
+    pub(crate) fn connect(url: &str) -> Result<Self, BoxError> {
+        let info = url.into_connection_info()?;
+        let ConnectionAddr::Tcp(host, port) = info.addr() else { return Err("the limit needs a redis:// URL".into()) };
+        let mut redis = Resp::connect(&format!("{host}:{port}"))?;
+        let enqueue = load(&mut redis, ENQUEUE)?;
+        let cycle = format!("{SETTLE}\n{FETCH}\nsettle()\nreturn fetch(tonumber(ARGV[2]), ARGV[3])");
+        let cycle = load(&mut redis, &cycle)?;
+        let today = chrono::Utc::now().format("%Y-%m-%d");
+        let processed_today = format!("asynq:{{bench}}:processed:{today}");
+        redis.begin(3);
+        [b"SADD".as_slice(), b"asynq:queues", QUEUE.as_bytes()].iter().for_each(|word| redis.word(word));
+        redis.send()?;
+        redis.reply(|_| {})?;
+        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), processed_today })
+    }
+
+    /// Enqueues one task, as a program would that knows nothing but asynq's keys.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(crate) fn enqueue_one(&mut self, task: impl Into<PreparedTask>) -> io::Result<()> {
+        self.enqueue(&[written(task)])
+    }
+
+    /// Enqueues one group.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(super) fn enqueue(&mut self, group: &[Task]) -> io::Result<()> {
+        self.enqueue_all(std::iter::once(group))
+    }
+
+    /// Enqueues groups, a script each, in one write.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused one.
+    pub(super) fn enqueue_all<'a>(&mut self, groups: impl Iterator<Item = &'a [Task]>) -> io::Result<()> {
+        let now = since_epoch().as_nanos().to_string();
+        let mut sent = 0;
+        for group in groups {
+            self.redis.begin(6 + 2 * group.len());
+            for word in [b"EVALSHA".as_slice(), &self.enqueue, b"1", b"asynq:{bench}:pending", PREFIX, now.as_bytes()] {
+                self.redis.word(word);
+            }
+            for (id, message) in group {
+                self.redis.word(id.as_bytes());
+                self.redis.word(message);
+            }
+            sent += 1;
+        }
+        self.redis.send()?;
+        (0..sent).try_for_each(|_| self.redis.reply(|_| {}))
+    }
+
+    /// Takes up to `n` tasks.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(super) fn fetch(&mut self, n: usize) -> io::Result<usize> {
+        self.run(n, false)
+    }
+
+    /// Settles what was taken.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        self.run(0, true).map(drop)
+    }
+
+    /// Settles what was taken and takes up to `n` more, in one script; says how many.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(super) fn settle_and_fetch(&mut self, n: usize) -> io::Result<usize> {
+        self.run(n, true)
+    }
+
+    fn run(&mut self, n: usize, settles: bool) -> io::Result<usize> {
+        let (n, now) = (n.to_string(), since_epoch().as_secs());
+        let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());
+        let settled = if settles { self.taken.len() / ID } else { 0 };
+        let words: [&[u8]; 13] = [
+            b"EVALSHA",
+            &self.cycle,
+            b"6",
+            b"asynq:{bench}:pending",
+            b"asynq:{bench}:paused",
+            b"asynq:{bench}:active",
+            b"asynq:{bench}:lease",
+            self.processed_today.as_bytes(),
+            b"asynq:{bench}:processed",
+            PREFIX,
+            n.as_bytes(),
+            lease.as_bytes(),
+            day_ends.as_bytes(),
+        ];
+        self.redis.begin(words.len() + settled);
+        words.iter().for_each(|word| self.redis.word(word));
+        self.taken[..settled * ID].chunks(ID).for_each(|id| self.redis.word(id));
+        self.redis.send()?;
+        self.taken.clear();
+        let (taken, mut is_id) = (&mut self.taken, false);
+        self.redis.reply(|text| {
+            is_id = !is_id;
+            if is_id {
+                taken.extend_from_slice(text);
+            }
+        })?;
+        Ok(self.taken.len() / ID)
+    }
+}
+
+/// A new task's id and message.
+fn written(task: impl Into<PreparedTask>) -> Task {
+    let (task, id) = (task.into(), Uuid::new_v4().to_string());
+    let message = TaskMessage {
+        r#type: task.name().to_owned(),
+        payload: Bytes::copy_from_slice(task.payload()),
+        id: id.clone(),
+        queue: QUEUE.to_owned(),
+        retry: JobOptions::DEFAULT_RETRY as i32,
+        timeout: JobOptions::DEFAULT_TIMEOUT.as_secs() as i64,
+        ..TaskMessage::default()
+    };
+    (id, message.encode())
+}
+
+fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {
+    redis.begin(3);
+    [b"SCRIPT".as_slice(), b"LOAD", script.as_bytes()].iter().for_each(|word| redis.word(word));
+    redis.send()?;
+    let mut sha = Vec::new();
+    redis.reply(|text| sha.extend_from_slice(text))?;
+    Ok(sha)
+}
+
+fn since_epoch() -> std::time::Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,154 @@
+//! What one run found, as a JSON line and as a row of a table.
+
+use std::collections::BTreeMap;
+
+use asynq_runtime::prelude::BoxError;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::order::Order;
+
+/// One run. `None`: it says nothing about that.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// What was asked.
+    #[serde(flatten)]
+    pub(crate) order: Order,
+    /// Tasks per second.
+    pub(crate) rate: Option<f64>,
+    /// Milliseconds, of what the workload measures one by one.
+    pub(crate) p50: Option<f64>,
+    pub(crate) p90: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    pub(crate) max: Option<f64>,
+    /// Microseconds of CPU of the broker, per task.
+    pub(crate) broker_cpu_us: Option<f64>,
+    /// Commands of the broker, those inside scripts included, per task.
+    pub(crate) broker_commands: Option<f64>,
+    /// Microseconds of CPU of the measured process, per task.
+    pub(crate) own_cpu_us: Option<f64>,
+    /// Most memory that the measured process had.
+    pub(crate) peak_rss_mib: Option<f64>,
+    /// What only this workload measures.
+    pub(crate) more: BTreeMap<String, f64>,
+}
+
+impl Measured {
+    /// Nothing measured yet.
+    pub(crate) fn of(order: &Order) -> Self {
+        Self { order: order.clone(), ..Self::default() }
+    }
+
+    /// Adds the spread of what took these microseconds.
+    #[must_use]
+    pub(crate) fn spread(mut self, micros: &Histogram<u64>) -> Self {
+        let at = |quantile| Some(micros.value_at_quantile(quantile) as f64 / 1e3);
+        (self.p50, self.p90, self.p99) = (at(0.50), at(0.90), at(0.99));
+        self.max = Some(micros.max() as f64 / 1e3);
+        self
+    }
+
+    /// Adds a figure that only this workload has.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, figure: f64) -> Self {
+        self.more.insert(name.to_owned(), figure);
+        self
+    }
+
+    /// Every figure by itself the median of these runs of one order.
+    ///
+    /// # Errors
+    ///
+    /// There is no run.
+    pub(crate) fn median(runs: &[Self]) -> Result<Self, BoxError> {
+        let middle = |figure: &dyn Fn(&Self) -> Option<f64>| {
+            let mut figures: Vec<f64> = runs.iter().filter_map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures.get(figures.len() / 2).copied()
+        };
+        let first = runs.first().ok_or("nothing was measured")?;
+        let more = first.more.keys().map(|name| (name, middle(&|run| run.more.get(name).copied())));
+        Ok(Self {
+            order: first.order.clone(),
+            rate: middle(&|run| run.rate),
+            p50: middle(&|run| run.p50),
+            p90: middle(&|run| run.p90),
+            p99: middle(&|run| run.p99),
+            max: middle(&|run| run.max),
+            broker_cpu_us: middle(&|run| run.broker_cpu_us),
+            broker_commands: middle(&|run| run.broker_commands),
+            own_cpu_us: middle(&|run| run.own_cpu_us),
+            peak_rss_mib: middle(&|run| run.peak_rss_mib),
+            more: more.filter_map(|(name, figure)| Some((name.clone(), figure?))).collect(),
+        })
+    }
+
+    /// The cells of its row, under [`HEAD`].
+    pub(crate) fn cells(&self) -> [String; HEAD.len()] {
+        let shown =
+            |figure: Option<f64>, digits| figure.map_or_else(String::new, |figure| format!("{figure:.digits$}"));
+        let more = self.more.iter().map(|(name, figure)| format!("{name} {}", short(*figure)));
+        [
+            self.order.label(),
+            self.order.broker.clone(),
+            self.order.n.to_string(),
+            self.order.concurrency.to_string(),
+            shown(self.rate, 0),
+            shown(self.p50, 2),
+            shown(self.p90, 2),
+            shown(self.p99, 2),
+            shown(self.max, 2),
+            shown(self.broker_cpu_us, 1),
+            shown(self.broker_commands, 2),
+            shown(self.own_cpu_us, 1),
+            shown(self.peak_rss_mib, 1),
+            more.collect::<Vec<_>>().join(", "),
+        ]
+    }
+}
+
+/// Titles of the cells of a row.
+pub(crate) const HEAD: [&str; 14] = [
+    "workload",
+    "broker",
+    "n",
+    "conc",
+    "tasks/s",
+    "p50 ms",
+    "p90",
+    "p99",
+    "max",
+    "broker us",
+    "commands",
+    "own us",
+    "RSS MiB",
+    "more",
+];
+
+/// A figure with as many digits as mean something.
+pub(crate) fn short(figure: f64) -> String {
+    match figure.abs() {
+        size if size >= 100.0 || figure.fract() == 0.0 => format!("{figure:.0}"),
+        size if size >= 1.0 => format!("{figure:.2}"),
+        _ => format!("{figure:.3}"),
+    }
+}
+
+/// Aligned columns for a terminal.
+pub(crate) fn table(runs: &[Measured]) -> String {
+    let rows: Vec<[String; HEAD.len()]> =
+        std::iter::once(HEAD.map(str::to_owned)).chain(runs.iter().map(Measured::cells)).collect();
+    let widths: [usize; HEAD.len()] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in &rows {
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words begin at the left, figures end at the right.
+            let left = column < 2 || column == HEAD.len() - 1;
+            text += &if left { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,130 @@
+//! The tasks of the workloads: about 100 bytes of JSON, and a handler that only says that it was here.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use asynq_runtime::prelude::*;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
+
+/// Nothing may stand still for this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Counts that its task was here.
+#[job(queue = "bench", codec = "json")]
+pub(crate) async fn note(seen: State<Seen>, number: u64, to: String, subject: String, body: String) -> JobResult {
+    let _ = (to, subject, body);
+    seen.mark(number);
+    Ok(())
+}
+
+/// Task `number`, whose JSON has `bytes` bytes, or as few as there can be.
+pub(crate) fn task(number: u64, bytes: usize) -> note {
+    let mut task = note { number, to: "ann@example.com".into(), subject: "Hi".into(), body: String::new() };
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let frame = r#"{"number":,"to":"ann@example.com","subject":"Hi","body":""}"#.len() + digits;
+    task.body = "x".repeat(bytes.saturating_sub(frame));
+    task
+}
+
+/// Which tasks have run. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    bits: Vec<AtomicU64>,
+    missing: AtomicU64,
+    again: AtomicU64,
+    all: Notify,
+}
+
+impl Seen {
+    /// None of `n` tasks yet.
+    pub(crate) fn none_of(n: u64) -> Self {
+        let bits = (0..n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self(Arc::new(Inner { bits, missing: AtomicU64::new(n), again: AtomicU64::new(0), all: Notify::new() }))
+    }
+
+    /// Task `number` has run.
+    pub(crate) fn mark(&self, number: u64) {
+        let bit = 1 << (number % 64);
+        let word = usize::try_from(number / 64).ok().and_then(|at| self.0.bits.get(at));
+        match word.map(|word| word.fetch_or(bit, Ordering::Relaxed) & bit) {
+            Some(0) if self.0.missing.fetch_sub(1, Ordering::AcqRel) == 1 => self.0.all.notify_one(),
+            Some(0) => {}
+            _ => drop(self.0.again.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Waits until each task has run.
+    ///
+    /// # Errors
+    ///
+    /// None ran within [`PATIENCE`], and some have not.
+    pub(crate) async fn all(&self) -> Result<(), BoxError> {
+        loop {
+            let before = self.missing();
+            if before == 0 {
+                return Ok(());
+            }
+            if timeout(PATIENCE, self.0.all.notified()).await.is_err() && self.missing() == before {
+                return Err(format!("{before} tasks have not run").into());
+            }
+        }
+    }
+
+    /// Whether each task has run once and only once.
+    ///
+    /// # Errors
+    ///
+    /// It says how many have not.
+    pub(crate) fn exactly_once(&self) -> Result<(), BoxError> {
+        match (self.missing(), self.again()) {
+            (0, 0) => Ok(()),
+            (missing, again) => Err(format!("{missing} tasks have not run, {again} ran again").into()),
+        }
+    }
+
+    fn missing(&self) -> u64 {
+        self.0.missing.load(Ordering::Acquire)
+    }
+
+    /// How many runs there were of tasks that had run.
+    pub(crate) fn again(&self) -> u64 {
+        self.0.again.load(Ordering::Relaxed)
+    }
+}
+
+/// Says how long after `moment`, Unix nanoseconds, it started. Every process reads the clock of one machine.
+#[job(queue = "bench", codec = "json", retry = 0)]
+pub(crate) async fn stamp(starts: State<Starts>, number: u64, moment: u64) -> JobResult {
+    starts.0.send((number, unix_nanos().cast_signed() - moment.cast_signed()))?;
+    Ok(())
+}
+
+/// Where starts are reported: number of the task, nanoseconds after its moment.
+#[derive(Debug)]
+pub(crate) struct Starts(pub(crate) mpsc::UnboundedSender<(u64, i64)>);
+
+/// The next start.
+///
+/// # Errors
+///
+/// There was none within [`PATIENCE`].
+pub(crate) async fn next_start(starts: &mut mpsc::UnboundedReceiver<(u64, i64)>) -> Result<(u64, i64), BoxError> {
+    timeout(PATIENCE, starts.recv()).await.ok().flatten().ok_or_else(|| "a task did not start".into())
+}
+
+/// Now.
+pub(crate) fn unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,49 @@
+//! Producers and a worker in one program, from the first enqueue to the last acknowledgement.
+
+use async_trait::async_trait;
+use asynq_runtime::prelude::*;
+
+use super::{Workload, enqueue};
+use crate::{
+    measured::Measured,
+    meter::Meter,
+    order::Order,
+    queue,
+    task::{Seen, note},
+};
+
+/// Callers that enqueue at the same time.
+const PRODUCERS: usize = 64;
+
+pub(super) struct EndToEnd;
+
+#[async_trait]
+impl Workload for EndToEnd {
+    fn name(&self) -> &'static str {
+        "end-to-end"
+    }
+
+    fn about(&self) -> &'static str {
+        "64 producers and the worker together, to the last acknowledgement"
+    }
+
+    fn sizes(&self) -> (u64, usize) {
+        (60_000, 100)
+    }
+
+    async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
+        let seen = Seen::none_of(order.n);
+        let running = queue::worker::<note>(order, seen.clone()).build().await?.start().await?;
+        let client = Client::connect(&order.url).await?;
+
+        let meter = Meter::start(order)?;
+        let calls = enqueue::from_many(&client, order, PRODUCERS).await?;
+        seen.all().await?;
+        queue::acknowledged(&client, order).await?;
+        let measured = meter.stop()?.per_task(order);
+
+        running.shutdown().await?;
+        seen.exactly_once()?;
+        Ok(measured.spread(&calls.micros))
+    }
+}
