@@ -44,7 +44,7 @@ fn every_page_weighs_less_than_100_kb() {
             println!("{weight:>7} bytes  {path}");
             assert!((10_000..HEAVIEST).contains(&weight), "{path}: {weight} bytes");
         }
-        world.end().await;
+        world.leave().await;
     });
 }
 

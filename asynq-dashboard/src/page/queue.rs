@@ -77,6 +77,8 @@ pub(crate) async fn get(
 ) -> Result<Page, Failure> {
     let inspector = app.inspector();
     let stats = inspector.queue(&queue).await?;
+    // It is known now: the inspector would read all names anew for each question.
+    let broker = app.client().broker();
     let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if wish.q.trim().is_empty() {
@@ -98,8 +100,8 @@ pub(crate) async fn get(
         List::Found(search::search(&app, &query).await?)
     };
     let mut charts = curves::charts(&app.samples().series(Some(&queue)));
-    charts.push(days(&inspector.history(&queue, DAYS).await?));
-    let memory = inspector.memory_usage(&queue).await?;
+    charts.push(days(&broker.history(&stats.name, DAYS).await?));
+    let memory = broker.memory_usage(&stats.name).await?;
     let is_search = matches!(list, List::Found(_));
     let body = render(&View { app: &app, stats, memory, state, wish, list, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
