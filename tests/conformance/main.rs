@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -32,6 +33,7 @@ mod redis {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;
@@ -48,6 +50,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -85,6 +88,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -122,6 +126,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -159,6 +164,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -180,6 +186,7 @@ mod sqlite {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;

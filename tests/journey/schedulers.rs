@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -51,8 +52,24 @@ impl Place {
     fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
-            Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("jobs.db").display()),
+            Self::Sqlite(_) => format!("sqlite://{}", self.file().unwrap().display()),
         }
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::Redis(_) => None,
+            Self::Sqlite(folder) => Some(folder.path().join("jobs.db")),
+        }
+    }
+
+    /// Whether nobody can write: a process that was stopped in the middle of a transaction has SQLite's own lock on the
+    /// file, and keeps it until it goes on. One that was stopped outside of it costs the others a second (turn.rs).
+    fn is_locked(&self) -> bool {
+        let Some(file) = self.file() else { return false };
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.busy_timeout(Duration::from_secs(2)).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
     }
 }
 
@@ -187,7 +204,7 @@ async fn story(place: Place, election: bool) {
     eventually(30, "nothing is scheduled", async || (arrived.spans().len() == ENTRIES).then_some(())).await;
     let begun = arrived.spans();
 
-    let (mut faults, mut kinds, mut hand_overs) = (0, [0; 3], Vec::new());
+    let (mut faults, mut kinds, mut hand_overs, mut held) = (0, [0; 3], Vec::new(), 0);
     let done =
         |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
     while faults < length.faults || !done(&arrived) {
@@ -218,10 +235,15 @@ async fn story(place: Place, election: bool) {
         if election {
             let heir = eventually(30, "nobody took the lead over", async || {
                 let others = schedulers.iter().enumerate().filter(|(at, _)| *at != leader);
-                others.filter_map(|(_, other)| other.leads()).filter(|&since| since >= struck).min()
+                let heir = others.filter_map(|(_, other)| other.leads()).filter(|&since| since >= struck).min();
+                let is_late = struck.elapsed() > HAND_OVER;
+                heir.map(Some).or_else(|| (is_late && kind == 1 && place.is_locked()).then_some(None))
             })
             .await;
-            hand_overs.push(heir - struck);
+            match heir {
+                Some(since) => hand_overs.push(since - struck),
+                None => held += 1,
+            }
         }
         tokio::time::sleep(Duration::from_millis(pause)).await;
         match kind {
@@ -259,12 +281,13 @@ async fn story(place: Place, election: bool) {
     let [killed, stopped, cut] = kinds;
     println!(
         "schedulers: {} ticks of {ENTRIES} entries, {faults} faults ({killed} killed, {stopped} stopped, {cut} cut off), \
-         election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}",
+         election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}, \
+         {held} stopped with the file's lock",
         all.len(),
         hand_overs.last(),
     );
     if let Some(longest) = hand_overs.last() {
-        assert!(*longest <= HAND_OVER + Duration::from_secs(1), "the lead was handed over after {longest:?}");
+        assert!(*longest <= HAND_OVER, "the lead was handed over after {longest:?}");
     }
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod commit;
 mod connection;
 mod consume;
+mod diagnose;
 mod durability;
 mod groups;
 mod inspect;

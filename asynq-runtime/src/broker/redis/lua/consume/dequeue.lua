@@ -2,10 +2,11 @@
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
 --          · 6 bytes of messages after which it stops · 7 most tasks whose worker died while it ran them
--- Returns  { id, msg, id, msg, .. } and { number of the task, crashes, x, .. } for those that have one
+-- Returns  { id, msg, id, msg, .. }, { number of the task, crashes, x, .. } for those that have one, and
+--          { now, pending since when, .. } of each in nanoseconds, '' where that is not known
 local call, pcall = redis.call, redis.pcall
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local tasks, facts = {}, {}
+local tasks, facts, since = {}, {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
 local orphans, seen, rounds, room, taken = {}, {}, 0, tonumber(ARGV[6]), 0
@@ -33,7 +34,9 @@ while taken < n and rounds < 16 and room > 0 do
   -- RPOP is no command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
   local ids = call('RPOP', KEYS[1], n - taken)
   if not ids or #ids == 0 then break end
-  local leases, until_s = {}, whole((clock(ARGV[1])) + tonumber(ARGV[5]))
+  local now_s, now_ns = clock(ARGV[1])
+  local leases, until_s = {}, whole(now_s + tonumber(ARGV[5]))
+  since[1] = since[1] or now_ns
   for i, id in ipairs(ids) do
     leases[2 * i - 1], leases[2 * i] = until_s, id
   end
@@ -51,7 +54,7 @@ while taken < n and rounds < 16 and room > 0 do
     end
     local key = prefix .. id
     -- pcall: one key of a wrong type must not stop the others.
-    local task = pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress')
+    local task = pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress', 'pending_since')
     local msg, crashes = task[1], 0
     if task[2] then crashes = tonumber(task[2]) or 0 end
     if seen[id] then
@@ -68,6 +71,7 @@ while taken < n and rounds < 16 and room > 0 do
       if task[4] then call('HDEL', key, 'progress') end
       taken = taken + 1
       tasks[2 * taken - 1], tasks[2 * taken] = id, msg
+      since[1 + taken] = task[5] or ''
       if task[2] or task[3] then
         facts[#facts + 1] = taken
         facts[#facts + 1] = task[2] or '0'
@@ -85,4 +89,4 @@ if #orphans > 0 then
   call('SADD', KEYS[5], unpack(orphans))
   call('EXPIRE', KEYS[5], 604800)
 end
-return { tasks, facts }
+return { tasks, facts, since }
