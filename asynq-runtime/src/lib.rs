@@ -90,6 +90,7 @@ pub mod rate;
 pub mod server;
 pub mod task;
 pub mod testing;
+mod thread;
 
 /// The guides.
 pub mod docs {

@@ -338,8 +338,11 @@ impl ServerBuilder {
         let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
         let (broker, ours) = match self.place {
             Place::Broker(broker) => (broker, false),
-            // Connected over there, because that is where its connections live.
-            Place::Url(url) => (heart.call(async move { connect::connect(&url).await }).await??, true),
+            // On the heart's thread: an answer then wakes no other to reach who waits for it.
+            Place::Url(url) => {
+                let thread = heart.thread();
+                (heart.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
+            }
         };
         let parts = ExecutorParts {
             registry: registry.clone(),
