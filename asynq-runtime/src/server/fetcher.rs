@@ -16,7 +16,6 @@ use std::{
 
 use super::{
     attempt::Attempt,
-    burst::Turn,
     config::SAFETY_NET,
     dice::Dice,
     gate::{Gate, Permit},
@@ -33,8 +32,6 @@ use crate::{
 const SHORT: Duration = Duration::from_millis(10);
 /// So many queues are asked one after the other before it is worth a question which of them have work.
 const MANY: usize = 16;
-/// Most tasks of one call: while these run, the next are fetched.
-const MOST_FETCHED: usize = 128;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -91,7 +88,7 @@ impl Fetcher {
             self.short = vec![None; queues.len()];
             (self.queues, self.looked, next) = (queues, None, Next::Probe);
         }
-        let mut room = self.room().min(MOST_FETCHED);
+        let mut room = self.room();
         if room == 0 {
             tokio::select! {
                 () = self.hub.runs.freed() => {}
@@ -255,8 +252,6 @@ impl Fetcher {
             queues.limit(queue)
         };
         let (mut rest, mut stalled) = (Vec::new(), false);
-        // All of them begin before those that end are told of.
-        let _turn = Turn::of(&hub);
         for attempt in attempts {
             let is_suspect = attempt.is_suspect();
             let is_full =

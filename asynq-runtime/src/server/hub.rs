@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     aggregate::Aggregations,
     attempt::Attempt,
-    burst::{Burst, Turn},
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
     gate::{Gate, Permit},
@@ -47,7 +46,6 @@ pub(crate) struct Hub {
     /// Where jobs run.
     pub(crate) jobs: runtime::Handle,
     pub(crate) runs: Runs,
-    pub(crate) burst: Burst,
     pub(crate) outbox: Outbox,
     pub(crate) signals: Signals,
     pub(crate) started: DateTime<Utc>,
@@ -74,16 +72,10 @@ impl Hub {
         let is_suspect = attempt.is_suspect();
         let Some(stop) = self.runs.start(&attempt.key, is_suspect) else { return };
         let slot = Slot { hub: Arc::clone(self), is_suspect, attempt, settlement: None };
-        self.jobs.spawn(Turn::of(self).of_task(async move {
+        self.jobs.spawn(async move {
             let settlement = slot.hub.executor.attempt(&slot.attempt, &stop, permit).await;
             slot.end_with(settlement);
-        }));
-    }
-
-    /// Outcomes wait in the outbox, and slots are free.
-    pub(crate) fn ring(&self) {
-        self.outbox.ring();
-        self.runs.poke();
+        });
     }
 
     /// The settlement that puts a task back to the head of its queue.
@@ -171,13 +163,10 @@ impl Drop for Slot {
         if hub.runs.settling(&attempt.key) {
             match settlement.action {
                 Action::Requeue => hub.outbox.put_back(place, settlement),
-                _ => hub.outbox.add(settlement),
+                _ => hub.outbox.put(settlement),
             }
         }
         hub.runs.release(&attempt.key.queue, self.is_suspect);
-        if hub.burst.ends() {
-            hub.ring();
-        }
     }
 }
 

@@ -22,7 +22,6 @@ mod attempt;
 mod backoff;
 mod beat;
 mod builder;
-mod burst;
 mod choice;
 mod config;
 mod core;
@@ -84,7 +83,6 @@ pub use self::{
     signals::{Signal, Signals},
 };
 use self::{
-    burst::Burst,
     config::{ANSWER, Config},
     fetcher::Fetcher,
     gate::Layers,
@@ -188,7 +186,6 @@ impl Server {
             broker: self.broker,
             member,
             runs: Runs::new(self.config.concurrency),
-            burst: Burst::new(self.config.concurrency),
             config: self.config,
             queues,
             gate: self.layers.build(self.executor.core()),
@@ -210,7 +207,6 @@ impl Server {
         heart.tend("heart", &hub, &hub.leaving, beat::run);
         heart.tend("lease", &hub, &never, lease::run);
         heart.tend("outbox", &hub, &never, Outbox::run);
-        heart.tend("burst", &hub, &never, Burst::watch);
         heart.tend("queue patterns", &hub, &closing, served::run);
         heart.tend("health check", &hub, &closing, health::run);
         heart.tend("subscriber", &hub, &never, subscriber::run);

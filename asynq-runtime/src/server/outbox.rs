@@ -53,19 +53,9 @@ struct Item {
 }
 
 impl Outbox {
-    /// Adds an outcome, and sends it.
+    /// Adds an outcome.
     pub(crate) fn put(&self, settlement: Settlement) {
-        self.add(settlement);
-        self.ring();
-    }
-
-    /// Adds an outcome, which goes with the next [`ring`](Self::ring).
-    pub(crate) fn add(&self, settlement: Settlement) {
         self.lock().waiting.push_back(Item { settlement, refused: 0 });
-    }
-
-    /// Sends what was added.
-    pub(crate) fn ring(&self) {
         self.added.notify_one();
     }
 
@@ -138,7 +128,6 @@ impl Outbox {
     /// Takes out what was answered. Returns an error if the whole call failed: then all of it stays in front.
     fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
-        let was_full = items.len() >= hub.config.outbox_room();
         let n = answers.len().min(items.waiting.len());
         let sent: Vec<Item> = items.waiting.drain(..n).collect();
         let all_failed = answers.iter().all(Result::is_err);
@@ -180,10 +169,8 @@ impl Outbox {
             self.emptied.notify_waiters();
             hub.note_idle();
         }
-        if was_full {
-            // The fetcher may be waiting for room in here.
-            hub.runs.poke();
-        }
+        // The fetcher may be waiting for room in here.
+        hub.runs.poke();
         error
     }
 

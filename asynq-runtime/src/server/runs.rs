@@ -100,12 +100,12 @@ impl Runs {
         self.suspect_runs.load(Ordering::Acquire)
     }
 
-    /// Waits for a [`poke`](Self::poke) since the last call.
+    /// Waits until a slot has become free since the last call, or [`poke`](Self::poke).
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// Wakes the fetcher: slots may be free.
+    /// Wakes the fetcher.
     pub(crate) fn poke(&self) {
         self.freed.notify_one();
     }
@@ -157,7 +157,7 @@ impl Runs {
         })
     }
 
-    /// Gives a slot of `queue` back; [`poke`](Self::poke) tells of it.
+    /// Gives a slot of `queue` back.
     pub(crate) fn release(&self, queue: &QueueName, was_suspect: bool) {
         if was_suspect {
             self.suspect_runs.store(false, Ordering::Release);
@@ -173,6 +173,7 @@ impl Runs {
         if self.used.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_waiters();
         }
+        self.poke();
     }
 
     /// The broker took the outcome, or somebody else has the task: it is out of our hands.

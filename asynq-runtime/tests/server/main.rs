@@ -1,7 +1,6 @@
 //! The server over the embedded broker in memory: every ending, every fault, every way to stop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod bursts;
 mod endings;
 mod faults;
 mod flaky;
