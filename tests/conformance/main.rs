@@ -39,6 +39,7 @@ mod redis {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -76,6 +77,7 @@ mod redis_cluster {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -113,6 +115,7 @@ mod redis_sentinel {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -150,6 +153,7 @@ mod redis_tls {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -187,6 +191,7 @@ mod sqlite {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -201,5 +206,6 @@ mod sqlite_view {
     mod produce;
     mod races;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
