@@ -28,7 +28,8 @@ use super::{
     error::translate,
     liveness::Liveness,
     news::News,
-    order::{Call, Order, Query, Question, RingOthers, Ticket, Work},
+    order::{Call, Order, Question, RingOthers, Ticket, Work},
+    reader::Readers,
     sql::Names,
     tx::View,
     watch::{Identity, check_identity},
@@ -195,7 +196,7 @@ pub(super) struct Store {
     pub(super) call_timeout: Duration,
     writer: mpsc::Sender<Message>,
     writer_room: Arc<Semaphore>,
-    readers: Option<mpsc::Sender<Box<dyn Query>>>,
+    readers: Option<Readers>,
     reader_room: Arc<Semaphore>,
     ended: watch::Receiver<bool>,
 }
@@ -206,7 +207,7 @@ impl Store {
         common: Arc<Common>,
         call_timeout: Duration,
         writer: mpsc::Sender<Message>,
-        readers: Option<mpsc::Sender<Box<dyn Query>>>,
+        readers: Option<Readers>,
         ended: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -297,7 +298,7 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let ticket = Arc::<Ticket>::default();
         let question = Question { read, ticket: Arc::clone(&ticket), reply, _room: room };
-        readers.send(Box::new(question)).map_err(|_| self.common.closed_error())?;
+        readers.ask(Box::new(question));
         self.answer(answer, &ticket, deadline).await
     }
 
@@ -308,7 +309,7 @@ impl Store {
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {
-            let _ = readers.send(Box::new(RingOthers { _room: room }));
+            readers.ask(Box::new(RingOthers { _room: room }));
         }
     }
 
