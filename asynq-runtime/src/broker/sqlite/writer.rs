@@ -99,10 +99,10 @@ impl Writer {
             batch[left_over..].sort_by_key(|work| work.stage());
             waiting = self.process(batch, &ringer);
             left_over = waiting.len();
-            if waiting.is_empty() {
-                if let Ok(message) = self.inbox.try_recv() {
-                    stop |= self.accept(message, &mut waiting);
-                }
+            if waiting.is_empty()
+                && let Ok(message) = self.inbox.try_recv()
+            {
+                stop |= self.accept(message, &mut waiting);
             }
             if let Some(turn) = &mut self.turn {
                 turn.release(!waiting.is_empty() && !stop);
