@@ -24,9 +24,9 @@ async fn report(tick: Tick, shop: State<Shop>) -> JobResult {
 
 /// Each second, and each second that nobody was there to fire, up to a minute of them.
 #[periodic("* * * * * *", missed = "all(60)")]
-async fn count(shop: State<Shop>) {
+async fn count(tick: Tick, shop: State<Shop>) {
     let counted = shop.counted.fetch_add(1, SeqCst) + 1;
-    println!("{}: count {counted}", shop.name);
+    println!("{}: count {counted} is for second {}", shop.name, tick.scheduled_at().timestamp());
 }
 
 /// Takes longer than its interval: the next one is left out until it is done. A failed run does not stop the schedule.

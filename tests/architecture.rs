@@ -11,19 +11,21 @@ use std::{
 const LAYERS: [&[&str]; 7] = [
     &["clock", "task"],
     &["broker"],
-    &["connect"],
+    &["connect", "propagation"],
     &["job"],
-    &["client", "inspector", "rate"],
+    &["client", "inspector", "metrics", "rate"],
     &["server"],
     &["app", "testing"],
 ];
 
 /// Which of our crates each may depend on, dev-dependencies included.
-const CRATES: [(&str, &[&str]); 4] = [
+const CRATES: [(&str, &[&str]); 6] = [
     ("asynq-grammar", &[]),
     ("asynq-macros", &["asynq-grammar"]),
     ("asynq-runtime", &["asynq-grammar", "asynq-macros"]),
     ("asynq-cron", &["asynq-grammar", "asynq-macros", "asynq-runtime"]),
+    ("asynq-dashboard", &["asynq-cron", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
+    ("asynq-cli", &["asynq-cron", "asynq-dashboard", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
 ];
 
 /// Folders without source of ours.

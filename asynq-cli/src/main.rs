@@ -1,3 +1,7 @@
-//! The command line of asynq.
+//! The program `asynq`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    asynq_cli::main()
+}

@@ -1,10 +1,8 @@
 //! Pauses, resumes, runs and forgets periodic entries, from any program.
 
-use std::sync::Arc;
-
 use asynq_runtime::{
     Client,
-    broker::{Broker, BrokerError, BrokerErrorKind, EntryId, EntryState, Page, Placed, Refused},
+    broker::{BrokerError, BrokerErrorKind, EntryId, EntryState, Page, Placed, Refused},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
 };
 use chrono::Utc;
@@ -14,13 +12,17 @@ use crate::{Periodic, PeriodicError, Tick};
 /// The schedule on a broker, whoever plans it.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    broker: Arc<dyn Broker>,
+    client: Client,
 }
 
 impl Schedule {
     /// The schedule on the broker of a client.
     pub fn new(client: &Client) -> Self {
-        Self { broker: Arc::clone(client.broker()) }
+        Self { client: client.clone() }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The entries of all schedulers that live, ours and Go's.
@@ -29,7 +31,7 @@ impl Schedule {
     ///
     /// The broker failed.
     pub async fn entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        self.broker.scheduler_entries().await
+        self.client.broker().scheduler_entries().await
     }
 
     /// What the broker keeps of an entry, if it knows it.
@@ -38,7 +40,7 @@ impl Schedule {
     ///
     /// The broker failed.
     pub async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
-        self.broker.entry(queue, entry).await
+        self.client.broker().entry(queue, entry).await
     }
 
     /// One page of what an entry enqueued, the newest first.
@@ -47,7 +49,7 @@ impl Schedule {
     ///
     /// The broker failed.
     pub async fn history(&self, entry: &EntryId, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
-        self.broker.enqueue_history(entry.as_str(), page).await
+        self.client.broker().enqueue_history(entry.as_str(), page).await
     }
 
     /// Stops an entry from firing until it is resumed, through restarts. Its ticks of that time are not made up for.
@@ -57,7 +59,7 @@ impl Schedule {
     ///
     /// The broker failed; the call may be repeated.
     pub async fn pause(&self, queue: &QueueName, entry: &EntryId) -> Result<bool, BrokerError> {
-        self.broker.pause_entry(queue, entry, true).await
+        self.client.broker().pause_entry(queue, entry, true).await
     }
 
     /// Lets a paused entry go on with its next tick; returns whether it was paused.
@@ -66,7 +68,7 @@ impl Schedule {
     ///
     /// The broker failed; the call may be repeated.
     pub async fn resume(&self, queue: &QueueName, entry: &EntryId) -> Result<bool, BrokerError> {
-        self.broker.pause_entry(queue, entry, false).await
+        self.client.broker().pause_entry(queue, entry, false).await
     }
 
     /// Forgets what is kept of an entry, its last tick and its history. A scheduler that still plans it takes it for new.
@@ -75,7 +77,7 @@ impl Schedule {
     ///
     /// The broker failed; the call may be repeated.
     pub async fn forget(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
-        self.broker.forget_entry(queue, entry).await
+        self.client.broker().forget_entry(queue, entry).await
     }
 
     /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap; returns the task's id.
@@ -84,10 +86,10 @@ impl Schedule {
     ///
     /// The task was refused, or the broker failed.
     pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
-        let now = self.broker.now();
+        let now = self.client.broker().now();
         let task = entry.bind(Tick::new(now), now)?;
         let (id, queue) = (task.id.clone(), task.queue.to_string());
-        match self.broker.enqueue(vec![task]).await.pop() {
+        match self.client.broker().enqueue(vec![task]).await.pop() {
             Some(Ok(Placed { .. })) => {}
             Some(Err(refused)) => return Err(PeriodicError::Refused { id: id.to_string(), queue, source: refused }),
             None => {
@@ -99,7 +101,7 @@ impl Schedule {
             }
         }
         let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(Utc::now().into()) };
-        if let Err(error) = self.broker.record_enqueue(entry.id().as_str(), &event).await {
+        if let Err(error) = self.client.broker().record_enqueue(entry.id().as_str(), &event).await {
             tracing::debug!("an enqueue is missing in the history of {}: {error}", entry.id());
         }
         Ok(id)

@@ -1,4 +1,4 @@
-//! Who plans the ticks: a lease that saves work. Nothing depends on it: two leaders fire no tick twice (CRON.md §7).
+//! Who plans the ticks of a program: a lease that saves work. Nothing depends on it: two leaders fire no tick twice (CRON.md §7).
 
 use std::{
     sync::Arc,
@@ -93,7 +93,7 @@ pub(crate) async fn campaign(
             }
             Ok(Next::Wait(left)) => {
                 follow();
-                if let Err(error) = broker.wait_for_lead(left + spread).await {
+                if let Err(error) = broker.wait_for_lead(&candidate.program, left + spread).await {
                     tracing::debug!("cannot wait for the lead: {error}");
                     sleep(PAUSE).await;
                 }

@@ -4,9 +4,13 @@
 //! - [`CronSpec`]: a cron expression in its time zone; knows the next time and says itself in English.
 //! - [`Tick`]: what a periodic job is told about the time that it runs for.
 //! - [`Periodic`]: an entry made while the program runs; [`service`] schedules it.
+//! - [`Schedule`]: pauses, resumes, forgets and runs entries, from any program.
+//!
+//! The [guide](docs::periodic) has the rules: schedules, clocks, missed and overlapping runs, deploys.
 
 mod control;
 mod leader;
+mod listed;
 mod registry;
 mod scheduler;
 mod service;
@@ -38,6 +42,12 @@ pub use self::{
 /// ```
 ///
 pub use asynq_macros::periodic;
+
+/// The guide.
+pub mod docs {
+    #[doc = include_str!("docs/periodic.md")]
+    pub mod periodic {}
+}
 
 /// What a file with periodic jobs needs: `use asynq_cron::prelude::*;`.
 pub mod prelude {

@@ -24,6 +24,8 @@ use crate::{
 
 /// Names the release of this program, a number that grows: Unix seconds of the build, say.
 const RELEASE: &str = "ASYNQ_RELEASE";
+/// Names this program, the same in all of its versions.
+const PROGRAM: &str = "ASYNQ_PROGRAM";
 
 /// Whether the program made a scheduler by hand; the one that `main!()` brings then stands back.
 static BY_HAND: AtomicBool = AtomicBool::new(false);
@@ -68,6 +70,7 @@ pub struct SchedulerService {
     provider: Option<Provider>,
     ttl: Duration,
     election: bool,
+    program: Option<String>,
     release: Option<u64>,
     sync_every: Duration,
 }
@@ -81,6 +84,7 @@ impl SchedulerService {
             provider: None,
             ttl: Duration::from_secs(10),
             election: true,
+            program: None,
             release: None,
             sync_every: Duration::from_secs(180),
         }
@@ -124,6 +128,17 @@ impl SchedulerService {
         self
     }
 
+    /// Names this program, the same in all of its replicas and versions: the schedulers of one program elect one of them,
+    /// and a newer version takes the schedule over from an older one. Programs of other names on the same broker schedule
+    /// what is theirs. Default: the environment variable `ASYNQ_PROGRAM`, or else the name of the program's file.
+    ///
+    /// Two programs of one name, `server` in two containers say, do no harm to each other's ticks, but an entry that the
+    /// leader lacks waits for two leases until its own program notices, and the log of the leader calls it gone.
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.program = Some(name.into());
+        self
+    }
+
     /// Names the release of this program by a number that grows; a newer one takes the schedule over from an older one.
     /// Default: the environment variable `ASYNQ_RELEASE`, or else the time of the program's file.
     pub fn release(mut self, release: u64) -> Self {
@@ -146,7 +161,13 @@ impl SchedulerService {
             }
         }
         entries.append(&mut self.entries);
-        let settings = Settings { ttl: self.ttl, election: self.election, revision, sync_every: self.sync_every };
+        let settings = Settings {
+            ttl: self.ttl,
+            election: self.election,
+            program: self.program.unwrap_or_else(|| program(std::env::var(PROGRAM).ok())),
+            revision,
+            sync_every: self.sync_every,
+        };
         Ok(scheduler::run(settings, entries, self.provider, cx).await?)
     }
 }
@@ -156,9 +177,26 @@ impl Service for SchedulerService {
         "scheduler"
     }
 
+    /// With entries for other programs' workers it may.
+    fn stands_alone(&self) -> bool {
+        !self.entries.is_empty() || self.provider.is_some()
+    }
+
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(self.schedule(cx))
     }
+}
+
+/// The program: as the variable says, or the name of its file. The path may end in what Linux adds to that of a file which
+/// a deploy has replaced.
+fn program(variable: Option<String>) -> String {
+    if let Some(name) = variable.filter(|name| !name.is_empty()) {
+        return name;
+    }
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name).to_owned()
 }
 
 /// The release: as the variable says, or the time of the program's file.
@@ -218,6 +256,14 @@ mod tests {
         // The file of this test was written after this line.
         assert!(release(None).expect("a time") > 1_700_000_000);
         assert_eq!(release(Some(String::new())).expect("a time"), release(None).expect("a time"));
+    }
+
+    #[test]
+    fn a_program_has_the_name_of_its_file_or_the_one_that_it_was_given() {
+        assert_eq!(program(Some("shop".into())), "shop");
+        // This test's program is asynq_cron-HASH.
+        assert!(program(None).starts_with("asynq_cron-"), "{}", program(None));
+        assert_eq!(program(Some(String::new())), program(None));
     }
 
     #[test]

@@ -1,1 +1,53 @@
 //! A web dashboard over any asynq broker: pages, a JSON API, metrics and health checks, safe by default.
+//!
+//! [`Dashboard`] makes an [`axum::Router`] to mount in one's own application, or serves itself. A worker with
+//! `asynq_runtime::main!(services: [asynq_dashboard])` has the flags `--dashboard ADDR` and `--metrics ADDR`.
+//!
+//! ```no_run
+//! # async fn serve() -> Result<(), asynq_runtime::BoxError> {
+//! let client = asynq_runtime::Client::connect("redis://127.0.0.1:6379").await?;
+//! asynq_dashboard::Dashboard::new(&client).title("Mails").serve("127.0.0.1:8080").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Safe by default
+//!
+//! - It binds this machine only (loopback), unless a login is configured: a password as argon2 hash, a bearer token, or a
+//!   header of a trusted proxy.
+//! - It answers to the names of this machine, and to those that [`Dashboard::allow_host`] allows: against DNS rebinding.
+//! - A change needs `Sec-Fetch-Site: same-origin` (or an `Origin` that is the host) and the header
+//!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] leaves all changes out of the routes.
+//! - Nothing runs in a page but its own scripts (`Content-Security-Policy`), and no page can be framed.
+
+mod action;
+mod api;
+mod asset;
+mod builder;
+mod environment;
+mod error;
+mod failure;
+mod guard;
+mod health;
+mod input;
+mod live;
+mod login;
+mod look;
+mod metrics;
+mod page;
+mod path;
+mod render;
+mod route;
+mod sample;
+mod serve;
+mod service;
+mod state;
+
+pub use self::{
+    builder::Dashboard,
+    error::DashboardError,
+    login::hash_password,
+    route::{Access, RouteInfo},
+    serve::Bound,
+    service::{DashboardService, service},
+};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::{
+    broker::{Broker, BrokerError, BrokerErrorKind},
+    thread::Thread,
+};
 
 /// The variable that names the broker.
 pub const URL_VARIABLE: &str = "ASYNQ_URL";
@@ -30,6 +33,17 @@ pub(crate) fn url_from_env() -> Result<String, BrokerError> {
 ///
 /// A scheme that is unknown or not compiled in, or whatever the broker says.
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
+    connect_on(None, url).await
+}
+
+/// The same; a broker that needs a thread for its I/O takes this one, if there is one, else one of its own.
+///
+/// # Errors
+///
+/// As [`connect`].
+pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
+    #[cfg(not(feature = "redis"))]
+    let _ = thread;
     let scheme = url.split(':').next().unwrap_or_default();
     #[allow(unreachable_patterns)] // with both features on, no scheme is left without its broker
     match scheme {
@@ -37,7 +51,13 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
         "sqlite" => Ok(Arc::new(crate::broker::sqlite::SqliteBroker::open(url, Default::default()).await?)),
         #[cfg(feature = "redis")]
         "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
-        | "rediss-sentinel" => Ok(Arc::new(crate::broker::redis::RedisBroker::connect(url, Default::default()).await?)),
+        | "rediss-sentinel" => {
+            use crate::broker::redis::RedisBroker;
+            Ok(Arc::new(match thread {
+                Some(thread) => RedisBroker::connect_on(thread, url, Default::default()).await?,
+                None => RedisBroker::connect(url, Default::default()).await?,
+            }))
+        }
         // The URL itself is not shown: whatever it is, there may be a password in it.
         "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster"
         | "redis-sentinel" | "rediss-sentinel" => Err(BrokerError::new(

@@ -63,7 +63,7 @@
 //! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
 //! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
-//! - [`server`] works, [`app`] is what [`main!`] runs.
+//! - [`server`] works, [`app`] is what [`main!`] runs, [`metrics`](mod@metrics) says what is measured.
 //!
 //! # Features
 //!
@@ -72,6 +72,7 @@
 //! | `redis`, `sqlite` | each brings its broker; both on by default |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
+//! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry: see [`docs::operations`] |
 //! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
 //!
 //! A feature adds, and never changes behaviour.
@@ -83,10 +84,13 @@ pub mod clock;
 mod connect;
 pub mod inspector;
 pub mod job;
+pub mod metrics;
+mod propagation;
 pub mod rate;
 pub mod server;
 pub mod task;
 pub mod testing;
+mod thread;
 
 /// The guides.
 pub mod docs {
@@ -140,7 +144,7 @@ pub use self::{
     inspector::Inspector,
     job::{
         Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
-        Policy, PreparedTask, RawTask, Registry, State,
+        Policy, PreparedTask, RawTask, Registry, Secret, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -150,7 +154,7 @@ pub use self::{
 pub mod prelude {
     pub use crate::{
         App, Backoff, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult,
-        Policy, RawTask, Registry, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 

@@ -5,17 +5,21 @@ mod measured;
 mod meter;
 mod order;
 mod place;
+mod queue;
 mod run;
+mod suite;
 mod task;
 mod workload;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use asynq_runtime::prelude::BoxError;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use self::{measured::Measured, order::Order, workload::Workload};
+use self::{measured::Measured, order::Order, run::Runner, suite::Extent, workload::Workload};
 
+/// The subcommand that stands for everything.
+const ALL: &str = "all";
 /// The subcommand that stands for every limit.
 const LIMIT: &str = "limit";
 const LIMIT_ABOUT: &str =
@@ -28,13 +32,35 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommands(workloads)
         .subcommand(options(Command::new(LIMIT).about(LIMIT_ABOUT)))
-        .subcommand(Command::new(run::MEASURE).hide(true).arg(Arg::new("order").required(true)))
+        .subcommand(
+            Command::new(ALL)
+                .about("All of it against the goals, several times in turns; writes RESULTS.md and its plots")
+                .arg(size("runs", "How often").default_value("5"))
+                .arg(
+                    Arg::new("out")
+                        .long("out")
+                        .value_parser(value_parser!(PathBuf))
+                        .help("Folder of the page; bench/, and with --quick target/bench/"),
+                )
+                .arg(
+                    Arg::new("quick")
+                        .long("quick")
+                        .action(ArgAction::SetTrue)
+                        .help("Once, with few tasks: shows that everything works"),
+                ),
+        )
+        .subcommands([run::MEASURE, run::PRODUCE].map(|role| {
+            let arguments = ["order", "url"].map(|name| Arg::new(name).required(true));
+            Command::new(role.0).hide(true).args(arguments)
+        }))
+}
+
+/// An option that is a number.
+fn size(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
 }
 
 fn options(command: Command) -> Command {
-    let size = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
-    };
     command
         .arg(
             Arg::new("url")
@@ -51,6 +77,7 @@ fn options(command: Command) -> Command {
         .arg(size("n", "How many tasks"))
         .arg(size("concurrency", "Most tasks at a time, or how many callers there are"))
         .arg(size("payload-bytes", "Length of a task's JSON").default_value("100"))
+        .arg(size("queues", "How many queues the tasks are spread over; one unless said"))
         .arg(size("runs", "How often; the table shows medians").default_value("1"))
         .arg(
             Arg::new("json")
@@ -73,47 +100,73 @@ async fn main() -> ExitCode {
 
 async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
-        Some((run::MEASURE, matches)) => run::measure(matches.get_one::<String>("order").ok_or("what?")?).await,
-        Some((LIMIT, matches)) => print(limit::ALL, &["redis"], matches).await,
-        Some((name, matches)) => print(&[workload::named(name)?], &["redis", "sqlite"], matches).await,
+        Some((role, matches)) if role == run::MEASURE.0 => {
+            let order = order(matches)?;
+            let measured = workload::named(&order.workload)?.measure(&order).await?;
+            println!("{}", serde_json::to_string(&measured)?);
+            Ok(())
+        }
+        Some((role, matches)) if role == run::PRODUCE.0 => workload::produce(&order(matches)?).await,
+        Some((ALL, matches)) => suite::all(&extent(matches)?).await,
+        Some((LIMIT, matches)) => print(limit::ALL, matches).await,
+        Some((name, matches)) => print(&[workload::named(name)?], matches).await,
         None => Err("a subcommand is needed".into()),
     }
 }
 
+fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
+    let quick = matches.get_flag("quick");
+    let folder = if quick { suite::folder().join("../target/bench") } else { suite::folder().to_owned() };
+    Ok(Extent {
+        runs: if quick { 1 } else { usize::try_from(*matches.get_one::<u64>("runs").ok_or("how often?")?)? },
+        quick,
+        folder: matches.get_one("out").cloned().unwrap_or(folder),
+    })
+}
+
+/// What another process of this program asks for.
+fn order(matches: &ArgMatches) -> Result<Order, BoxError> {
+    let text = |name| matches.get_one::<String>(name).ok_or_else(|| format!("the {name} is missing"));
+    Ok(Order { url: text("url")?.clone(), ..serde_json::from_str(text("order")?)? })
+}
+
 /// Runs these workloads on each broker, in turns, and prints what was found.
-async fn print(workloads: &[&dyn Workload], brokers: &[&str], matches: &ArgMatches) -> Result<(), BoxError> {
+async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), BoxError> {
     let number = |name| matches.get_one::<u64>(name).copied();
     let chosen = ["url", "broker"].iter().find_map(|name| matches.get_one::<String>(name)).map(String::as_str);
-    let mut orders: Vec<(&str, Order, Vec<Measured>)> = Vec::new();
-    for &broker in chosen.as_ref().map_or(brokers, std::slice::from_ref) {
+    let mut orders = Vec::new();
+    for broker in chosen.map_or(vec!["redis", "sqlite"], |chosen| vec![chosen]) {
         for workload in workloads {
             let (n, concurrency) = workload.sizes();
-            let order = Order {
+            orders.extend(workload.orders(Order {
                 workload: workload.name().to_owned(),
-                url: String::new(),
+                broker: broker.to_owned(),
                 n: number("n").unwrap_or(n),
                 concurrency: number("concurrency").map_or(Ok(concurrency), usize::try_from)?,
                 payload_bytes: usize::try_from(number("payload-bytes").unwrap_or(100))?,
-                batch: None,
-            };
-            orders.extend(workload.orders(order).into_iter().map(|order| (broker, order, Vec::new())));
+                queues: number("queues"),
+                ..Order::default()
+            }));
         }
     }
-    let as_json = matches.get_flag("json");
+    if orders.is_empty() {
+        return Err("this cannot be measured on that broker".into());
+    }
+    let (as_json, mut runner, mut found) =
+        (matches.get_flag("json"), Runner::default(), vec![Vec::new(); orders.len()]);
     for _ in 0..number("runs").unwrap_or(1) {
-        for (broker, order, runs) in &mut orders {
-            let measured = run::once(broker, order).await?;
+        for (order, found) in orders.iter().zip(&mut found) {
+            let measured = runner.once(order).await?;
             if as_json {
                 println!("{}", serde_json::to_string(&measured)?);
             }
-            runs.push(measured);
+            found.push(measured);
         }
     }
+    runner.end().await?;
     if !as_json {
-        println!("{}", measured::head());
-        for (_, _, runs) in &orders {
-            println!("{}", measured::row(&Measured::median(runs)?));
-        }
+        let medians = found.iter().map(|runs| Measured::median(runs)).collect::<Result<Vec<_>, _>>()?;
+        print!("{}", measured::table(&medians));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What one run found, as a JSON line and as rows of a table.
+//! What one run found, as a JSON line and as a row of a table.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::order::Order;
 
-/// One run. `None`: says nothing about it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// One run. `None`: it says nothing about that.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    pub(crate) workload: String,
-    pub(crate) broker: String,
-    pub(crate) n: u64,
-    pub(crate) concurrency: usize,
-    pub(crate) payload_bytes: usize,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) batch: Option<usize>,
+    /// What was asked.
+    #[serde(flatten)]
+    pub(crate) order: Order,
     /// Tasks per second.
     pub(crate) rate: Option<f64>,
     /// Milliseconds, of what the workload measures one by one.
@@ -34,31 +30,13 @@ pub(crate) struct Measured {
     /// Most memory that the measured process had.
     pub(crate) peak_rss_mib: Option<f64>,
     /// What only this workload measures.
-    #[serde(flatten)]
     pub(crate) more: BTreeMap<String, f64>,
 }
 
 impl Measured {
     /// Nothing measured yet.
     pub(crate) fn of(order: &Order) -> Self {
-        Self {
-            workload: order.workload.clone(),
-            broker: order.broker().to_owned(),
-            n: order.n,
-            concurrency: order.concurrency,
-            payload_bytes: order.payload_bytes,
-            batch: order.batch,
-            rate: None,
-            p50: None,
-            p90: None,
-            p99: None,
-            max: None,
-            broker_cpu_us: None,
-            broker_commands: None,
-            own_cpu_us: None,
-            peak_rss_mib: None,
-            more: BTreeMap::new(),
-        }
+        Self { order: order.clone(), ..Self::default() }
     }
 
     /// Adds the spread of what took these microseconds.
@@ -67,6 +45,13 @@ impl Measured {
         let at = |quantile| Some(micros.value_at_quantile(quantile) as f64 / 1e3);
         (self.p50, self.p90, self.p99) = (at(0.50), at(0.90), at(0.99));
         self.max = Some(micros.max() as f64 / 1e3);
+        self
+    }
+
+    /// Adds a figure that only this workload has.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, figure: f64) -> Self {
+        self.more.insert(name.to_owned(), figure);
         self
     }
 
@@ -81,65 +66,89 @@ impl Measured {
             figures.sort_by(f64::total_cmp);
             figures.get(figures.len() / 2).copied()
         };
-        let mut median = runs.first().ok_or("nothing was measured")?.clone();
-        median.rate = middle(&|run| run.rate);
-        median.p50 = middle(&|run| run.p50);
-        median.p90 = middle(&|run| run.p90);
-        median.p99 = middle(&|run| run.p99);
-        median.max = middle(&|run| run.max);
-        median.broker_cpu_us = middle(&|run| run.broker_cpu_us);
-        median.broker_commands = middle(&|run| run.broker_commands);
-        median.own_cpu_us = middle(&|run| run.own_cpu_us);
-        median.peak_rss_mib = middle(&|run| run.peak_rss_mib);
-        for (name, figure) in &mut median.more {
-            *figure = middle(&|run| run.more.get(name).copied()).unwrap_or(*figure);
-        }
-        Ok(median)
+        let first = runs.first().ok_or("nothing was measured")?;
+        let more = first.more.keys().map(|name| (name, middle(&|run| run.more.get(name).copied())));
+        Ok(Self {
+            order: first.order.clone(),
+            rate: middle(&|run| run.rate),
+            p50: middle(&|run| run.p50),
+            p90: middle(&|run| run.p90),
+            p99: middle(&|run| run.p99),
+            max: middle(&|run| run.max),
+            broker_cpu_us: middle(&|run| run.broker_cpu_us),
+            broker_commands: middle(&|run| run.broker_commands),
+            own_cpu_us: middle(&|run| run.own_cpu_us),
+            peak_rss_mib: middle(&|run| run.peak_rss_mib),
+            more: more.filter_map(|(name, figure)| Some((name.clone(), figure?))).collect(),
+        })
+    }
+
+    /// The cells of its row, under [`HEAD`].
+    pub(crate) fn cells(&self) -> [String; HEAD.len()] {
+        let shown =
+            |figure: Option<f64>, digits| figure.map_or_else(String::new, |figure| format!("{figure:.digits$}"));
+        let more = self.more.iter().map(|(name, figure)| format!("{name} {}", short(*figure)));
+        [
+            self.order.label(),
+            self.order.broker.clone(),
+            self.order.n.to_string(),
+            self.order.concurrency.to_string(),
+            shown(self.rate, 0),
+            shown(self.p50, 2),
+            shown(self.p90, 2),
+            shown(self.p99, 2),
+            shown(self.max, 2),
+            shown(self.broker_cpu_us, 1),
+            shown(self.broker_commands, 2),
+            shown(self.own_cpu_us, 1),
+            shown(self.peak_rss_mib, 1),
+            more.collect::<Vec<_>>().join(", "),
+        ]
     }
 }
 
-/// The head of [`row`].
-pub(crate) fn head() -> String {
-    format!(
-        "{:<26}{:<8}{:>9}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>11}{:>10}{:>8}{:>9}",
-        "workload",
-        "broker",
-        "n",
-        "conc",
-        "tasks/s",
-        "p50 ms",
-        "p90",
-        "p99",
-        "max",
-        "broker us",
-        "commands",
-        "own us",
-        "RSS MiB"
-    )
+/// Titles of the cells of a row.
+pub(crate) const HEAD: [&str; 14] = [
+    "workload",
+    "broker",
+    "n",
+    "conc",
+    "tasks/s",
+    "p50 ms",
+    "p90",
+    "p99",
+    "max",
+    "broker us",
+    "commands",
+    "own us",
+    "RSS MiB",
+    "more",
+];
+
+/// A figure with as many digits as mean something.
+pub(crate) fn short(figure: f64) -> String {
+    match figure.abs() {
+        size if size >= 100.0 || figure.fract() == 0.0 => format!("{figure:.0}"),
+        size if size >= 1.0 => format!("{figure:.2}"),
+        _ => format!("{figure:.3}"),
+    }
 }
 
-/// One line of a table for people.
-pub(crate) fn row(run: &Measured) -> String {
-    let shown =
-        |figure: Option<f64>, digits| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"));
-    let name = match run.batch {
-        Some(batch) => format!("{} of {batch}", run.workload),
-        None => run.workload.clone(),
-    };
-    let more: String = run.more.iter().map(|(name, figure)| format!("  {name} {figure:.3}")).collect();
-    format!(
-        "{name:<26}{:<8}{:>9}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>11}{:>10}{:>8}{:>9}{more}",
-        run.broker,
-        run.n,
-        run.concurrency,
-        shown(run.rate, 0),
-        shown(run.p50, 2),
-        shown(run.p90, 2),
-        shown(run.p99, 2),
-        shown(run.max, 2),
-        shown(run.broker_cpu_us, 1),
-        shown(run.broker_commands, 2),
-        shown(run.own_cpu_us, 1),
-        shown(run.peak_rss_mib, 1),
-    )
+/// Aligned columns for a terminal.
+pub(crate) fn table(runs: &[Measured]) -> String {
+    let rows: Vec<[String; HEAD.len()]> =
+        std::iter::once(HEAD.map(str::to_owned)).chain(runs.iter().map(Measured::cells)).collect();
+    let widths: [usize; HEAD.len()] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in &rows {
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words begin at the left, figures end at the right.
+            let left = column < 2 || column == HEAD.len() - 1;
+            text += &if left { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
 }

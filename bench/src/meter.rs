@@ -10,17 +10,28 @@ use crate::{measured::Measured, order::Order};
 
 /// Counts from its start on.
 pub(crate) struct Meter {
-    broker: Option<Connection>,
-    before: BrokerUsage,
+    redis: Option<Connection>,
+    before: RedisUsage,
     own_cpu_us: f64,
     began: Instant,
 }
 
-/// What a Redis has used since it started.
+/// What a run has used in all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) seconds: f64,
+    pub(crate) own_cpu_us: f64,
+    /// None for a broker that is no program of its own.
+    pub(crate) redis: Option<RedisUsage>,
+}
+
+/// What a Redis uses.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct BrokerUsage {
+pub(crate) struct RedisUsage {
     pub(crate) cpu_us: f64,
-    pub(crate) commands: u64,
+    pub(crate) commands: f64,
+    /// Bytes of memory.
+    pub(crate) memory: f64,
 }
 
 impl Meter {
@@ -30,50 +41,67 @@ impl Meter {
     ///
     /// Redis does not answer.
     pub(crate) fn start(order: &Order) -> Result<Self, BoxError> {
-        let mut broker = match order.broker() {
-            "redis" => Some(redis::Client::open(order.url.as_str())?.get_connection()?),
-            _ => None,
-        };
-        let before = broker.as_mut().map(BrokerUsage::read).transpose()?.unwrap_or_default();
-        Ok(Self { broker, before, own_cpu_us: own_cpu_us(), began: Instant::now() })
+        let mut redis = None;
+        if order.on_redis() {
+            redis = Some(redis::Client::open(order.url.as_str())?.get_connection()?);
+        }
+        let before = redis.as_mut().map(RedisUsage::read).transpose()?.unwrap_or_default();
+        Ok(Self { redis, before, own_cpu_us: own_cpu_us(), began: Instant::now() })
     }
 
-    /// Stops the clock and says what `order.n` tasks took.
+    /// Stops the clock.
     ///
     /// # Errors
     ///
     /// Redis does not answer.
-    pub(crate) fn stop(mut self, order: &Order) -> Result<Measured, BoxError> {
+    pub(crate) fn stop(mut self) -> Result<Usage, BoxError> {
         let seconds = self.began.elapsed().as_secs_f64();
         let own_cpu_us = own_cpu_us() - self.own_cpu_us;
-        let after = self.broker.as_mut().map(BrokerUsage::read).transpose()?;
-        let n = order.n as f64;
-        let mut measured = Measured::of(order);
-        measured.rate = Some(n / seconds);
-        measured.own_cpu_us = Some(own_cpu_us / n);
-        measured.broker_cpu_us = after.map(|after| (after.cpu_us - self.before.cpu_us) / n);
-        measured.broker_commands = after.map(|after| (after.commands - self.before.commands) as f64 / n);
-        measured.peak_rss_mib = peak_rss_mib();
-        Ok(measured)
+        let after = self.redis.as_mut().map(RedisUsage::read).transpose()?;
+        let redis = after.map(|after| RedisUsage {
+            cpu_us: after.cpu_us - self.before.cpu_us,
+            commands: after.commands - self.before.commands,
+            memory: after.memory - self.before.memory,
+        });
+        Ok(Usage { seconds, own_cpu_us, redis })
     }
 }
 
-impl BrokerUsage {
-    /// Reads it; the reading itself is not counted.
-    pub(crate) fn read(redis: &mut Connection) -> Result<Self, BoxError> {
+impl Usage {
+    /// Per task of the order.
+    pub(crate) fn per_task(self, order: &Order) -> Measured {
+        let n = order.n as f64;
+        Measured {
+            rate: Some(n / self.seconds),
+            own_cpu_us: Some(self.own_cpu_us / n),
+            broker_cpu_us: self.redis.map(|redis| redis.cpu_us / n),
+            broker_commands: self.redis.map(|redis| redis.commands / n),
+            peak_rss_mib: peak_rss_mib(),
+            ..Measured::of(order)
+        }
+    }
+}
+
+impl RedisUsage {
+    /// Since it started; the reading itself is not counted.
+    fn read(redis: &mut Connection) -> Result<Self, BoxError> {
         let info: String = redis::cmd("INFO").arg("everything").query(redis)?;
         let number = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| format!("INFO does not tell {name}"))
         };
         let commands = info.lines().filter(|line| line.starts_with("cmdstat_") && !line.starts_with("cmdstat_info:"));
-        let calls = commands.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok());
-        Ok(Self { cpu_us: (number("used_cpu_user")? + number("used_cpu_sys")?) * 1e6, commands: calls.sum() })
+        let calls = commands.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<f64>().ok());
+        Ok(Self {
+            cpu_us: (number("used_cpu_user")? + number("used_cpu_sys")?) * 1e6,
+            commands: calls.sum(),
+            memory: number("used_memory")?,
+        })
     }
 }
 
 /// CPU time of this process and all its threads, in microseconds.
-pub(crate) fn own_cpu_us() -> f64 {
+fn own_cpu_us() -> f64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     used.tv_sec as f64 * 1e6 + used.tv_nsec as f64 / 1e3
 }

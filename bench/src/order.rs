@@ -1,13 +1,16 @@
-//! What one run is asked to do; it travels to the measured process as JSON.
+//! What one run is asked to do; it travels to the measured process as JSON, and back with what was found.
 
 use serde::{Deserialize, Serialize};
 
 /// One run of one workload on one broker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// Name of the workload.
     pub(crate) workload: String,
-    /// The broker.
+    /// `redis`, `sqlite`, or before the run the URL of somebody's broker.
+    pub(crate) broker: String,
+    /// Where the broker is.
+    #[serde(skip)]
     pub(crate) url: String,
     /// How many tasks.
     pub(crate) n: u64,
@@ -18,16 +21,63 @@ pub(crate) struct Order {
     /// Tasks per call, where one call takes several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
+    /// Who enqueues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<Source>,
+    /// The workload that runs beside something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of: Option<String>,
+    /// Scheduled tasks that are there all the time; on SQLite as many archived ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) present: Option<u64>,
+    /// Queues that the tasks are spread over; one if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queues: Option<u64>,
+    /// How long, where time is what ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<u64>,
+}
+
+/// Who enqueues while another process works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    /// The worker's own process.
+    Same,
+    /// Another process with our client.
+    Process,
+    /// Another process with nothing of ours but the keys: it stands for Go.
+    Script,
 }
 
 impl Order {
-    /// `redis` or `sqlite`.
-    pub(crate) fn broker(&self) -> &str {
-        if self.url.starts_with("sqlite") { "sqlite" } else { "redis" }
+    /// Whether it is about Redis and not about SQLite.
+    pub(crate) fn on_redis(&self) -> bool {
+        !self.broker.starts_with("sqlite")
     }
 
     /// Tasks per script of the limit.
     pub(crate) fn group(&self) -> usize {
         if self.concurrency <= 10 { 16 } else { 64 }
+    }
+
+    /// What tells this run from others of its workload, for people.
+    pub(crate) fn label(&self) -> String {
+        let mut label = self.workload.clone();
+        if let Some(of) = &self.of {
+            label += &format!(" {of}");
+        }
+        if let Some(from) = self.from {
+            label += match from {
+                Source::Same => " same process",
+                Source::Process => " other process",
+                Source::Script => " plain script",
+            };
+        }
+        let figures = [(self.batch.map(|n| n as u64), "per call"), (self.present, "present"), (self.queues, "queues")];
+        for (figure, what) in figures {
+            label += &figure.map(|figure| format!(", {figure} {what}")).unwrap_or_default();
+        }
+        label
     }
 }

@@ -4,6 +4,8 @@ use asynq_runtime::prelude::BoxError;
 use asynq_tests::{Persistence, RedisServer};
 use tempfile::TempDir;
 
+use crate::order::Order;
+
 /// Where a run's tasks are; what is private is gone when dropped.
 #[derive(Debug)]
 pub(crate) enum Place {
@@ -28,11 +30,13 @@ impl Place {
         })
     }
 
-    pub(crate) fn url(&self) -> String {
-        match self {
-            Self::Given(url) => url.clone(),
-            Self::Redis(server) => server.url(),
-            Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("bench.db").display()),
-        }
+    /// The order, to be carried out here.
+    pub(crate) fn order(&self, order: &Order) -> Order {
+        let (broker, url) = match self {
+            Self::Given(url) => (if order.on_redis() { "redis" } else { "sqlite" }, url.clone()),
+            Self::Redis(server) => ("redis", server.url()),
+            Self::Sqlite(folder) => ("sqlite", format!("sqlite://{}", folder.path().join("bench.db").display())),
+        };
+        Order { broker: broker.to_owned(), url, ..order.clone() }
     }
 }

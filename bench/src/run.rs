@@ -1,61 +1,122 @@
-//! One run: a fresh broker, the measurement in a process of its own, and the check that it was honest.
+//! One run: a broker, the measurement in a process of its own, and the check that it was honest.
 
-use std::process::Stdio;
+use std::{collections::HashMap, process::Stdio};
 
 use asynq_runtime::prelude::{BoxError, Client};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
-use crate::{measured::Measured, order::Order, place::Place, task, workload};
+use crate::{measured::Measured, order::Order, place::Place, queue, workload};
 
-/// Name of the hidden subcommand that measures.
-pub(crate) const MEASURE: &str = "measure";
+/// A hidden subcommand, which this program starts itself with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Role(pub(crate) &'static str);
 
-/// Measures once. `broker` is `redis`, `sqlite` or a URL; what is at a URL is left as it was found.
-///
-/// # Errors
-///
-/// The broker or the measured process failed, or something else happened than what was to be measured.
-pub(crate) async fn once(broker: &str, order: &Order) -> Result<Measured, BoxError> {
-    let workload = workload::named(&order.workload)?;
-    let place = Place::start(broker)?;
-    let order = Order { url: place.url(), ..order.clone() };
-    let client = Client::connect(&order.url).await?;
-    task::expect_pending(&client, 0).await?;
-    let measured = async {
-        workload.prepare(&order, &client).await?;
-        let measured = in_its_own_process(&order).await?;
-        workload.verify(&order, &client).await?;
-        Ok(measured)
-    };
-    let measured = measured.await.map_err(|error: BoxError| format!("{}: {error}", order.workload).into());
-    if let Place::Given(_) = place {
-        task::forget(&client).await?;
+/// Measures, and says on standard output what was found.
+pub(crate) const MEASURE: Role = Role("measure");
+/// Enqueues for somebody who measures.
+pub(crate) const PRODUCE: Role = Role("produce");
+
+impl Role {
+    /// Its arguments.
+    ///
+    /// # Errors
+    ///
+    /// The order is no JSON.
+    pub(crate) fn arguments(self, order: &Order) -> Result<[String; 3], BoxError> {
+        Ok([self.0.to_owned(), serde_json::to_string(order)?, order.url.clone()])
     }
-    measured
+
+    /// Starts such a process; it ends with its handle.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub(crate) fn start(self, order: &Order) -> Result<Child, BoxError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(self.arguments(order)?).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        Ok(command.spawn()?)
+    }
 }
 
-/// What [`once`] starts: measures and says what was found on standard output.
+/// What a measuring process has found.
 ///
 /// # Errors
 ///
-/// The order cannot be read, or the measurement failed.
-pub(crate) async fn measure(order: &str) -> Result<(), BoxError> {
-    let order: Order = serde_json::from_str(order)?;
-    let measured = workload::named(&order.workload)?.measure(&order).await?;
-    println!("{}", serde_json::to_string(&measured)?);
-    Ok(())
-}
-
-async fn in_its_own_process(order: &Order) -> Result<Measured, BoxError> {
-    let child = Command::new(std::env::current_exe()?)
-        .args([MEASURE, &serde_json::to_string(order)?])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let output = child.wait_with_output().await?;
+/// It failed; it has told why on standard error.
+pub(crate) async fn answer(process: Child) -> Result<Measured, BoxError> {
+    let output = process.wait_with_output().await?;
     if !output.status.success() {
-        return Err(format!("the measured process ended with {}", output.status).into());
+        return Err(format!("the measuring process ended with {}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs orders one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Runner {
+    /// Brokers with tasks that are always there, by kind and number: to fill them takes longer than to measure.
+    crowded: HashMap<(String, u64), Place>,
+}
+
+impl Runner {
+    /// Measures once. What is at a URL of somebody's is left as it was found.
+    ///
+    /// # Errors
+    ///
+    /// The broker or a process failed, or something else happened than what was to be measured.
+    pub(crate) async fn once(&mut self, order: &Order) -> Result<Measured, BoxError> {
+        let label = format!("{} on {}", order.label(), order.broker);
+        self.measured(order).await.map_err(|error| format!("{label}: {error}").into())
+    }
+
+    async fn measured(&mut self, order: &Order) -> Result<Measured, BoxError> {
+        let Some(present) = order.present else {
+            let place = Place::start(&order.broker)?;
+            let order = place.order(order);
+            let client = Client::connect(&order.url).await?;
+            // Nothing of anybody else's is run, or taken away below.
+            queue::expect(&client, &order, 0).await?;
+            let measured = measured(&order, &client).await;
+            if matches!(place, Place::Given(_)) {
+                queue::forget(&client, &order).await?;
+            }
+            return measured;
+        };
+        let kept = (order.broker.clone(), present);
+        if !self.crowded.contains_key(&kept) {
+            let place = Place::start(&order.broker)?;
+            let order = place.order(order);
+            let client = Client::connect(&order.url).await?;
+            queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
+            queue::crowd(&client, &order, present).await?;
+            self.crowded.insert(kept.clone(), place);
+        }
+        let order = self.crowded[&kept].order(order);
+        let client = Client::connect(&order.url).await?;
+        let measured = measured(&order, &client).await;
+        queue::clear(&client).await?;
+        measured
+    }
+
+    /// Tidies up at the brokers that were kept.
+    ///
+    /// # Errors
+    ///
+    /// A broker failed.
+    pub(crate) async fn end(self) -> Result<(), BoxError> {
+        for place in self.crowded.into_values() {
+            if let Place::Given(url) = place {
+                queue::forget(&Client::connect(&url).await?, &Order::default()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
+    let workload = workload::named(&order.workload)?;
+    workload.prepare(order, client).await?;
+    let measured = answer(MEASURE.start(order)?).await?;
+    workload.verify(&measured, client).await?;
+    Ok(measured)
 }

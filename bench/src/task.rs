@@ -1,22 +1,21 @@
-//! The task of every workload: about 100 bytes of JSON, a handler that only counts, and a queue that is looked into.
+//! The tasks of the workloads: about 100 bytes of JSON, and a handler that only says that it was here.
 
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use asynq_runtime::{broker::QueueStats, inspector::Force, prelude::*};
-use tokio::{sync::Notify, time::timeout};
+use asynq_runtime::prelude::*;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 
-/// The queue that everything runs in.
-pub(crate) const QUEUE: &str = "bench";
 /// Nothing may stand still for this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How many tasks are put there in one call before a measurement.
-const FILL: u64 = 1_000;
 
 /// Counts that its task was here.
 #[job(queue = "bench", codec = "json")]
@@ -43,7 +42,7 @@ pub(crate) struct Seen(Arc<Inner>);
 struct Inner {
     bits: Vec<AtomicU64>,
     missing: AtomicU64,
-    twice: AtomicU64,
+    again: AtomicU64,
     all: Notify,
 }
 
@@ -51,16 +50,17 @@ impl Seen {
     /// None of `n` tasks yet.
     pub(crate) fn none_of(n: u64) -> Self {
         let bits = (0..n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Inner { bits, missing: AtomicU64::new(n), twice: AtomicU64::new(0), all: Notify::new() }))
+        Self(Arc::new(Inner { bits, missing: AtomicU64::new(n), again: AtomicU64::new(0), all: Notify::new() }))
     }
 
-    fn mark(&self, number: u64) {
+    /// Task `number` has run.
+    pub(crate) fn mark(&self, number: u64) {
         let bit = 1 << (number % 64);
         let word = usize::try_from(number / 64).ok().and_then(|at| self.0.bits.get(at));
         match word.map(|word| word.fetch_or(bit, Ordering::Relaxed) & bit) {
             Some(0) if self.0.missing.fetch_sub(1, Ordering::AcqRel) == 1 => self.0.all.notify_one(),
             Some(0) => {}
-            _ => drop(self.0.twice.fetch_add(1, Ordering::Relaxed)),
+            _ => drop(self.0.again.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -68,16 +68,14 @@ impl Seen {
     ///
     /// # Errors
     ///
-    /// They did not within [`PATIENCE`] since the last one did.
+    /// None ran within [`PATIENCE`], and some have not.
     pub(crate) async fn all(&self) -> Result<(), BoxError> {
         loop {
-            let before = self.0.missing.load(Ordering::Acquire);
+            let before = self.missing();
             if before == 0 {
                 return Ok(());
             }
-            if timeout(PATIENCE, self.0.all.notified()).await.is_err()
-                && self.0.missing.load(Ordering::Acquire) == before
-            {
+            if timeout(PATIENCE, self.0.all.notified()).await.is_err() && self.missing() == before {
                 return Err(format!("{before} tasks have not run").into());
             }
         }
@@ -89,71 +87,44 @@ impl Seen {
     ///
     /// It says how many have not.
     pub(crate) fn exactly_once(&self) -> Result<(), BoxError> {
-        match (self.0.missing.load(Ordering::Acquire), self.0.twice.load(Ordering::Relaxed)) {
+        match (self.missing(), self.again()) {
             (0, 0) => Ok(()),
-            (missing, twice) => Err(format!("{missing} tasks have not run, {twice} ran again").into()),
+            (missing, again) => Err(format!("{missing} tasks have not run, {again} ran again").into()),
         }
+    }
+
+    fn missing(&self) -> u64 {
+        self.0.missing.load(Ordering::Acquire)
+    }
+
+    /// How many runs there were of tasks that had run.
+    pub(crate) fn again(&self) -> u64 {
+        self.0.again.load(Ordering::Relaxed)
     }
 }
 
-/// Puts `n` tasks in the queue.
-///
-/// # Errors
-///
-/// One was refused.
-pub(crate) async fn fill(client: &Client, n: u64, payload_bytes: usize) -> Result<(), BoxError> {
-    for first in (0..n).step_by(FILL as usize) {
-        let tasks = (first..n.min(first + FILL)).map(|number| task(number, payload_bytes));
-        for outcome in client.enqueue_many(tasks).await? {
-            outcome?;
-        }
-    }
+/// Says how long after `moment`, Unix nanoseconds, it started. Every process reads the clock of one machine.
+#[job(queue = "bench", codec = "json", retry = 0)]
+pub(crate) async fn stamp(starts: State<Starts>, number: u64, moment: u64) -> JobResult {
+    starts.0.send((number, unix_nanos().cast_signed() - moment.cast_signed()))?;
     Ok(())
 }
 
-/// What the queue holds.
+/// Where starts are reported: number of the task, nanoseconds after its moment.
+#[derive(Debug)]
+pub(crate) struct Starts(pub(crate) mpsc::UnboundedSender<(u64, i64)>);
+
+/// The next start.
 ///
 /// # Errors
 ///
-/// The broker failed.
-pub(crate) async fn stats(client: &Client) -> Result<QueueStats, BoxError> {
-    Ok(client.broker().queue_stats(&QUEUE.parse()?).await?)
+/// There was none within [`PATIENCE`].
+pub(crate) async fn next_start(starts: &mut mpsc::UnboundedReceiver<(u64, i64)>) -> Result<(u64, i64), BoxError> {
+    timeout(PATIENCE, starts.recv()).await.ok().flatten().ok_or_else(|| "a task did not start".into())
 }
 
-/// Waits until nothing waits and nothing is unacknowledged, with a look every 200 µs.
-///
-/// # Errors
-///
-/// That is not so after [`PATIENCE`].
-pub(crate) async fn acknowledged(client: &Client) -> Result<(), BoxError> {
-    let look = async {
-        while stats(client).await?.size > 0 {
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
-        Ok(())
-    };
-    timeout(PATIENCE, look).await.map_err(|_| "the last tasks were not acknowledged")?
-}
-
-/// Whether the queue holds `pending` waiting tasks and nothing else.
-///
-/// # Errors
-///
-/// It says what it holds.
-pub(crate) async fn expect_pending(client: &Client, pending: u64) -> Result<(), BoxError> {
-    let stats = stats(client).await?;
-    if (stats.pending, stats.size, stats.failed_total) == (pending, pending, 0) {
-        return Ok(());
-    }
-    Err(format!("{pending} waiting tasks were expected, and nothing else: {stats:?}").into())
-}
-
-/// Takes the queue away with all that is in it.
-///
-/// # Errors
-///
-/// The broker failed.
-pub(crate) async fn forget(client: &Client) -> Result<(), BoxError> {
-    client.inspector().delete_queue(QUEUE, Force::Yes).await?;
-    Ok(())
+/// Now.
+pub(crate) fn unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,13 +1,20 @@
 //! Everything that can be measured: one workload per file, run the same way on every broker.
 
+mod blocking;
+mod delayed;
 mod drain;
 mod end_to_end;
 mod enqueue;
+mod idle;
+mod latency;
+mod processes;
+mod scheduled_million;
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::{BoxError, Client};
 
-use crate::{limit, measured::Measured, order::Order};
+pub(crate) use self::latency::produce;
+use crate::{limit, measured::Measured, order::Order, queue};
 
 /// One thing to measure.
 #[async_trait]
@@ -21,7 +28,7 @@ pub(crate) trait Workload: Sync {
     /// How many tasks and what concurrency, unless somebody says otherwise.
     fn sizes(&self) -> (u64, usize);
 
-    /// What this name stands for, when it stands for several runs.
+    /// The runs that its name stands for, on the order's broker; none where there is nothing to measure.
     fn orders(&self, order: Order) -> Vec<Order> {
         vec![order]
     }
@@ -34,15 +41,32 @@ pub(crate) trait Workload: Sync {
     /// Measures, in a process of its own.
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError>;
 
-    /// Checks that what was measured happened.
-    async fn verify(&self, order: &Order, client: &Client) -> Result<(), BoxError>;
+    /// Checks that what was measured happened: unless said otherwise, that nothing is left.
+    async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
+        queue::expect(client, &measured.order, 0).await
+    }
 }
 
 /// All of them, in the order of the issue.
-pub(crate) static ALL: &[&dyn Workload] =
-    &[&enqueue::ONE, &enqueue::CONCURRENT, &enqueue::BULK, &drain::Drain, &end_to_end::EndToEnd];
+pub(crate) static ALL: &[&dyn Workload] = &[
+    &enqueue::ONE,
+    &enqueue::CONCURRENT,
+    &enqueue::BULK,
+    &drain::Drain,
+    &end_to_end::EndToEnd,
+    &latency::Latency,
+    &delayed::Delayed,
+    &idle::Idle,
+    &scheduled_million::ScheduledMillion,
+    &blocking::Blocking,
+    &processes::Processes,
+];
 
 /// The workload of this name, a limit included.
+///
+/// # Errors
+///
+/// There is none.
 pub(crate) fn named(name: &str) -> Result<&'static dyn Workload, BoxError> {
     let mut all = ALL.iter().chain(limit::ALL).copied();
     all.find(|workload| workload.name() == name).ok_or_else(|| format!("there is no workload {name}").into())

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic; clippy knows that of #[test] functions only")]
 
+mod dashboard;
 mod mailbox;
 mod newsletter;
 mod program;

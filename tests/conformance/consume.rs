@@ -47,6 +47,22 @@ async fn the_oldest_task_comes_first() {
 }
 
 #[tokio::test]
+async fn a_task_says_how_long_it_has_been_pending() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["1"]).await;
+    t.advance(Duration::from_millis(1500));
+    let run = t.take_one().await;
+    // SQLite keeps whole milliseconds.
+    let waited = run.waited.expect("it was enqueued by us");
+    assert!(waited.abs_diff(Duration::from_millis(1500)) <= Duration::from_millis(1), "{waited:?}");
+    // Handed back, it waits anew.
+    t.settle(&run, requeue()).await;
+    t.advance(Duration::from_secs(2));
+    let waited = t.take_one().await.waited.expect("it was handed back by us");
+    assert!(waited.abs_diff(Duration::from_secs(2)) <= Duration::from_millis(1), "{waited:?}");
+}
+
+#[tokio::test]
 async fn no_more_than_wanted_are_taken() {
     let t = Fixture::start().await;
     t.seed_pending(&["1", "2", "3"]).await;

@@ -50,6 +50,8 @@ async fn a_queue_counts_each_state() {
     let seen =
         [stats.pending, stats.active, stats.scheduled, stats.retry, stats.archived, stats.completed, stats.aggregating];
     assert_eq!(seen, [3, 1, 1, 1, 1, 1, 0]);
+    assert_eq!(TaskState::ALL.map(|state| stats.count(state)).iter().sum::<u64>(), stats.size);
+    assert_eq!(stats.count(TaskState::Pending), 3);
     assert_eq!((stats.size, stats.name.as_str(), stats.paused), (8, "default", false));
     assert!(!stats.is_idle());
 }

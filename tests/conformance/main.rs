@@ -11,6 +11,7 @@ mod redis {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -32,6 +33,7 @@ mod redis {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;
@@ -49,6 +51,7 @@ mod redis_cluster {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -87,6 +90,7 @@ mod redis_sentinel {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -125,6 +129,7 @@ mod redis_tls {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -163,6 +168,7 @@ mod sqlite {
 
     mod bad_input;
     mod consume;
+    mod diagnose;
     mod extremes;
     mod failures;
     mod fence;
@@ -184,6 +190,7 @@ mod sqlite {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_served;
     mod schedulers;
     mod semaphore;
     mod served;

@@ -83,7 +83,7 @@ async fn a_tick_that_is_sent_again_after_a_lost_answer_is_a_duplicate() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     let before = t.store.dump();
     for _ in 0..3 {
-        assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+        assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
     }
     assert_eq!(t.store.dump(), before);
 }
@@ -95,7 +95,7 @@ async fn a_tick_is_not_fired_again_when_its_task_has_run_and_is_gone() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
     assert!(t.drain().await.is_empty());
 }
 
@@ -113,7 +113,11 @@ async fn of_eight_schedulers_at_once_exactly_one_fires_a_tick() {
         }
         let answers = races.join_all().await;
         assert_eq!(answers.iter().filter(|ticked| is_enqueued(ticked)).count(), 1, "round {round}: {answers:?}");
-        assert_eq!(answers.iter().filter(|ticked| matches!(ticked, Ticked::Duplicate)).count(), 7, "{answers:?}");
+        assert_eq!(
+            answers.iter().filter(|ticked| matches!(ticked, Ticked::Duplicate { .. })).count(),
+            7,
+            "{answers:?}"
+        );
         assert_eq!(t.drain().await, [report().task_id(tick.at).to_string()]);
         t.advance(SECOND);
     }
@@ -164,9 +168,9 @@ async fn a_tick_before_the_last_one_is_a_duplicate_however_late_it_comes() {
     let first = this_second(&t);
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
-    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "nobody fired it, but it is past");
+    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate { .. }), "nobody fired it, but it is past");
     t.advance(3 * DAY);
-    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "also when markers have ended");
+    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate { .. }), "also when markers have ended");
     assert_eq!(state(&t).await.last, first + TimeDelta::seconds(1), "the last tick does not move back");
 }
 
@@ -255,7 +259,7 @@ async fn a_tick_whose_lock_is_taken_is_refused_and_counts_as_fired() {
     assert_eq!(state(&t).await.last, tick.at);
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate), "not even when the lock is free");
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }), "not even when the lock is free");
     t.advance(SECOND);
     assert!(is_enqueued(&fire(&t, &unique(&t)).await), "the next one is");
 }
@@ -268,7 +272,7 @@ async fn a_tick_whose_id_is_taken_is_refused_and_counts_as_fired() {
     assert!(matches!(fire(&t, &tick).await, Ticked::Refused(Refused::IdConflict)));
     assert_eq!(t.holder_of(&lock_key("k")).await, None, "no lock is left behind");
     assert_eq!(state(&t).await.last, tick.at);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
 }
 
 #[tokio::test]
@@ -278,7 +282,7 @@ async fn the_marker_refuses_a_tick_whose_entry_was_forgotten() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
     assert_eq!(t.drain().await.len(), 1);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
     assert_eq!(state(&t).await.last, tick.at, "the last tick moves on");
     assert!(t.drain().await.is_empty());
     t.advance(SECOND);
@@ -292,12 +296,38 @@ async fn an_entry_goes_on_after_the_clock_of_the_broker_was_an_hour_ahead() {
     let fired_ahead = tick(this_second(&t) + TimeDelta::hours(1));
     assert!(is_enqueued(&ahead.tick(&fired_ahead).await.unwrap()));
     assert_eq!(t.drain().await.len(), 1);
-    // The tick that finds it out is passed over: the last one becomes now.
-    assert!(matches!(fire_now(&t).await, Ticked::Duplicate));
-    assert!((state(&t).await.last - t.now()).abs() < TimeDelta::milliseconds(1));
+    // The tick that finds it out fires, and is the last one.
+    let at = this_second(&t);
+    assert!(is_enqueued(&fire_now(&t).await));
+    assert_eq!(state(&t).await.last, at);
+    assert!(matches!(fire(&t, &tick(at - TimeDelta::seconds(1))).await, Ticked::Duplicate { .. }));
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
-    assert_eq!(t.drain().await.len(), 1);
+    assert_eq!(t.drain().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_fires_no_tick_of_the_time_before() {
+    let t = Fixture::start().await;
+    let ahead = with_clock_off(&t, TimeDelta::days(1)).await;
+    let fired_ahead = tick(this_second(&t) + TimeDelta::days(1));
+    assert!(is_enqueued(&ahead.tick(&fired_ahead).await.unwrap()));
+    // Somebody slow sends it, and its marker may have ended while the clock was ahead.
+    let slow = tick(this_second(&t) - TimeDelta::seconds(6));
+    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate { .. }));
+    assert!(state(&t).await.last < t.now(), "nobody waits for a day");
+    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate { .. }));
+    assert!(is_enqueued(&fire_now(&t).await));
+}
+
+#[tokio::test]
+async fn a_pause_outlives_a_clock_that_was_set_back() {
+    let t = Fixture::start().await;
+    let ahead = with_clock_off(&t, TimeDelta::days(1)).await;
+    assert!(is_enqueued(&ahead.tick(&tick(this_second(&t) + TimeDelta::days(1))).await.unwrap()));
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    assert!(matches!(fire_now(&t).await, Ticked::Paused));
+    assert_eq!(state(&t).await.last, this_second(&t));
 }
 
 #[tokio::test]
@@ -306,11 +336,9 @@ async fn the_marker_refuses_a_tick_that_comes_again_because_the_clock_was_set_ba
     let ahead = with_clock_off(&t, TimeDelta::minutes(1)).await;
     let at = this_second(&t) + TimeDelta::minutes(1);
     assert!(is_enqueued(&ahead.tick(&tick(at)).await.unwrap()));
-    assert!(matches!(fire_now(&t).await, Ticked::Duplicate), "the clock went back");
-    t.advance(SECOND);
-    assert!(is_enqueued(&fire_now(&t).await));
-    t.advance(59 * SECOND);
-    assert!(matches!(fire(&t, &tick(at)).await, Ticked::Duplicate), "it was fired when the clock was ahead");
+    assert!(is_enqueued(&fire_now(&t).await), "the clock went back");
+    t.advance(60 * SECOND);
+    assert!(matches!(fire(&t, &tick(at)).await, Ticked::Duplicate { .. }), "it was fired when the clock was ahead");
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
 }
@@ -321,7 +349,7 @@ async fn a_clock_that_is_a_few_seconds_behind_resets_nothing() {
     let at = this_second(&t);
     assert!(is_enqueued(&fire(&t, &tick(at)).await));
     let behind = with_clock_off(&t, TimeDelta::seconds(-4)).await;
-    assert!(matches!(behind.tick(&tick(at - TimeDelta::seconds(4))).await.unwrap(), Ticked::Duplicate));
+    assert!(matches!(behind.tick(&tick(at - TimeDelta::seconds(4))).await.unwrap(), Ticked::Duplicate { .. }));
     assert_eq!(state(&t).await.last, at);
 }
 

@@ -1,9 +1,12 @@
 //! Contract `Schedules`: what is kept of an entry, by which program's plan, and how it is paused and forgotten (CRON.md §7).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use asynq_runtime::broker::{EntryPlan, EntryState, Tick, Ticked};
-use asynq_tests::default_queue;
+use asynq_runtime::{
+    broker::{EntryPlan, EntryState, Tick, Ticked},
+    clock::ManualClock,
+};
+use asynq_tests::{Store as _, default_queue};
 use chrono::TimeDelta;
 
 use super::{
@@ -66,6 +69,26 @@ async fn an_older_program_changes_nothing() {
 }
 
 #[tokio::test]
+async fn an_entry_whose_last_tick_is_ahead_begins_now_whoever_plans_it() {
+    for revision in [1, 2, 3] {
+        let t = Fixture::start().await;
+        let clock = Arc::new(ManualClock::new(t.now() + TimeDelta::days(1)));
+        let ahead = t.store.connect(Some(clock.clone())).await;
+        ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap();
+        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "by {revision}: {}", planned.last);
+        assert_eq!(planned.revision, revision.max(2));
+        assert_eq!(state(&t).await, planned);
+        // A few seconds are no clock that was set back.
+        t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+        clock.set(t.now() + TimeDelta::seconds(4));
+        let begun = ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap();
+        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        assert_eq!(planned.last, begun.last);
+    }
+}
+
+#[tokio::test]
 async fn revisions_are_compared_as_numbers_however_large() {
     let t = Fixture::start().await;
     for (stored, older) in [(10, 9), (1_800_000_000, 999_999_999), (u64::MAX, u64::MAX - 1)] {
@@ -113,7 +136,7 @@ async fn the_ticks_of_a_paused_entry_pass_without_a_task_and_are_not_replayed() 
     assert_eq!(state(&t).await.last, missed);
     assert!(pause(false).await);
     assert!(!pause(false).await);
-    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate));
+    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate { .. }));
     assert!(t.drain().await.is_empty());
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));

@@ -47,7 +47,7 @@ async fn is_skipped(t: &Fixture, previous: &TaskId) {
         let tick = next(t, Overlap::Skip);
         let skipped = fire(t, &tick).await;
         assert!(matches!(&skipped, Ticked::Skipped(id) if id == previous), "{skipped:?}");
-        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate));
+        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate { .. }));
         let state = t.broker().entry(&default_queue(), &report()).await.unwrap().unwrap();
         assert_eq!((state.last, state.previous.as_ref()), (tick.at, Some(previous)));
     }
@@ -288,6 +288,58 @@ async fn replace_says_whom_to_cancel_where_the_task_runs() {
 }
 
 #[tokio::test]
+async fn whom_to_cancel_is_said_again_where_the_answer_was_lost() {
+    let t = Fixture::start().await;
+    let run = first_run(&t).await;
+    let tick = next(&t, Overlap::Replace);
+    assert!(matches!(fire(&t, &tick).await, Ticked::Enqueued { cancel: Some(_), .. }));
+    for _ in 0..2 {
+        let again = fire(&t, &tick).await;
+        assert!(matches!(&again, Ticked::Duplicate { cancel: Some(id) } if *id == run.key.id), "{again:?}");
+    }
+    // An earlier tick replaced nothing of it.
+    let earlier = super::schedule::tick(tick.at - TimeDelta::seconds(1));
+    assert!(matches!(fire(&t, &earlier).await, Ticked::Duplicate { cancel: None }));
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { cancel: None }), "it has ended");
+}
+
+#[tokio::test]
+async fn whom_to_cancel_is_forgotten_with_the_next_tick() {
+    let t = Fixture::start().await;
+    let run = first_run(&t).await;
+    assert!(matches!(fire(&t, &next(&t, Overlap::Replace)).await, Ticked::Enqueued { cancel: Some(_), .. }));
+    let tick = next(&t, Overlap::Replace);
+    assert!(is_enqueued(&fire(&t, &tick).await), "the one in between waits and is replaced");
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { cancel: None }));
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    assert_eq!(t.drain().await, [tick.task.id.to_string()]);
+}
+
+#[tokio::test]
+async fn replace_deletes_a_task_whose_worker_died() {
+    let t = Fixture::start().await;
+    let run = first_run(&t).await;
+    t.let_leases_pass();
+    is_replaced(&t, &run.key.id).await;
+    assert!(t.recover().await.is_empty());
+    assert_ne!(t.settle(&run, done()).await, Settled::Ok, "a worker that was only slow has lost it");
+}
+
+#[tokio::test]
+async fn a_task_takes_over_the_lock_of_one_whose_worker_died() {
+    let t = Fixture::start().await;
+    first_as(&t, locked).await;
+    t.take_one().await;
+    t.let_leases_pass();
+    let tick = locked(next(&t, Overlap::Replace));
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    assert_eq!(t.holder_of(&lock_key("k")).await, Some(tick.task.id.clone()));
+    assert!(t.recover().await.is_empty());
+    assert_eq!(t.drain().await, [tick.task.id.to_string()]);
+}
+
+#[tokio::test]
 async fn replace_touches_nothing_that_has_ended() {
     for action in [archive("fatal"), complete("42")] {
         let t = Fixture::start().await;
@@ -361,6 +413,6 @@ async fn a_replacement_that_is_sent_again_replaces_nothing_more() {
     first(&t).await;
     let tick = next(&t, Overlap::Replace);
     assert!(is_enqueued(&fire(&t, &tick).await));
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
 }

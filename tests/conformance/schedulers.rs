@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(5);
 
 fn candidate(token: &str, revision: u64) -> Candidate {
-    Candidate { token: token.into(), revision }
+    Candidate { program: "shop".into(), token: token.into(), revision }
 }
 
 async fn lead(t: &Fixture, token: &str, revision: u64) -> Lead {
@@ -154,27 +154,59 @@ async fn the_newest_of_many_wishes_counts() {
 }
 
 #[tokio::test]
+async fn each_program_has_a_leader_of_its_own() {
+    let t = Fixture::start().await;
+    let stock = |token: &str, revision| Candidate { program: "stock".into(), ..candidate(token, revision) };
+    let lead_stock = async |token, revision| t.broker().lead(&stock(token, revision), TTL).await.unwrap();
+    assert_eq!(lead(&t, "a", 1).await, OURS);
+    assert_eq!(lead_stock("b", 2).await, OURS);
+    is_anothers(lead_stock("c", 3).await);
+    assert_eq!(lead(&t, "a", 1).await, OURS, "nobody of its own program wants the lead");
+    assert_eq!(lead_stock("b", 2).await, WANTED);
+    // Not even one who has a token of the other program's leader ends that lead.
+    t.broker().resign(&stock("a", 1)).await.unwrap();
+    is_anothers(lead(&t, "d", 1).await);
+    t.broker().resign(&stock("b", 2)).await.unwrap();
+    assert_eq!(lead_stock("c", 3).await, OURS);
+    is_anothers(lead(&t, "d", 1).await);
+}
+
+#[tokio::test]
+async fn names_of_programs_may_be_any_text() {
+    let t = Fixture::start().await;
+    let names = ["", "want", "a:b", "{a}", "a}b{", "Ünder wäre", "leader", " "];
+    for name in names {
+        let me = Candidate { program: name.into(), token: name.into(), revision: 1 };
+        assert_eq!(t.broker().lead(&me, TTL).await.unwrap(), OURS, "{name:?}");
+        assert!(swap(&t, name, &[name]).await.is_empty(), "{name:?}");
+    }
+    for name in names {
+        assert_eq!(swap(&t, name, &[]).await, [name]);
+    }
+}
+
+#[tokio::test]
 async fn without_a_leader_nobody_waits() {
     let t = Fixture::real_time().await;
-    tokio::time::timeout(SOON, t.broker().wait_for_lead(LONG)).await.expect("at once").unwrap();
+    tokio::time::timeout(SOON, t.broker().wait_for_lead("shop", LONG)).await.expect("at once").unwrap();
 }
 
 #[tokio::test]
 async fn a_wait_for_the_lead_ends_at_its_limit() {
     let t = Fixture::real_time().await;
     assert_eq!(t.broker().lead(&candidate("a", 1), LONG).await.unwrap(), OURS);
-    let wait = t.broker().wait_for_lead(Duration::from_millis(200));
+    let wait = t.broker().wait_for_lead("shop", Duration::from_millis(200));
     tokio::time::timeout(SOON, wait).await.expect("no longer than the limit").unwrap();
 }
 
 /// Waits for the lead; returns once the waiting has begun for sure.
 async fn waiting(broker: &Arc<dyn Broker>) -> JoinHandle<Duration> {
     // The first wait arms whatever the broker listens with.
-    broker.wait_for_lead(Duration::from_millis(50)).await.unwrap();
+    broker.wait_for_lead("shop", Duration::from_millis(50)).await.unwrap();
     let broker = broker.clone();
     let handle = tokio::spawn(async move {
         let began = Instant::now();
-        broker.wait_for_lead(LONG).await.unwrap();
+        broker.wait_for_lead("shop", LONG).await.unwrap();
         began.elapsed()
     });
     tokio::task::yield_now().await;
@@ -197,13 +229,20 @@ async fn who_resigns_wakes_everybody_who_waits_at_once() {
 }
 
 #[tokio::test]
+async fn a_wait_for_the_lead_of_one_program_knows_nothing_of_another() {
+    let t = Fixture::real_time().await;
+    assert_eq!(t.broker().lead(&candidate("a", 1), LONG).await.unwrap(), OURS);
+    tokio::time::timeout(SOON, t.broker().wait_for_lead("stock", LONG)).await.expect("nobody leads it").unwrap();
+}
+
+#[tokio::test]
 async fn the_end_of_a_lead_wakes_whoever_waits() {
     let t = Fixture::real_time().await;
     assert_eq!(t.broker().lead(&candidate("a", 1), Duration::from_millis(600)).await.unwrap(), OURS);
     let wait = async {
         // It may return early for nothing.
         while t.broker().lead(&candidate("b", 1), LONG).await.unwrap() != OURS {
-            t.broker().wait_for_lead(LONG).await.unwrap();
+            t.broker().wait_for_lead("shop", LONG).await.unwrap();
         }
     };
     tokio::time::timeout(SOON, wait).await.expect("soon after its end");
@@ -282,6 +321,37 @@ async fn entries_that_are_withdrawn_disappear_at_once() {
         t.broker().withdraw_entries("host:1:a").await.unwrap();
         assert_eq!(shown(&t).await, ["two"]);
     }
+}
+
+async fn swap(t: &Fixture, program: &str, ids: &[&str]) -> Vec<String> {
+    let entries: Vec<_> = ids.iter().map(|id| entry(t, id)).collect();
+    let before = t.broker().swap_entries(program, &entries, Duration::from_secs(100)).await.unwrap();
+    before.into_iter().map(|entry| entry.id).collect()
+}
+
+#[tokio::test]
+async fn a_program_learns_what_it_had_before() {
+    let t = Fixture::start().await;
+    assert!(swap(&t, "shop", &["one", "two", "three"]).await.is_empty());
+    assert_eq!(swap(&t, "shop", &["two", "four"]).await, ["one", "two", "three"]);
+    assert!(swap(&t, "stock", &["five"]).await.is_empty(), "that is another program");
+    assert_eq!(swap(&t, "shop", &[]).await, ["two", "four"]);
+    assert!(swap(&t, "shop", &["one"]).await.is_empty());
+    assert!(shown(&t).await.is_empty(), "whom nobody schedules is not shown");
+    let whole = entry(&t, "one");
+    assert_eq!(t.broker().swap_entries("shop", &[], SOON).await.unwrap(), [whole]);
+}
+
+#[tokio::test]
+async fn what_a_program_had_is_forgotten_after_its_time() {
+    let t = Fixture::start().await;
+    swap(&t, "shop", &["one"]).await;
+    t.advance(Duration::from_secs(90));
+    assert_eq!(swap(&t, "shop", &["two"]).await, ["one"]);
+    t.advance(Duration::from_secs(90));
+    assert_eq!(swap(&t, "shop", &["three"]).await, ["two"], "each time it begins anew");
+    t.advance(Duration::from_secs(101));
+    assert!(swap(&t, "shop", &[]).await.is_empty());
 }
 
 fn event(t: &Fixture, n: i64) -> SchedulerEnqueueEvent {

@@ -8,6 +8,7 @@ mod redis {
     use asynq_tests::RedisFixture as Fixture;
 
     mod bulk;
+    mod diagnosis;
     mod edit;
     mod listing;
     mod queues;
@@ -23,6 +24,7 @@ mod sqlite {
     use asynq_tests::SqliteFixture as Fixture;
 
     mod bulk;
+    mod diagnosis;
     mod edit;
     mod listing;
     mod queues;

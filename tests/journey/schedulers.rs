@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -48,11 +49,35 @@ enum Place {
 }
 
 impl Place {
+    fn redis() -> Self {
+        Self::Redis(RedisServer::start(Persistence::None))
+    }
+
+    fn sqlite() -> Self {
+        Self::Sqlite(TempDir::new().unwrap())
+    }
+
     fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
-            Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("jobs.db").display()),
+            Self::Sqlite(_) => format!("sqlite://{}", self.file().unwrap().display()),
         }
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::Redis(_) => None,
+            Self::Sqlite(folder) => Some(folder.path().join("jobs.db")),
+        }
+    }
+
+    /// Whether nobody can write: a process that was stopped in the middle of a transaction has SQLite's own lock on the
+    /// file, and keeps it until it goes on. One that was stopped outside of it costs the others a second (turn.rs).
+    fn is_locked(&self) -> bool {
+        let Some(file) = self.file() else { return false };
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.busy_timeout(Duration::from_secs(2)).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
     }
 }
 
@@ -187,7 +212,7 @@ async fn story(place: Place, election: bool) {
     eventually(30, "nothing is scheduled", async || (arrived.spans().len() == ENTRIES).then_some(())).await;
     let begun = arrived.spans();
 
-    let (mut faults, mut kinds, mut hand_overs) = (0, [0; 3], Vec::new());
+    let (mut faults, mut kinds, mut hand_overs, mut held) = (0, [0; 3], Vec::new(), 0);
     let done =
         |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
     while faults < length.faults || !done(&arrived) {
@@ -218,10 +243,15 @@ async fn story(place: Place, election: bool) {
         if election {
             let heir = eventually(30, "nobody took the lead over", async || {
                 let others = schedulers.iter().enumerate().filter(|(at, _)| *at != leader);
-                others.filter_map(|(_, other)| other.leads()).filter(|&since| since >= struck).min()
+                let heir = others.filter_map(|(_, other)| other.leads()).filter(|&since| since >= struck).min();
+                let is_late = struck.elapsed() > HAND_OVER;
+                heir.map(Some).or_else(|| (is_late && kind == 1 && place.is_locked()).then_some(None))
             })
             .await;
-            hand_overs.push(heir - struck);
+            match heir {
+                Some(since) => hand_overs.push(since - struck),
+                None => held += 1,
+            }
         }
         tokio::time::sleep(Duration::from_millis(pause)).await;
         match kind {
@@ -259,27 +289,32 @@ async fn story(place: Place, election: bool) {
     let [killed, stopped, cut] = kinds;
     println!(
         "schedulers: {} ticks of {ENTRIES} entries, {faults} faults ({killed} killed, {stopped} stopped, {cut} cut off), \
-         election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}",
+         election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}, \
+         {held} stopped with the file's lock",
         all.len(),
         hand_overs.last(),
     );
     if let Some(longest) = hand_overs.last() {
-        assert!(*longest <= HAND_OVER + Duration::from_secs(1), "the lead was handed over after {longest:?}");
+        assert!(*longest <= HAND_OVER, "the lead was handed over after {longest:?}");
     }
 }
 
-macro_rules! stories {
-    ($($name:ident: $place:expr, $election:expr;)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            story($place, $election).await;
-        }
-    )*};
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_redis_whatever_happens_to_the_leader() {
+    story(Place::redis(), true).await;
 }
 
-stories! {
-    every_tick_fires_once_on_redis_whatever_happens_to_the_leader: Place::Redis(RedisServer::start(Persistence::None)), true;
-    every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader: Place::Sqlite(TempDir::new().unwrap()), true;
-    every_tick_fires_once_on_redis_without_an_election: Place::Redis(RedisServer::start(Persistence::None)), false;
-    every_tick_fires_once_on_sqlite_without_an_election: Place::Sqlite(TempDir::new().unwrap()), false;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader() {
+    story(Place::sqlite(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_redis_without_an_election() {
+    story(Place::redis(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tick_fires_once_on_sqlite_without_an_election() {
+    story(Place::sqlite(), false).await;
 }

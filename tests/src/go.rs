@@ -193,6 +193,22 @@ impl<'a> GoPeer<'a> {
         self.int(&["ZREM", &format!("asynq:sema:{scope}"), task]) == 1
     }
 
+    /// Breaks off between leaving a place of the default queue (`pending`, `active`, `retry` …) and coming to the next.
+    pub fn break_off(&self, place: &str, id: &str) {
+        let key = format!("asynq:{{default}}:{place}");
+        let gone = if matches!(place, "pending" | "active") {
+            self.int(&["LREM", &key, "0", id])
+        } else {
+            self.int(&["ZREM", &key, id])
+        };
+        assert_eq!(gone, 1, "{id} was in {place}");
+    }
+
+    /// Leases something that is not active, until the second `until`.
+    pub fn lease(&self, id: &str, until: i64) {
+        self.int(&["ZADD", LEASE, &until.to_string(), id]);
+    }
+
     /// Whether a key exists.
     pub fn exists(&self, key: &str) -> bool {
         self.int(&["EXISTS", key]) == 1

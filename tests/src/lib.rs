@@ -9,6 +9,8 @@ mod go;
 pub mod jobs;
 pub mod journal;
 pub mod library;
+pub mod log;
+pub mod prometheus;
 mod redis;
 mod seed;
 mod snapshot;

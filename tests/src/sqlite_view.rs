@@ -226,6 +226,10 @@ hand_on! {
         pause(queue: &QueueName) -> Result<bool, BrokerError>;
         resume(queue: &QueueName) -> Result<bool, BrokerError>;
     }
+    Diagnose {
+        nodes() -> Result<Vec<Node>, BrokerError>;
+        examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
+    }
     Repair {
         run_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
         archive_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
@@ -244,7 +248,10 @@ hand_on! {
         forget_entry(queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
         lead(candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
         resign(candidate: &Candidate) -> Result<(), BrokerError>;
-        wait_for_lead(limit: Duration) -> Result<(), BrokerError>;
+        wait_for_lead(program: &str, limit: Duration) -> Result<(), BrokerError>;
+        swap_entries(
+            program: &str, entries: &[SchedulerEntry], keep: Duration
+        ) -> Result<Vec<SchedulerEntry>, BrokerError>;
         show_entries(scheduler: &str, entries: &[SchedulerEntry], ttl: Duration) -> Result<(), BrokerError>;
         withdraw_entries(scheduler: &str) -> Result<(), BrokerError>;
         record_enqueue(entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;

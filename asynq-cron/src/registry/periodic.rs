@@ -77,6 +77,14 @@ pub enum PeriodicError {
         /// Why.
         source: Refused,
     },
+    /// An entry of another program is listed with an option that cannot be read here.
+    #[error("entry `{entry}` is listed with the option `{option}`, which cannot be read; run it from its own program")]
+    Option {
+        /// The entry.
+        entry: String,
+        /// The option as it is listed.
+        option: String,
+    },
     /// No job of the program has this name.
     #[error("no job `{job}` in this program; register it, or say `foreign()` if another program runs it")]
     UnknownJob {

@@ -3,7 +3,7 @@
 mod clock;
 pub(crate) mod missed;
 mod plan;
-mod shown;
+pub(crate) mod shown;
 mod work;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     /// Whether there is a lead at all.
     pub(crate) election: bool,
+    /// The name of this program, the same in all of its versions.
+    pub(crate) program: String,
     /// The revision of this program.
     pub(crate) revision: u64,
     /// How often the provider is asked.
@@ -51,7 +53,8 @@ pub(crate) async fn run(
     }
     let broker = Arc::clone(cx.client().broker());
     let name = cx.new_name();
-    let candidate = Candidate { token: name.server_id.clone(), revision: settings.revision };
+    let candidate =
+        Candidate { program: settings.program.clone(), token: name.server_id.clone(), revision: settings.revision };
     let first = if settings.election { Standing::Follows } else { Standing::Leads { until: None } };
     let (tell, standing) = watch::channel(first);
     // Owned here: dropped with this future, it ends.

@@ -12,8 +12,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::missed::{Fire, due};
 use crate::Periodic;
 
-/// A last tick further in the future than this was written before the broker's clock went back (CRON.md §7).
-const CLOCK_WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 /// The first pause after a failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -53,18 +51,16 @@ pub(crate) enum Sent {
     Early(Duration),
     /// No answer, or an error: whether it worked is unknown.
     Failed,
-    /// A newer program plans the entry in another way.
-    Stale,
 }
 
 impl Plan {
-    /// Adds an entry, or replaces it; `state` is what the broker keeps.
+    /// Adds an entry, or begins anew with it; `state` is what the broker keeps, and its last tick is never ahead.
     pub(crate) fn set(&mut self, periodic: Arc<Periodic>, state: &EntryState) {
         let id = periodic.id().clone();
         self.remove(&id);
-        let last = if state.last > state.now + CLOCK_WENT_BACK { state.now } else { state.last };
+        let last = state.last;
         let wake = periodic.spec().next_after(last);
-        let previous = state.previous.as_ref().map(|_| state.last);
+        let previous = state.previous.as_ref().map(|_| last);
         self.rows.insert(id.clone(), Row { periodic, last, previous, fires: VecDeque::new(), failures: 0, wake });
         self.agenda.extend(wake.map(|wake| (wake, id)));
     }
@@ -131,24 +127,8 @@ impl Plan {
                 row.failures += 1;
                 Some(later(now, pause))
             }
-            Sent::Stale => return,
         };
         self.wake(id, wake);
-    }
-
-    /// The broker's clock says `now`: what was settled in its future is settled no more.
-    pub(crate) fn clock_is(&mut self, now: DateTime<Utc>) {
-        let ahead: Vec<_> =
-            self.rows.iter().filter(|(_, row)| row.last > now + CLOCK_WENT_BACK).map(|(id, _)| id.clone()).collect();
-        for id in ahead {
-            let Some(row) = self.rows.get_mut(&id) else { continue };
-            row.last = now;
-            if let Some(wake) = row.wake.take() {
-                row.fires.clear();
-                self.agenda.remove(&(wake, id.clone()));
-                self.wake(&id, None);
-            }
-        }
     }
 
     /// Each entry with its last and its next tick, the next to fire first.
@@ -278,32 +258,30 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_a_day_and_back_leaves_nothing_stuck() {
+    fn an_entry_that_is_set_again_begins_anew_whatever_was_under_way() {
         let mut plan = Plan::default();
         let day = TimeDelta::days(1);
-        plan.set(entry("a", "@hourly", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
-        let tomorrow = at("09:30:00") + day;
-        plan.clock_is(tomorrow);
-        assert_eq!(drain(&mut plan, tomorrow), [("a".to_owned(), at("09:00:00") + day, 23)]);
-        // Back: without help it would wait for a day.
-        plan.clock_is(at("09:31:00"));
+        let a = entry("a", "@hourly", Missed::Once);
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
+        // The clock is a day ahead: what it says is due is early for the broker, and would wait for a day.
+        let fire = plan.take(at("09:30:00") + day, 10).remove(0).1;
+        plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(86_000)), at("09:30:00") + day);
+        assert!(plan.next() > Some(at("10:00:00") + day));
+        plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:31:00")));
         assert_eq!(plan.next(), Some(at("10:00:00")));
-        // An entry that is read in such a moment is helped, too.
-        plan.set(entry("b", "@hourly", Missed::Once), &state(at("09:00:00") + day, at("09:31:00")));
-        assert_eq!(plan.next(), Some(at("10:00:00")));
-        assert_eq!(drain(&mut plan, at("10:00:00")).len(), 2);
-        // A few seconds are no jump.
-        plan.clock_is(at("09:59:56"));
-        assert_eq!(plan.next(), Some(at("11:00:00")));
+        // An answer from before is nobody's.
+        plan.answered(a.id(), fire, Sent::Enqueued, at("09:31:00"));
+        assert_eq!(drain(&mut plan, at("10:00:00")), [("a".to_owned(), at("10:00:00"), 0)]);
     }
 
     #[test]
-    fn an_entry_that_a_newer_program_plans_is_left_alone_until_it_is_set_again() {
+    fn an_entry_that_is_removed_is_left_alone_until_it_is_set_again() {
         let mut plan = Plan::default();
         let a = entry("a", "@every 10s", Missed::Once);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
         let fire = plan.take(at("09:00:10"), 10).remove(0).1;
-        plan.answered(a.id(), fire, Sent::Stale, at("09:00:10"));
+        plan.remove(a.id());
+        plan.answered(a.id(), fire, Sent::Settled, at("09:00:10"));
         assert_eq!(plan.next(), None);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:11")));
         assert_eq!(plan.next(), Some(at("09:00:10")));

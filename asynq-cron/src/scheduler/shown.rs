@@ -11,14 +11,11 @@ use chrono::{DateTime, Utc};
 use super::plan::Shown;
 use crate::{Periodic, Tick, registry::diff};
 
-/// Lists the entries; says what changed since somebody listed them before, if `tells`. Best effort.
-pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Shown>, ttl: Duration, tells: bool) {
-    if tells {
-        match broker.scheduler_entries().await {
-            Ok(before) => tell(&before, &rows),
-            Err(error) => tracing::debug!("cannot see what was scheduled before: {error}"),
-        }
-    }
+/// How long a program's entries are known, to be compared with those of its next version.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Lists the entries; best effort.
+pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Shown>, ttl: Duration) {
     let now = broker.now();
     let entries: Vec<_> = rows.into_iter().map(|row| entry(&row, now)).collect();
     let ttl = Duration::from_secs(ttl.as_secs().max(1) + u64::from(ttl.subsec_nanos() > 0));
@@ -27,30 +24,31 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<S
     }
 }
 
-fn tell(before: &[SchedulerEntry], rows: &[Shown]) {
-    let ours = |entry: &&SchedulerEntry| is_ours(&entry.id);
-    let before: BTreeMap<_, _> = before
-        .iter()
-        .filter(ours)
-        .map(|entry| (entry.id.clone(), (entry.task_type.clone(), entry.spec.clone())))
-        .collect();
-    let now: BTreeMap<_, _> = rows.iter().map(|(entry, ..)| key(entry)).collect();
-    for line in diff::lines(&before, &now) {
-        tracing::info!("schedule: {line}");
+/// Says what of its entries a program has changed since it was compared last; `false` if that is not known.
+pub(super) async fn compare(broker: Arc<dyn Broker>, program: String, entries: Vec<Arc<Periodic>>) -> bool {
+    let now = broker.now();
+    let mut entries: Vec<_> = entries.into_iter().map(|periodic| entry(&(periodic, None, None), now)).collect();
+    entries.sort_by(|a, b| a.id.cmp(&b.id));
+    match broker.swap_entries(&program, &entries, KEPT).await {
+        Ok(before) => {
+            for line in diff::lines(&keyed(before), &keyed(entries)) {
+                tracing::info!(%program, "schedule: {line}");
+            }
+            true
+        }
+        Err(error) => {
+            tracing::debug!("cannot see what was scheduled before: {error}");
+            false
+        }
     }
 }
 
-/// An entry as the log compares it.
-pub(super) fn key(entry: &Periodic) -> (String, (String, String)) {
-    (entry.id().to_string(), (entry.job().to_owned(), entry.shown_spec()))
+/// Entries as the log compares them.
+fn keyed(entries: Vec<SchedulerEntry>) -> BTreeMap<String, (String, String)> {
+    entries.into_iter().map(|entry| (entry.id, (entry.task_type, entry.spec))).collect()
 }
 
-/// Whether a scheduler of ours made the id: Go's are random (UUID version 4).
-fn is_ours(id: &str) -> bool {
-    uuid::Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
-}
-
-fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
+pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind(Tick::new(now), now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {
@@ -142,12 +140,5 @@ mod tests {
         assert_eq!(shown.enqueue_options, ["Deadline(Wed May 18 03:33:20 UTC 2033)"]);
         assert_eq!(shown.spec, "TZ=Europe/Berlin 0 9 * * *");
         assert_eq!(shown.next_enqueue_time, Some(at.into()));
-    }
-
-    #[test]
-    fn ids_of_go_are_not_ours() {
-        assert!(is_ours("b9410bfb-e0d3-5ede-9abb-9f7d6e314a6a"));
-        assert!(!is_ours(&uuid::Uuid::new_v4().to_string()));
-        assert!(!is_ours("x"));
     }
 }

@@ -90,7 +90,7 @@ impl CronSpec {
     pub fn parse_in(text: &str, zone: Tz) -> Result<Self, SpecError> {
         let spec = Self::read(text, Mode::Default, zone)?;
         match cron::parse(text, Mode::Default) {
-            Ok(cron::Spec { zone: Some(_), .. }) => Err(SpecError::TwoZones { text: text.to_owned() }),
+            Ok(cron::Spec { zone: Some(_), .. }) => Err(SpecError::TwoZones { text: text.chars().take(200).collect() }),
             _ => Ok(spec),
         }
     }
@@ -276,6 +276,40 @@ mod tests {
             CronSpec::parse_in("TZ=UTC 0 9 * * *", Tz::Europe__Berlin),
             Err(SpecError::TwoZones { text: "TZ=UTC 0 9 * * *".into() })
         );
+    }
+
+    #[test]
+    fn absurd_texts_are_answered_in_good_time_and_in_few_words() {
+        let started = std::time::Instant::now();
+        let many = |part: &str| part.repeat(1_000_000 / part.len());
+        for (text, is_fine) in [
+            (format!("{}0 * * * *", many("0,")), true),
+            (format!("{} * * * *", many("0,")), false),
+            (format!("{} * * * *", many("9")), false),
+            (format!("*/{} * * * *", many("9")), false),
+            (format!("1-{} * * * *", many("9")), false),
+            (format!("* * * * {}", many("mon")), false),
+            (format!("* * * * {}", many("ä")), false),
+            (format!("TZ={} * * * * *", many("é/")), false),
+            (format!("@every {}h", many("9")), false),
+            // 57 years.
+            (format!("@every {}", many("1h")), true),
+            (format!("@{}", many("daily")), false),
+            (many("* "), false),
+            (many("-"), false),
+            (many("\0"), false),
+            (many(" "), false),
+        ] {
+            let start = text.chars().take(20).collect::<String>();
+            match CronSpec::parse(&text) {
+                Ok(_) => assert!(is_fine, "{start}"),
+                Err(error) => {
+                    assert!(!is_fine && error.to_string().len() < 2_000, "{start}: {} bytes", error.to_string().len());
+                }
+            }
+        }
+        // 15 MB, by a build without optimisation on a busy machine.
+        assert!(started.elapsed() < std::time::Duration::from_secs(15), "{:?}", started.elapsed());
     }
 
     #[test]

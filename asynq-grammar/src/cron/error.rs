@@ -45,6 +45,9 @@ impl fmt::Display for Field {
     }
 }
 
+/// Characters of a message at most.
+const LONGEST: usize = 300;
+
 /// A cron text that cannot be used: which field, which bytes, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronError {
@@ -55,7 +58,13 @@ pub struct CronError {
 
 impl CronError {
     pub(super) fn new(field: Option<Field>, message: impl Into<String>, range: Range<usize>) -> Self {
-        Self { field, message: message.into(), range }
+        // It quotes what is wrong, which may be a megabyte.
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(LONGEST) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Self { field, message, range }
     }
 
     /// The field that is wrong, where it is one.

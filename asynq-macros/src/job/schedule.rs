@@ -298,10 +298,12 @@ fn now() -> i64 {
     if cfg!(test) {
         return 1_767_225_600;
     }
-    let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.trim().parse().ok());
-    let clock =
-        || SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|time| i64::try_from(time.as_secs()).ok());
-    given.or_else(clock).unwrap_or(0)
+    moment(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref(), SystemTime::now())
+}
+
+fn moment(given: Option<&str>, clock: SystemTime) -> i64 {
+    let clock = || clock.duration_since(UNIX_EPOCH).ok().and_then(|time| i64::try_from(time.as_secs()).ok());
+    given.and_then(|text| text.trim().parse().ok()).or_else(clock).unwrap_or(0)
 }
 
 /// The moment on a clock of UTC.
@@ -351,6 +353,20 @@ mod tests {
             ("UTC", "UTC"),
         ] {
             assert_eq!(variant(name), expected);
+        }
+    }
+
+    #[test]
+    fn documentation_is_built_at_the_moment_that_the_variable_names() {
+        let clock = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (given, expected) in [
+            (Some("1782864000"), 1_782_864_000),
+            (Some(" 0\n"), 0),
+            (Some("yesterday"), 1_800_000_000),
+            (Some(""), 1_800_000_000),
+            (None, 1_800_000_000),
+        ] {
+            assert_eq!(moment(given, clock), expected, "{given:?}");
         }
     }
 

@@ -9,6 +9,7 @@ use clap::{
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{
+    censor::without_passwords,
     command,
     env::{self, Field, LogFormat, Settings},
     error::AppError,
@@ -138,6 +139,9 @@ impl Usage {
     fn tell(&self) -> ExitCode {
         if let Some(line) = self.missing_service() {
             let _ = writeln!(std::io::stderr(), "error: {line}");
+        } else if self.0.use_stderr() {
+            // It quotes what it did not understand, which may be a URL in the wrong place.
+            let _ = write!(std::io::stderr(), "{}", without_passwords(&self.0.to_string()));
         } else {
             let _ = self.0.print();
         }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use super::censor::without_passwords;
 use crate::{
     broker::BrokerError,
     inspector::InspectError,
@@ -86,6 +87,6 @@ impl AppError {
                 line.push_str(&text);
             }
         }
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
+        without_passwords(&line.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }

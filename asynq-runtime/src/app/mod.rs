@@ -15,6 +15,7 @@
 //! The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
 //! `=` and the most tasks at a time after `/`.
 
+mod censor;
 mod cli;
 mod command;
 mod env;
@@ -26,7 +27,7 @@ mod table;
 use std::{fmt, time::Duration};
 
 use self::env::Settings;
-pub use self::{error::AppError, main_macro::Program};
+pub use self::{censor::without_passwords, error::AppError, main_macro::Program};
 use crate::{
     connect::DEFAULT_URL,
     job::{Aggregates, IntoSpan, InvalidSpan, Job, JobError, Registry, StateMap},

@@ -126,6 +126,8 @@ pub struct Run {
     pub crashes: u32,
     /// What the message cannot carry.
     pub extra: Extra,
+    /// How long it had been pending, by the broker's clock; `None` where the broker cannot tell.
+    pub waited: Option<Duration>,
 }
 
 /// Names one run of one task. It stays valid until the task is settled or someone else takes it; the broker decides

@@ -207,6 +207,19 @@ impl QueueStats {
         }
     }
 
+    /// How many of its tasks are in `state`.
+    pub fn count(&self, state: TaskState) -> u64 {
+        match state {
+            TaskState::Pending => self.pending,
+            TaskState::Active => self.active,
+            TaskState::Scheduled => self.scheduled,
+            TaskState::Retry => self.retry,
+            TaskState::Archived => self.archived,
+            TaskState::Completed => self.completed,
+            TaskState::Aggregating => self.aggregating,
+        }
+    }
+
     /// Whether no task waits, runs or is due later: all that is left is archived or completed.
     pub fn is_idle(&self) -> bool {
         self.pending + self.active + self.scheduled + self.retry + self.aggregating == 0

@@ -1,7 +1,7 @@
-//! The contract of a broker: ten small traits, one file each, with equal file names in every implementation's folder.
+//! The contract of a broker: eleven small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
-//! *Presence* shows who works, *inspect* reads, *repair* changes what people want changed, *schedule* fires periodic
+//! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires periodic
 //! entries, and *semaphores* count across programs. Every primitive of the hot path takes a batch and the single form is a
 //! batch of one, so that it never pays one round trip per task (DECISIONS §4).
 //!
@@ -15,6 +15,7 @@
 //! - **Brokers move opaque bytes**: they know messages, never jobs.
 
 mod consume;
+mod diagnose;
 mod error;
 mod groups;
 mod inspect;
@@ -41,6 +42,7 @@ use chrono::{DateTime, Utc};
 use self::produce::due_ms;
 pub use self::{
     consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
+    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, SlowCall},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
     inspect::{DayStats, Failure, Inspect, Page, QueueStats},
@@ -64,6 +66,7 @@ pub trait Broker:
     + Groups
     + Presence
     + Inspect
+    + Diagnose
     + Repair
     + Schedules
     + Semaphores

@@ -17,14 +17,15 @@ pub trait Schedules {
     ///
     /// 1. a tick that is not due yet → [`Ticked::Early`];
     /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`];
-    /// 3. a last tick more than 5 s in the future: the broker's clock went back, it becomes now;
+    /// 3. a last tick more than 5 s in the future: the broker's clock went back, and the last tick is 5 s ago, so that a
+    ///    tick of this moment fires and one of the time before does not;
     /// 4. a tick at or before the last one, or with a marker → [`Ticked::Duplicate`], and the last tick moves on;
     /// 5. a paused entry → [`Ticked::Paused`], and the last tick moves on;
     /// 6. the overlap, by the previous task's real state → perhaps [`Ticked::Skipped`];
     /// 7. the enqueue.
     ///
-    /// A repeat after a lost answer says `Duplicate` where the first send worked. A task whose id or unique lock is taken
-    /// is refused and the tick counts as fired.
+    /// A repeat after a lost answer says `Duplicate` where the first send worked, with the task to cancel as the first
+    /// answer had it. A task whose id or unique lock is taken is refused and the tick counts as fired.
     ///
     /// # Errors
     ///
@@ -33,7 +34,8 @@ pub trait Schedules {
 
     /// Makes an entry known as this program plans it and returns what is kept of it. A new entry's last tick is now, and
     /// so is that of one whose spec or zone changed with a revision at least as new: no storm from reading old gaps by a
-    /// new spec. An older revision changes nothing.
+    /// new spec. An older revision changes nothing. Whatever the revision, a last tick more than 5 s in the future becomes
+    /// now: it was written before the broker's clock went back.
     ///
     /// # Errors
     ///
@@ -61,8 +63,8 @@ pub trait Schedules {
     /// The broker failed; the call may be repeated.
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
 
-    /// Takes the lead if it is free, or keeps it. Send it every third of `ttl`; count on it until `ttl` after the moment
-    /// *before* the request, less a margin.
+    /// Takes the lead of its program if it is free, or keeps it. Send it every third of `ttl`; count on it until `ttl`
+    /// after the moment *before* the request, less a margin. The leaders of two programs know nothing of each other.
     ///
     /// # Errors
     ///
@@ -76,13 +78,26 @@ pub trait Schedules {
     /// The broker failed; it ends by itself.
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError>;
 
-    /// Returns when the lead may be free, at the latest after `limit`. It may return early for nothing. Dropping the future
-    /// is safe.
+    /// Returns when the lead of `program` may be free, at the latest after `limit`. It may return early for nothing.
+    /// Dropping the future is safe.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off.
-    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError>;
+    async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError>;
+
+    /// Keeps the entries of `program` for `keep`, whoever schedules them, and returns in the same step those that were
+    /// kept before, in their order: what a deploy changed. None of it is planned or shown by that.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; whether they are kept is unknown.
+    async fn swap_entries(
+        &self,
+        program: &str,
+        entries: &[SchedulerEntry],
+        keep: Duration,
+    ) -> Result<Vec<SchedulerEntry>, BrokerError>;
 
     /// Shows a scheduler's entries to asynq's tools for `ttl`, whole seconds; in the order given.
     ///
@@ -218,7 +233,8 @@ pub enum Overlap {
     Allow,
     /// Leaves this tick out. An archived, completed or lost task is not there, and neither is one whose worker died.
     Skip,
-    /// Deletes it where it waits, asks for its cancellation where it runs, and enqueues.
+    /// Deletes it where it waits or where its worker died, asks for its cancellation where it runs, and enqueues. A run
+    /// that is cancelled counts as failed: it comes back unless its job has no retry left.
     Replace,
 }
 
@@ -235,7 +251,10 @@ pub enum Ticked {
     /// It is not due by the broker's clock, but after this time.
     Early(Duration),
     /// Somebody has fired it, or a later one.
-    Duplicate,
+    Duplicate {
+        /// The task that it replaced and that still runs, if it is this entry's last tick: ask for its cancellation again.
+        cancel: Option<TaskId>,
+    },
     /// The entry is paused.
     Paused,
     /// A newer program has another spec for the entry.
@@ -246,9 +265,11 @@ pub enum Ticked {
     Refused(Refused),
 }
 
-/// A scheduler that would lead.
+/// A scheduler that would lead those of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
+    /// The name of its program, the same in all of its replicas and versions; each program has a leader of its own.
+    pub program: String,
     /// Names it, new at every start.
     pub token: String,
     /// The revision of its program: a newer one gets the lead from an older one.

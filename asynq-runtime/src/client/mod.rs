@@ -140,6 +140,7 @@ impl Client {
             }
         }
         if batch.is_empty() {
+            crate::metrics::enqueued(&outcomes);
             return outcomes;
         }
         let mut answers = self.broker.enqueue(batch).await.into_iter();
@@ -157,6 +158,7 @@ impl Client {
                 None => *outcome = Err(unanswered()),
             }
         }
+        crate::metrics::enqueued(&outcomes);
         outcomes
     }
 }

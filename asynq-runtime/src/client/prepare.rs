@@ -8,12 +8,14 @@ use md5::{Digest, Md5};
 use crate::{
     broker::{NewTask, UniqueLock, When},
     job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
+    propagation,
     task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
 };
 
 /// The task to store.
 pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
-    let task = task.into_result()?;
+    let mut task = task.into_result()?;
+    propagation::inject(&mut task.headers);
     let size = task.payload.as_ref().map_or(0, bytes::Bytes::len);
     if size > limit {
         return Err(EnqueueError::TooLarge { size, limit });

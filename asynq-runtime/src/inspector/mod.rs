@@ -40,7 +40,7 @@ pub use self::{
     statistics::{QueueTotals, RunningTask, Statistics},
 };
 use crate::{
-    broker::{Broker, DayStats, QueueStats, ServerState},
+    broker::{Broker, DayStats, Examination, Node, QueueStats, ServerState},
     client::Client,
     task::{QueueName, TaskId},
 };
@@ -140,6 +140,27 @@ impl Inspector {
     /// The broker failed.
     pub async fn servers(&self) -> Result<Vec<ServerState>, InspectError> {
         Ok(self.broker.servers().await?)
+    }
+
+    /// What the broker says of itself, one entry per server or file that keeps tasks: version, memory, persistence, clock.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn nodes(&self) -> Result<Vec<Node>, InspectError> {
+        Ok(self.broker.nodes().await?)
+    }
+
+    /// What does not fit together in a queue, such as active tasks without a lease, looked for at up to `limit` tasks in
+    /// each state. Nothing is changed; workers may go on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue, or the broker failed.
+    pub async fn examine(&self, queue: impl AsRef<str>, limit: usize) -> Result<Examination, InspectError> {
+        let queue = queue_name(queue)?;
+        self.known(&queue).await?;
+        Ok(self.broker.examine(&queue, limit).await?)
     }
 
     /// Whether there is such a queue.

@@ -161,6 +161,11 @@ impl Statistics {
         Self { broker, at, totals, queues, running, servers, queues_left_out: 0, running_left_out }
     }
 
+    /// One queue in the JSON form, for who tells a single one.
+    pub fn queue_to_json(queue: &QueueStats) -> Value {
+        self::queue(queue)
+    }
+
     /// The JSON form that the type's documentation shows.
     pub fn to_json(&self) -> Value {
         let totals = &self.totals;
@@ -174,7 +179,7 @@ impl Statistics {
                 "processed_total": totals.processed_total,
                 "failed_total": totals.failed_total,
             },
-            "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
+            "queues": self.queues.iter().map(Self::queue_to_json).collect::<Vec<_>>(),
             "running": self.running.iter().map(running).collect::<Vec<_>>(),
             "servers": self.servers.iter().map(|info| server(info, &self.running)).collect::<Vec<_>>(),
             "queues_left_out": self.queues_left_out,

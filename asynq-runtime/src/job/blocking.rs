@@ -12,6 +12,7 @@ use super::{
     error::{JobError, JobResult},
     panics,
 };
+use crate::propagation;
 
 /// The limit of blocking jobs that run at the same time.
 ///
@@ -108,10 +109,10 @@ pub async fn run_blocking<R: Send + 'static>(
         return Err(JobError::fail("the blocking pool is closed"));
     };
     let ctx = ctx.clone();
-    let span = tracing::Span::current();
+    let (span, carried) = (tracing::Span::current(), propagation::carried());
     let thread = tokio::task::spawn_blocking(move || {
         let _place = place;
-        panics::with_place(|| span.in_scope(|| body(&ctx)))
+        panics::with_place(|| span.in_scope(|| propagation::carrying_along(carried, || body(&ctx))))
     });
     match thread.await {
         Ok(result) => result,

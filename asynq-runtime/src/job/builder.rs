@@ -201,7 +201,7 @@ impl RawTask {
 pub struct PreparedTask(Result<Prepared, EnqueueError>);
 
 /// The facts of a [`PreparedTask`], not yet bound to a moment.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) payload: Option<Bytes>,
@@ -353,6 +353,32 @@ impl From<RawTask> for PreparedTask {
 impl<J: Job> fmt::Debug for JobBuilder<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobBuilder").field("job", &J::NAME).field("task", &self.task.0).finish()
+    }
+}
+
+/// Everything but the bytes of the payload: whoever prints a task does not mean what is in it.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));
+        f.debug_struct("Prepared")
+            .field("name", &self.name)
+            .field("payload", &length(&self.payload))
+            .field("unique_bytes", &length(&self.unique_bytes))
+            .field("queue", &self.queue)
+            .field("retry", &self.retry)
+            .field("timeout", &self.timeout)
+            .field("deadline", &self.deadline)
+            .field("expires", &self.expires)
+            .field("group", &self.group)
+            .field("unique", &self.unique)
+            .field("unique_until", &self.unique_until)
+            .field("unique_extend", &self.unique_extend)
+            .field("retention", &self.retention)
+            .field("max_crashes", &self.max_crashes)
+            .field("when", &self.when)
+            .field("id", &self.id)
+            .field("headers", &self.headers)
+            .finish()
     }
 }
 

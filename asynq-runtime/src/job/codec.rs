@@ -4,9 +4,12 @@
 //! that a program whose arguments have another shape notices instead of reading nonsense. A JSON payload carries no
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
+mod reason;
+
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+use self::reason::reason;
 use super::{Job, fingerprint::Fingerprint};
 
 /// How a job's arguments and results are encoded.
@@ -114,7 +117,7 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
                 Err(e) => Err(undecodable(e.to_string())),
             }
         }
-        Codec::Json => serde_json::from_slice(payload).map_err(|e| undecodable(e.to_string())),
+        Codec::Json => serde_json::from_slice(payload).map_err(|e| undecodable(reason(&e))),
     }
 }
 
@@ -137,7 +140,7 @@ pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) ->
 /// Reads what a job returned. `None` is what a job without a result leaves behind.
 pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[u8]>) -> Result<T, String> {
     match codec {
-        Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| e.to_string()),
+        Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e)),
         Codec::Postcard => {
             let value = match result {
                 None => &[],

@@ -15,6 +15,7 @@ use super::{
     Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask,
     StateKey,
     codec::{decode_arguments, encode_result},
+    secret::for_people,
 };
 
 /// A boxed future.
@@ -89,7 +90,7 @@ impl JobDescriptor {
         (self.prepare)(arguments)
     }
 
-    /// The arguments in a payload, for people.
+    /// The arguments in a payload, for people; a [`Secret`](crate::Secret) is `***`.
     ///
     /// # Errors
     ///
@@ -171,5 +172,6 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
     let job = decode_arguments::<J>(payload)?;
-    serde_json::to_value(&job).map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
+    for_people(|| serde_json::to_value(&job))
+        .map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
 }

@@ -36,6 +36,7 @@ pub(crate) mod panics;
 mod raw;
 mod registry;
 mod results;
+mod secret;
 mod span;
 mod state;
 mod trace;
@@ -60,6 +61,7 @@ pub use self::{
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
     results::WriteResultError,
+    secret::Secret,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
 };

@@ -1,6 +1,6 @@
 //! One dequeued task, in the form in which it runs, is shown and is settled.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::config::MAX_CRASHES;
 use crate::{
@@ -16,6 +16,8 @@ pub(crate) struct Attempt {
     pub(crate) message: Arc<TaskMessage>,
     pub(crate) crashes: u32,
     pub(crate) extra: Extra,
+    /// How long it had been pending.
+    pub(crate) waited: Option<Duration>,
     /// Why it could not be read, if so.
     pub(crate) defect: Option<String>,
 }
@@ -34,7 +36,7 @@ impl Attempt {
 
 impl From<Run> for Attempt {
     fn from(run: Run) -> Self {
-        let Run { key, message, crashes, extra } = run;
+        let Run { key, message, crashes, extra, waited } = run;
         let (message, defect) = match message {
             Ok(message) => (message, None),
             Err(bad) => {
@@ -42,7 +44,7 @@ impl From<Run> for Attempt {
                 (TaskMessage::in_place_of(bad.raw, &key.id, &key.queue), Some(defect))
             }
         };
-        Self { key, message: Arc::new(message), crashes, extra, defect }
+        Self { key, message: Arc::new(message), crashes, extra, waited, defect }
     }
 }
 
@@ -63,7 +65,7 @@ mod tests {
             row: 0,
         };
         let extra = Extra { max_crashes, ..Extra::default() };
-        Run { key, message: Ok(TaskMessage::default()), crashes, extra }
+        Run { key, message: Ok(TaskMessage::default()), crashes, extra, waited: None }
     }
 
     #[test]

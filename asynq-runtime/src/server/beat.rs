@@ -16,6 +16,7 @@ use crate::{broker::ServerName, task::ServerInfo};
 pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("heart", BEAT / 2);
     loop {
+        crate::metrics::refresh();
         let (info, workers) = (hub.shown(), hub.runs.shown(&hub.member.name));
         let beat = hub.broker.beat(&hub.member, &info, &workers);
         let pause = match hub.answer(beat).await {

@@ -309,18 +309,21 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// No jobs, two of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
+    /// No jobs and no service that stands alone, two jobs of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
     /// job fits; a broker that is not there. Nothing runs yet and nobody has been told of this server.
     pub async fn build(self) -> Result<Server, ServerError> {
         if let Some((option, reason)) = self.wrong_rule {
             return Err(ServerError::option(option, reason));
         }
         let handlers = Handlers::new(self.handlers)?;
-        let registry = checks::registry(self.registry, self.registered, &handlers)?;
+        // Whoever names queues means to work.
+        let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
+        let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_states(&self.states)?;
-        let defaults =
-            checks::Defaults { registry: &registry, is_whole: self.choice.is_everything() || !handlers.is_empty() };
+        // Without any job there is nothing to take from a queue.
+        let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();
+        let defaults = checks::Defaults { registry: &registry, is_whole };
         let mut aggregations = self.aggregations;
         aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
         let config = Config {
@@ -335,8 +338,11 @@ impl ServerBuilder {
         let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
         let (broker, ours) = match self.place {
             Place::Broker(broker) => (broker, false),
-            // Connected over there, because that is where its connections live.
-            Place::Url(url) => (heart.call(async move { connect::connect(&url).await }).await??, true),
+            // On the heart's thread: an answer then wakes no other to reach who waits for it.
+            Place::Url(url) => {
+                let thread = heart.thread();
+                (heart.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
+            }
         };
         let parts = ExecutorParts {
             registry: registry.clone(),

@@ -3,11 +3,12 @@
 use std::{
     collections::HashSet,
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{config::OnUnknown, handlers::Handlers};
 use crate::job::{BoxFuture, JobContext, PayloadError, RawTask, Registry, RunResult};
+use crate::metrics::{JobMetrics, JobMetricsMap};
 
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1000;
@@ -18,6 +19,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) handlers: Handlers,
     pub(crate) on_unknown: OnUnknown,
+    metrics: JobMetricsMap,
     warned: Mutex<HashSet<String>>,
 }
 
@@ -33,12 +35,21 @@ pub(crate) enum NotRun {
 
 impl Core {
     pub(crate) fn new(registry: Registry, handlers: Handlers, on_unknown: OnUnknown) -> Self {
-        Self { registry, handlers, on_unknown, warned: Mutex::default() }
+        let names = registry.iter().map(|job| job.name).chain(handlers.patterns());
+        let metrics = JobMetricsMap::new(names);
+        Self { registry, handlers, on_unknown, metrics, warned: Mutex::default() }
     }
 
     /// Whether a job or a handler answers to this type.
     pub(crate) fn knows(&self, r#type: &str) -> bool {
         self.registry.get(r#type).is_some() || self.handlers.find(r#type).is_some()
+    }
+
+    /// The metrics of the job or handler that answers to this type.
+    pub(crate) fn metrics(&self, r#type: &str) -> &Arc<JobMetrics> {
+        let by_pattern = || self.metrics.get(self.handlers.pattern_of(r#type)?);
+        let known = self.registry.get(r#type).and_then(|job| self.metrics.get(job.name));
+        known.or_else(by_pattern).unwrap_or(self.metrics.unknown())
     }
 
     /// Reads the arguments and returns the attempt, not yet polled. A job answers to exactly its name; what no job knows

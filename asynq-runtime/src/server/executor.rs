@@ -33,6 +33,8 @@ use crate::{
         BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
         chain, panics,
     },
+    metrics::{Outcome, Under},
+    propagation,
     task::UniqueUntil,
 };
 
@@ -118,9 +120,13 @@ impl Executor {
             r#type = %message.r#type,
             queue = %key.queue,
             attempt = message.retried.saturating_add(1),
+            wait_ms = attempt.waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)),
+            outcome = tracing::field::Empty,
         );
-        async {
-            let ended = self.run(attempt, stop, permit).await;
+        propagation::adopt(&span, message);
+        let under = self.0.core.metrics(&message.r#type).begin(attempt.waited);
+        let run = async {
+            let ended = self.run(attempt, stop, permit, &under).await;
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
                 ended,
@@ -132,15 +138,17 @@ impl Executor {
                     roll: self.roll(),
                 },
             );
+            let outcome = Outcome::of(&action, is_revoked);
+            tracing::Span::current().record("outcome", outcome.as_str());
+            under.end(outcome);
             tell(&action);
             self.0.hooks.tell(attempt, &action, stop).await;
             (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
-        }
-        .instrument(span)
-        .await
+        };
+        propagation::carrying(message, run).instrument(span).await
     }
 
-    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Ended {
+    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Ended {
         let Inner { core, broker, .. } = &*self.0;
         let message = &attempt.message;
         let limit = Limit::of(message, broker.now());
@@ -172,6 +180,7 @@ impl Executor {
             blocking: blocking.clone(),
             broker: Some(Arc::clone(broker)),
         });
+        under.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),

@@ -40,6 +40,11 @@ impl Handlers {
         mux::find(&self.0, r#type)
     }
 
+    /// The pattern by which this type has its handler.
+    pub(crate) fn pattern_of(&self, r#type: &str) -> Option<&str> {
+        mux::find(self.0.keys().map(|pattern| (pattern, pattern.as_str())), r#type)
+    }
+
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -3,45 +3,45 @@
 //! A job that burns the processor or blocks every thread of its runtime cannot cost a lease (RELIABILITY F30): nothing
 //! that keeps tasks ours runs where jobs run.
 
-use std::{future::Future, io, sync::Arc, thread, time::Duration};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
-use tokio::{runtime, sync::oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{error::ServerError, hub::Hub};
-use crate::job::panics;
+use crate::{
+    job::panics,
+    thread::{Tasks, Thread},
+};
 
 /// Before a component that panicked is started again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Owns the thread; dropping it ends everything that runs there.
+/// The components on the thread; dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct HeartThread {
-    runtime: runtime::Handle,
-    end: CancellationToken,
+    thread: Thread,
+    tasks: Tasks,
 }
 
 impl HeartThread {
     /// Starts the thread with a current-thread runtime of its own.
     pub(crate) fn spawn() -> io::Result<Self> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("asynq-blocking").build()?;
-        let handle = runtime.handle().clone();
-        let end = CancellationToken::new();
-        let ended = end.clone();
-        thread::Builder::new().name("asynq-heart".to_owned()).spawn(move || {
-            runtime.block_on(ended.cancelled());
-            // Not a plain drop: that would wait for a name look-up that hangs.
-            runtime.shutdown_background();
-        })?;
-        Ok(Self { runtime: handle, end })
+        let thread = Thread::start("asynq-heart")?;
+        Ok(Self { tasks: thread.tasks(), thread })
     }
 
-    /// Runs `future` over there until the thread ends.
+    /// The thread, for the connections of the server's broker.
+    pub(crate) fn thread(&self) -> Thread {
+        self.thread.clone()
+    }
+
+    /// Runs `future` over there until the heart is dropped.
     pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(future);
+        self.tasks.spawn(future);
     }
 
-    /// Runs a component on the heart's thread until `until`, or until the thread ends. One that panics is started again.
+    /// Runs a component on the heart's thread until `until`, or until the heart is dropped. One that panics is started again.
     pub(crate) fn tend<F, R>(&self, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
     where
         F: Fn(Arc<Hub>) -> R + Send + 'static,
@@ -65,13 +65,13 @@ impl HeartThread {
     ///
     /// # Errors
     ///
-    /// The thread has ended.
+    /// The heart was dropped.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ServerError> {
         let (mut sender, receiver) = oneshot::channel();
-        self.runtime.spawn(async move {
+        self.spawn_on(async move {
             let outcome = tokio::select! {
                 outcome = future => outcome,
                 () = sender.closed() => return,
@@ -85,7 +85,7 @@ impl HeartThread {
 
 impl Drop for HeartThread {
     fn drop(&mut self) {
-        self.end.cancel();
+        self.tasks.end();
     }
 }
 

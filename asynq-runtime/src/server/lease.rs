@@ -34,6 +34,7 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
             if answer != Settled::Ok && hub.runs.lose(key) {
                 tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
                 hub.signals.lost.ring();
+                crate::metrics::lease_lost();
             }
         }
     }

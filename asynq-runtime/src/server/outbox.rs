@@ -13,7 +13,10 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{hub::Hub, trouble::Trouble};
-use crate::broker::{BrokerError, Settled, Settlement};
+use crate::{
+    broker::{BrokerError, Settled, Settlement},
+    metrics::{self, Share},
+};
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
@@ -40,6 +43,7 @@ struct Items {
     gathers: bool,
     /// Refused while others of the same call were taken; the broker lives, so they must not hold up the rest.
     put_off: Vec<(Instant, Item)>,
+    told: Option<Share>,
 }
 
 #[derive(Debug)]
@@ -156,7 +160,9 @@ impl Outbox {
             }
         }
         let is_empty = items.len() == 0;
+        items.tell();
         drop(items);
+        metrics::fenced(lost);
         hub.signals.settled.ring_by(done);
         hub.signals.lost.ring_by(lost);
         if is_empty {
@@ -176,6 +182,12 @@ impl Outbox {
 impl Items {
     fn len(&self) -> usize {
         self.waiting.len() + self.handed_back.len() + self.put_off.len()
+    }
+
+    /// Shows how many there are.
+    fn tell(&mut self) {
+        let n = self.len();
+        self.told.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
     }
 
     /// The oldest outcomes, which stay where they are; and when the next one that was put off is due. Copies are cheap:

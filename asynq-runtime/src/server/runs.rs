@@ -298,7 +298,7 @@ mod tests {
             row: 0,
         };
         let message = TaskMessage { payload: vec![7; 5000].into(), timeout: 60, ..TaskMessage::default() };
-        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra: Extra::default() })
+        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra: Extra::default(), waited: None })
     }
 
     #[test]

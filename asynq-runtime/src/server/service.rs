@@ -24,6 +24,11 @@ pub trait Service: Send + 'static {
     /// Its name, for messages.
     fn name(&self) -> &'static str;
 
+    /// Whether a server may run for it alone, without any job; default no. Such a server serves no queue.
+    fn stands_alone(&self) -> bool {
+        false
+    }
+
     /// Works until the context says that the server is stopping. An error stops the server; ending early without one
     /// does not.
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>>;

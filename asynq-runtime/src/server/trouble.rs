@@ -40,6 +40,7 @@ impl Trouble {
             self.last_line = Some(Instant::now());
             tracing::error!(component = self.component, "the broker failed, will try again: {error}");
         }
+        crate::metrics::broker_failed(self.component, error.kind());
         self.is_on = true;
         self.backoff.pause(&mut self.dice)
     }

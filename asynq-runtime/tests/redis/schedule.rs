@@ -61,11 +61,11 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
     let run = take(&broker, &member("me"), 1).await.remove(0);
     settle(&broker, &run, asynq_runtime::broker::Action::Done).await;
     let () = redis.del("asynq:{default}:x:cron:e").await.unwrap();
-    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
     assert_eq!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last, tick.at);
     broker.delete_queue(&queue()).await.unwrap();
     assert!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().is_none());
-    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
 }
 
@@ -82,7 +82,7 @@ async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
         let tick = tick(warm.at + chrono::TimeDelta::seconds(seconds));
         proxy.lose_answers(1);
         assert!(broker.tick(&tick).await.unwrap_err().is_unavailable());
-        assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
+        assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
         assert_eq!(direct.queue_stats(&queue()).await.unwrap().pending, 1 + seconds as u64);
     }
 }
@@ -104,7 +104,7 @@ async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else()
         assert!(broker.tick(&next).await.unwrap_err().is_full());
     }
     assert_eq!(dump(&mut redis).await, before, "the task that it would replace is there, too");
-    assert!(matches!(broker.tick(&first).await.unwrap(), Ticked::Duplicate));
+    assert!(matches!(broker.tick(&first).await.unwrap(), Ticked::Duplicate { .. }));
     let skip = Tick { overlap: Overlap::Skip, ..next.clone() };
     assert!(matches!(broker.tick(&skip).await.unwrap(), Ticked::Skipped(_)));
     clock.advance(SECOND);
@@ -113,7 +113,7 @@ async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else()
     assert!(broker.pause_entry(&queue(), &first.plan.entry, false).await.unwrap());
     assert_eq!(broker.plan_entry(&first.plan).await.unwrap().last.timestamp(), now + 2);
 
-    let me = Candidate { token: "me".into(), revision: 1 };
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     for _ in 0..2 {
         assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
     }
@@ -261,8 +261,8 @@ async fn what_cannot_be_read_of_other_schedulers_hides_nothing_else() {
 async fn a_wait_for_the_lead_runs_no_script_on_the_tracking_connection() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
-    let me = Candidate { token: "me".into(), revision: 1 };
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
-    broker.wait_for_lead(Duration::from_millis(50)).await.unwrap();
+    broker.wait_for_lead("shop", Duration::from_millis(50)).await.unwrap();
     assert_eq!(tracked_keys(&server).await, 1, "the leader's key alone");
 }

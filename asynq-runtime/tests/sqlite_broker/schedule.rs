@@ -37,7 +37,7 @@ fn tick(at: i64, overlap: Overlap) -> Tick {
 }
 
 fn candidate(token: &str, revision: u64) -> Candidate {
-    Candidate { token: token.into(), revision }
+    Candidate { program: "shop".into(), token: token.into(), revision }
 }
 
 fn event(at: i64) -> SchedulerEnqueueEvent {
@@ -119,7 +119,7 @@ async fn programs_that_fire_the_same_ticks_at_once_fire_each_once() {
             for at in first..first + TICKS {
                 match broker.tick(&tick(at, Overlap::Allow)).await.unwrap() {
                     Ticked::Enqueued { .. } => fired += 1,
-                    Ticked::Duplicate => {}
+                    Ticked::Duplicate { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -196,12 +196,12 @@ async fn a_clock_that_was_a_day_ahead_stops_neither_ticks_nor_leaders() {
     assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Enqueued { .. }));
     assert_eq!(w.broker.lead(&candidate("ahead", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
     w.clock.set(now);
-    assert!(matches!(w.fire(0, Overlap::Allow).await, Ticked::Duplicate), "the last tick is now");
+    assert!(matches!(w.fire(0, Overlap::Allow).await, Ticked::Enqueued { .. }), "of this moment");
     w.clock.advance(SECOND);
     assert!(matches!(w.fire(1, Overlap::Allow).await, Ticked::Enqueued { .. }));
     assert_eq!(w.broker.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
     w.clock.set(now + DAY);
-    assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Duplicate), "its marker is still there");
+    assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Duplicate { .. }), "its marker is still there");
     w.end().await;
 }
 
@@ -211,14 +211,19 @@ async fn the_janitor_takes_away_whatever_is_over_and_nothing_else() {
     w.first().await;
     w.broker.show_entries("s", &[shown("a"), shown("b")], TTL).await.unwrap();
     w.broker.record_enqueue("e", &event(1)).await.unwrap();
-    let rows = || ["tick", "cron", "shown", "enqueued", "history"].map(|table| w.rows(table));
+    w.broker.lead(&candidate("a", 1), TTL / 2).await.unwrap();
+    w.broker.lead(&candidate("b", 2), TTL).await.unwrap();
+    w.broker.swap_entries("shop", &[shown("a")], 30 * DAY).await.unwrap();
+    let tables = ["tick", "cron", "shown", "lead", "program_entry", "enqueued", "history"];
+    let rows = || tables.map(|table| w.rows(table));
     let nowhere = QueueName::new("nowhere").unwrap();
     for (after, left) in [
-        (Duration::ZERO, [1, 1, 2, 1, 1]),
-        (TTL, [1, 1, 0, 1, 1]),
-        (600 * SECOND, [0, 1, 0, 1, 1]),
-        (30 * DAY, [0, 0, 0, 1, 1]),
-        (90 * DAY, [0, 0, 0, 0, 0]),
+        (Duration::ZERO, [1, 1, 2, 1, 1, 1, 1]),
+        (TTL / 2, [1, 1, 2, 1, 1, 1, 1]),
+        (TTL / 2, [1, 1, 0, 0, 1, 1, 1]),
+        (600 * SECOND, [0, 1, 0, 0, 1, 1, 1]),
+        (30 * DAY, [0, 0, 0, 0, 0, 1, 1]),
+        (90 * DAY, [0; 7]),
     ] {
         w.clock.advance(after);
         w.broker.sweep(&nowhere).await.unwrap();
@@ -263,7 +268,7 @@ async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
         assert!(matches!(waiter.lead(&new, hour).await.unwrap(), Lead::Another(left) if left > hour / 2));
         let waits = tokio::spawn({
             let waiter = Arc::clone(&waiter);
-            async move { waiter.wait_for_lead(hour).await }
+            async move { waiter.wait_for_lead("shop", hour).await }
         });
         let begun = Instant::now();
         waiter.resign(&new).await.unwrap();
@@ -282,7 +287,7 @@ async fn a_waiter_in_the_same_program_needs_no_safety_net() {
     let (hour, leader) = (Duration::from_secs(3_600), candidate("a", 1));
     broker.lead(&leader, hour).await.unwrap();
     // The waiter has asked who leads before the leader resigns.
-    let both = async { tokio::join!(biased; broker.wait_for_lead(hour), broker.resign(&leader)) };
+    let both = async { tokio::join!(biased; broker.wait_for_lead("shop", hour), broker.resign(&leader)) };
     let (waited, resigned) = tokio::time::timeout(PATIENCE, both).await.expect("it was woken");
     waited.unwrap();
     resigned.unwrap();
@@ -294,14 +299,13 @@ async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
     let other = w.another_broker().await;
     w.broker.lead(&candidate("a", 0), TTL).await.unwrap();
     assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL));
-    other.wait_for_lead(Duration::from_millis(20)).await.unwrap();
+    other.wait_for_lead("shop", Duration::from_millis(20)).await.unwrap();
     assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL), "the limit was reached");
     let clock = w.clock.clone();
     let (waited, ()) =
-        tokio::join!(
-            tokio::time::timeout(PATIENCE, other.wait_for_lead(PATIENCE * 2)),
-            async move { clock.advance(TTL) }
-        );
+        tokio::join!(tokio::time::timeout(PATIENCE, other.wait_for_lead("shop", PATIENCE * 2)), async move {
+            clock.advance(TTL);
+        });
     waited.expect("it was woken by the clock").unwrap();
     assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
     w.end().await;
@@ -319,7 +323,7 @@ async fn it_works_in_another_programs_file_and_in_memory() {
         let fired = broker.tick(&tick(at, Overlap::Replace)).await.unwrap();
         assert!(matches!(fired, Ticked::Enqueued { cancel: None, .. }), "{fired:?}");
         let again = broker.tick(&tick(at, Overlap::Replace)).await.unwrap();
-        assert!(matches!(again, Ticked::Duplicate), "{again:?}");
+        assert!(matches!(again, Ticked::Duplicate { .. }), "{again:?}");
         assert!(broker.pause_entry(&queue(), &plan().entry, true).await.unwrap());
         broker.show_entries("s", &[shown("b"), shown("a")], TTL).await.unwrap();
         assert_eq!(broker.scheduler_entries().await.unwrap(), [shown("b"), shown("a")]);
@@ -334,7 +338,7 @@ async fn it_works_in_another_programs_file_and_in_memory() {
         assert_eq!(broker.lead(&candidate("a", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
         assert_eq!(broker.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL));
         broker.resign(&candidate("a", 0)).await.unwrap();
-        broker.wait_for_lead(PATIENCE).await.unwrap();
+        broker.wait_for_lead("shop", PATIENCE).await.unwrap();
     }
     w.broker.close().await;
 }

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 
-use self::scripts::{Scripts, Tasks};
-use crate::{measured::Measured, meter::Meter, order::Order, task, workload::Workload};
+pub(crate) use self::scripts::Script;
+use self::scripts::Tasks;
+use crate::{measured::Measured, meter::Meter, order::Order, queue, workload::Workload};
 
 /// Tasks that a bulk call has; its scripts go out in one write.
 const BULK: usize = 1_000;
@@ -76,12 +77,13 @@ impl Workload for Limit {
         (self.n, 100)
     }
 
+    fn orders(&self, order: Order) -> Vec<Order> {
+        if order.on_redis() { vec![order] } else { Vec::new() }
+    }
+
     async fn prepare(&self, order: &Order, _client: &Client) -> Result<(), BoxError> {
-        if order.broker() != "redis" {
-            return Err("the limit is that of Redis".into());
-        }
         if self.work == Work::Drain {
-            let mut redis = Scripts::connect(&order.url)?;
+            let mut redis = Script::connect(&order.url)?;
             for group in Tasks::new(order).groups(64) {
                 redis.enqueue(group)?;
             }
@@ -90,7 +92,7 @@ impl Workload for Limit {
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
-        let (mut redis, group) = (Scripts::connect(&order.url)?, order.group());
+        let (mut redis, group) = (Script::connect(&order.url)?, order.group());
         // Made before the clock starts: the limit is not to be that of a generator of ids.
         let tasks = if self.work == Work::Drain { Tasks::default() } else { Tasks::new(order) };
         let mut calls = Histogram::new(3)?;
@@ -121,16 +123,18 @@ impl Workload for Limit {
                 }
             }
         }
-        let measured = meter.stop(order)?;
+        let measured = meter.stop()?.per_task(order);
         Ok(if calls.is_empty() { measured } else { measured.spread(&calls) })
     }
 
-    async fn verify(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        let drained = matches!(self.work, Work::Drain | Work::EndToEnd);
-        let stats = task::stats(client).await?;
-        if drained && stats.processed_total != order.n {
-            return Err(format!("{} tasks were settled, not {}", stats.processed_total, order.n).into());
+    async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
+        let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd));
+        queue::expect(client, order, if drained { 0 } else { order.n }).await?;
+        match queue::held(client, order).await?.processed {
+            settled if drained && settled != order.n => {
+                Err(format!("{settled} of {} tasks were settled", order.n).into())
+            }
+            _ => Ok(()),
         }
-        task::expect_pending(client, if drained { 0 } else { order.n }).await
     }
 }

@@ -15,7 +15,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use uuid::Uuid;
 
 use super::resp::Resp;
-use crate::{order::Order, task};
+use crate::{order::Order, queue::QUEUE, task};
 
 const PREFIX: &[u8] = b"asynq:{bench}:t:";
 const ENQUEUE: &str = include_str!("enqueue.lua");
@@ -32,21 +32,7 @@ pub(super) struct Tasks(Vec<Task>);
 impl Tasks {
     /// The same that our client would write.
     pub(super) fn new(order: &Order) -> Self {
-        let tasks = (0..order.n).map(|number| {
-            let task = PreparedTask::from(task::task(number, order.payload_bytes));
-            let id = Uuid::new_v4().to_string();
-            let message = TaskMessage {
-                r#type: task.name().to_owned(),
-                payload: Bytes::copy_from_slice(task.payload()),
-                id: id.clone(),
-                queue: task::QUEUE.to_owned(),
-                retry: JobOptions::DEFAULT_RETRY as i32,
-                timeout: JobOptions::DEFAULT_TIMEOUT.as_secs() as i64,
-                ..TaskMessage::default()
-            };
-            (id, message.encode())
-        });
-        Self(tasks.collect())
+        Self((0..order.n).map(|number| written(task::task(number, order.payload_bytes))).collect())
     }
 
     /// In groups of so many.
@@ -57,7 +43,7 @@ impl Tasks {
 
 /// A connection that knows the scripts, and the tasks that it has fetched and not settled.
 #[derive(Debug)]
-pub(super) struct Scripts {
+pub(crate) struct Script {
     redis: Resp,
     enqueue: Vec<u8>,
     cycle: Vec<u8>,
@@ -69,11 +55,11 @@ pub(super) struct Scripts {
 /// Length of an id.
 const ID: usize = 36;
 
-impl Scripts {
+impl Script {
     /// # Errors
     ///
     /// The URL is not that of a Redis without a password, or it does not answer.
-    pub(super) fn connect(url: &str) -> Result<Self, BoxError> {
+    pub(crate) fn connect(url: &str) -> Result<Self, BoxError> {
         let info = url.into_connection_info()?;
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return Err("the limit needs a redis:// URL".into()) };
         let mut redis = Resp::connect(&format!("{host}:{port}"))?;
@@ -83,10 +69,19 @@ impl Scripts {
         let today = chrono::Utc::now().format("%Y-%m-%d");
         let processed_today = format!("asynq:{{bench}}:processed:{today}");
         redis.begin(3);
-        [b"SADD".as_slice(), b"asynq:queues", task::QUEUE.as_bytes()].iter().for_each(|word| redis.word(word));
+        [b"SADD".as_slice(), b"asynq:queues", QUEUE.as_bytes()].iter().for_each(|word| redis.word(word));
         redis.send()?;
         redis.reply(|_| {})?;
         Ok(Self { redis, enqueue, cycle, taken: Vec::new(), processed_today })
+    }
+
+    /// Enqueues one task, as a program would that knows nothing but asynq's keys.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(crate) fn enqueue_one(&mut self, task: impl Into<PreparedTask>) -> io::Result<()> {
+        self.enqueue(&[written(task)])
     }
 
     /// Enqueues one group.
@@ -181,6 +176,21 @@ impl Scripts {
         })?;
         Ok(self.taken.len() / ID)
     }
+}
+
+/// A new task's id and message.
+fn written(task: impl Into<PreparedTask>) -> Task {
+    let (task, id) = (task.into(), Uuid::new_v4().to_string());
+    let message = TaskMessage {
+        r#type: task.name().to_owned(),
+        payload: Bytes::copy_from_slice(task.payload()),
+        id: id.clone(),
+        queue: QUEUE.to_owned(),
+        retry: JobOptions::DEFAULT_RETRY as i32,
+        timeout: JobOptions::DEFAULT_TIMEOUT.as_secs() as i64,
+        ..TaskMessage::default()
+    };
+    (id, message.encode())
 }
 
 fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {

@@ -8,7 +8,8 @@ use crate::{
     measured::Measured,
     meter::Meter,
     order::Order,
-    task::{self, QUEUE, Seen},
+    queue,
+    task::{Seen, note},
 };
 
 pub(super) struct Drain;
@@ -28,26 +29,21 @@ impl Workload for Drain {
     }
 
     async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        task::fill(client, order.n, order.payload_bytes).await
+        queue::fill(client, order).await
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
-        let server = Server::builder(&order.url).queue(QUEUE, 1).concurrency(order.concurrency).state(seen.clone());
-        let server = server.build().await?;
+        let server = queue::worker::<note>(order, seen.clone()).build().await?;
 
         let meter = Meter::start(order)?;
         let running = server.start().await?;
         seen.all().await?;
-        task::acknowledged(&running.client()).await?;
-        let measured = meter.stop(order)?;
+        queue::acknowledged(&running.client(), order).await?;
+        let measured = meter.stop()?.per_task(order);
 
         running.shutdown().await?;
         seen.exactly_once()?;
         Ok(measured)
-    }
-
-    async fn verify(&self, _order: &Order, client: &Client) -> Result<(), BoxError> {
-        task::expect_pending(client, 0).await
     }
 }

@@ -8,7 +8,8 @@ use crate::{
     measured::Measured,
     meter::Meter,
     order::Order,
-    task::{self, QUEUE, Seen},
+    queue,
+    task::{Seen, note},
 };
 
 /// Callers that enqueue at the same time.
@@ -32,22 +33,17 @@ impl Workload for EndToEnd {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
-        let server = Server::builder(&order.url).queue(QUEUE, 1).concurrency(order.concurrency).state(seen.clone());
-        let running = server.build().await?.start().await?;
+        let running = queue::worker::<note>(order, seen.clone()).build().await?.start().await?;
         let client = Client::connect(&order.url).await?;
 
         let meter = Meter::start(order)?;
         let calls = enqueue::from_many(&client, order, PRODUCERS).await?;
         seen.all().await?;
-        task::acknowledged(&client).await?;
-        let measured = meter.stop(order)?;
+        queue::acknowledged(&client, order).await?;
+        let measured = meter.stop()?.per_task(order);
 
         running.shutdown().await?;
         seen.exactly_once()?;
-        Ok(measured.spread(&calls))
-    }
-
-    async fn verify(&self, _order: &Order, client: &Client) -> Result<(), BoxError> {
-        task::expect_pending(client, 0).await
+        Ok(measured.spread(&calls.micros))
     }
 }

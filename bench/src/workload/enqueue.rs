@@ -1,6 +1,9 @@
 //! Enqueues: one caller, many callers, and calls with many tasks. Each call is timed.
 
-use std::{ops::Range, time::Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
@@ -8,12 +11,7 @@ use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
 use super::Workload;
-use crate::{
-    measured::Measured,
-    meter::Meter,
-    order::Order,
-    task::{self, task},
-};
+use crate::{measured::Measured, meter::Meter, order::Order, queue, task::task};
 
 pub(super) struct Producers {
     name: &'static str,
@@ -29,7 +27,7 @@ pub(super) const ONE: Producers =
 pub(super) const CONCURRENT: Producers = Producers {
     name: "enqueue-concurrent",
     about: "Many callers of one client, each call awaited",
-    n: 50_000,
+    n: 100_000,
     callers: 64,
     batches: &[],
 };
@@ -56,9 +54,10 @@ impl Workload for Producers {
         (self.n, self.callers)
     }
 
-    fn orders(&self, order: Order) -> Vec<Order> {
-        // Only what is called concurrent has as many callers as somebody likes.
-        let order = if self.callers == 1 { Order { concurrency: 1, ..order } } else { order };
+    fn orders(&self, mut order: Order) -> Vec<Order> {
+        if self.callers == 1 {
+            order.concurrency = 1;
+        }
         if self.batches.is_empty() {
             return vec![order];
         }
@@ -69,52 +68,70 @@ impl Workload for Producers {
         let client = Client::connect(&order.url).await?;
         let meter = Meter::start(order)?;
         let calls = from_many(&client, order, order.concurrency).await?;
-        Ok(meter.stop(order)?.spread(&calls))
+        let usage = meter.stop()?;
+        let measured = usage.per_task(&Order { n: calls.tasks, ..order.clone() }).spread(&calls.micros);
+        Ok(match usage.redis {
+            Some(redis) => measured.with("bytes per task", redis.memory / calls.tasks as f64),
+            None => measured,
+        })
     }
 
-    async fn verify(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        task::expect_pending(client, order.n).await
+    async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
+        queue::expect(client, &measured.order, measured.order.n).await
     }
 }
 
-/// Enqueues `order.n` tasks from so many callers at once; says how many microseconds each call took.
+/// Calls that have returned.
+pub(super) struct Calls {
+    /// How many tasks they enqueued.
+    pub(super) tasks: u64,
+    /// How long each call took.
+    pub(super) micros: Histogram<u64>,
+}
+
+/// Enqueues `order.n` tasks from so many callers at once, or as many as can be in `order.seconds`.
 ///
 /// # Errors
 ///
 /// A task was refused.
-pub(super) async fn from_many(client: &Client, order: &Order, callers: usize) -> Result<Histogram<u64>, BoxError> {
+pub(super) async fn from_many(client: &Client, order: &Order, callers: usize) -> Result<Calls, BoxError> {
+    let until = order.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let share = order.n.div_ceil(callers as u64).max(1);
     let mut producers = JoinSet::new();
     for first in (0..order.n).step_by(usize::try_from(share)?) {
         let numbers = first..order.n.min(first + share);
-        producers.spawn(one(client.clone(), numbers, order.payload_bytes, order.batch));
+        producers.spawn(one(client.clone(), order.clone(), numbers, until));
     }
-    let mut calls = Histogram::new(3)?;
-    while let Some(producer) = producers.join_next().await {
-        calls.add(producer??)?;
+    let mut all = Calls { tasks: 0, micros: Histogram::new(3)? };
+    while let Some(calls) = producers.join_next().await {
+        let calls = calls??;
+        all.tasks += calls.tasks;
+        all.micros.add(calls.micros)?;
     }
-    Ok(calls)
+    Ok(all)
 }
 
-async fn one(
-    client: Client,
-    numbers: Range<u64>,
-    payload_bytes: usize,
-    batch: Option<usize>,
-) -> Result<Histogram<u64>, BoxError> {
-    let mut calls = Histogram::new(3)?;
-    for first in numbers.clone().step_by(batch.unwrap_or(1)) {
+async fn one(client: Client, order: Order, numbers: Range<u64>, until: Option<Instant>) -> Result<Calls, BoxError> {
+    let mut calls = Calls { tasks: 0, micros: Histogram::new(3)? };
+    for first in numbers.clone().step_by(order.batch.unwrap_or(1)) {
         let called = Instant::now();
-        match batch {
-            None => drop(client.enqueue(task(first, payload_bytes)).await?),
+        if until.is_some_and(|until| called > until) {
+            break;
+        }
+        match order.batch {
+            None => {
+                client.enqueue(task(first, order.payload_bytes)).await?;
+                calls.tasks += 1;
+            }
             Some(batch) => {
                 let numbers = first..numbers.end.min(first + batch as u64);
-                for outcome in client.enqueue_many(numbers.map(|number| task(number, payload_bytes))).await? {
+                for outcome in client.enqueue_many(numbers.map(|number| task(number, order.payload_bytes))).await? {
                     outcome?;
+                    calls.tasks += 1;
                 }
             }
         }
-        calls.record(u64::try_from(called.elapsed().as_micros())?)?;
+        calls.micros.record(u64::try_from(called.elapsed().as_micros())?)?;
     }
     Ok(calls)
 }

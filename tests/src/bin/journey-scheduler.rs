@@ -50,10 +50,6 @@ impl Subscriber for Standing {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// A server needs a job; this one is never enqueued.
-#[job(queue = "nothing")]
-async fn idle() {}
-
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     tracing::subscriber::set_global_default(Standing)?;
@@ -65,9 +61,7 @@ async fn main() -> Result<(), BoxError> {
         service = service.entry(Periodic::new(spec, task)?.missed(Missed::All(100)).foreign());
     }
     let server = Server::builder(std::env::var("ASYNQ_URL")?)
-        .registry(Registry::only::<(idle,)>()?)
-        .queue("nothing", 1)
-        .concurrency(1)
+        .registry(Registry::from_descriptors([])?)
         .service(service)
         .build()
         .await?;

@@ -1,19 +1,13 @@
 //! asynq's PeriodicTaskManager: entries from a function, compared with those that are known.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 
-use super::{Event, Work};
+use super::{About, Event, Work};
 use crate::{
     Periodic,
-    registry::diff,
-    scheduler::{check, shown, twice},
+    scheduler::{check, twice},
 };
 
 /// Where dynamic entries come from.
@@ -34,55 +28,60 @@ impl Work {
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                self.tell_once(format!("the periodic entries could not be read, the known ones stay: {error}"));
+                self.tell_once(
+                    About::Provider,
+                    format!("the periodic entries could not be read, the known ones stay: {error}"),
+                );
                 return;
             }
         };
-        let mut now: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
+        let before = self.dynamic.take().unwrap_or_default();
+        let (mut now, mut wrong) = (HashMap::<EntryId, Arc<Periodic>>::new(), Vec::new());
         for entry in entries {
             if let Err(error) = check(&entry, &self.registry) {
-                self.tell_once(error.to_string());
+                wrong.push(error.to_string());
                 continue;
             }
-            let fixed = self.entries.get(entry.id()).filter(|known| !self.dynamic.contains_key(known.id()));
+            let fixed = self.entries.get(entry.id()).filter(|known| !before.contains_key(known.id()));
             if let Some(other) = fixed.or_else(|| now.get(entry.id())) {
-                let error = twice(&entry, other).to_string();
-                self.tell_once(error);
+                wrong.push(twice(&entry, other).to_string());
                 continue;
             }
             // An entry that did not change keeps its place.
-            let known = self.dynamic.get(entry.id()).filter(|known| known.is_same_plan(&entry)).cloned();
+            let known = before.get(entry.id()).filter(|known| known.is_same_plan(&entry)).cloned();
             let entry = known.unwrap_or_else(|| Arc::new(entry));
             now.insert(entry.id().clone(), entry);
         }
-        let keys = |entries: &HashMap<EntryId, Arc<Periodic>>| -> BTreeMap<_, _> {
-            entries.values().map(|entry| shown::key(entry)).collect()
-        };
-        let lines = diff::lines(&keys(&self.dynamic), &keys(&now));
-        if self.leads {
-            for line in lines {
-                tracing::info!("schedule: {line}");
-            }
+        if wrong.is_empty() {
+            self.goes_well(About::Provider);
         }
-        for (id, old) in std::mem::take(&mut self.dynamic) {
-            let same = now.get(&id).is_some_and(|new| Arc::ptr_eq(new, &old));
-            if same {
-                continue;
-            }
-            self.entries.remove(&id);
+        for text in wrong {
+            self.tell_once(About::Provider, text);
+        }
+        let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
+        let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();
+        let differs = !changed.is_empty() || now.len() != before.len();
+        for (id, old) in changed {
+            self.entries.remove(id);
             // Planned anew where it changed.
-            if self.planned.remove(&id) {
-                self.plan.remove(&id);
-                self.to_plan.retain(|(_, entry)| entry.id() != &id);
-                if !now.contains_key(&id) {
-                    self.forget(&old);
+            if self.planned.remove(id) {
+                self.plan.remove(id);
+                self.to_plan.retain(|(_, entry)| entry.id() != id);
+                if !now.contains_key(id) {
+                    self.forget(old);
                 }
             }
         }
         self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
-        self.dynamic = now;
+        self.dynamic = Some(now);
+        if !differs {
+            return;
+        }
         self.orphans.retain(|id, _| self.entries.contains_key(id));
         self.timers.show = Instant::now();
+        if self.leads {
+            self.timers.compare = Some(Instant::now());
+        }
         self.reconcile();
     }
 

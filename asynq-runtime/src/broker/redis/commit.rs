@@ -26,8 +26,8 @@ use super::{
 use crate::task::{GroupName, QueueName};
 
 /// Most tasks per send, and sends in flight (PERFORMANCE conclusion 6).
-pub(super) const PER_SEND: usize = 512;
-const IN_FLIGHT: usize = 2;
+pub(super) const PER_SEND: usize = 256;
+pub(super) const IN_FLIGHT: usize = 2;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -207,6 +207,11 @@ impl Chunk<'_> {
         for item in items() {
             call.push(item.id.as_str());
             call.push(&item.message);
+            if item.is_plain() {
+                call.push("");
+                continue;
+            }
+            call.push(1);
             call.push(&item.when);
             match &item.lock {
                 Some((_, seconds)) => {

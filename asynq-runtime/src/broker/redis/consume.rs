@@ -225,6 +225,7 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
+    let since = parts.next().map(reply::array).transpose()?.unwrap_or_default();
     let mut runs = Vec::with_capacity(tasks.len() / 2);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
@@ -233,7 +234,7 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
         };
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        runs.push(Run { key, message, crashes: 0, extra: Extra::default() });
+        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None });
     }
     let mut facts = facts.into_iter();
     while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {
@@ -243,7 +244,19 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
             run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
         }
     }
+    let mut since = since.into_iter().map(|moment| reply::number(&moment));
+    let now = since.next().flatten();
+    for (run, since) in runs.iter_mut().zip(since) {
+        run.waited = waited(since, now);
+    }
     Ok(runs)
+}
+
+/// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
+/// ahead.
+fn waited(since: Option<i64>, now: Option<i64>) -> Option<Duration> {
+    let (since, now) = (since.filter(|&since| since > 0)?, now?);
+    Some(Duration::from_nanos(u64::try_from(now.saturating_sub(since)).unwrap_or(0)))
 }
 
 /// A message that belongs where it lay, or the bytes with the reason why they do not.

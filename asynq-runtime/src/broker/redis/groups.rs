@@ -105,7 +105,12 @@ impl Groups for RedisBroker {
 
 impl RedisBroker {
     /// The first `most` names after `after`, in the order of their bytes, whether or not tasks wait there.
-    async fn group_names(&self, keys: &Keys, after: Option<&str>, most: usize) -> Result<Vec<String>, BrokerError> {
+    pub(super) async fn group_names(
+        &self,
+        keys: &Keys,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, BrokerError> {
         let mut page = NamePage { after, most, names: BTreeSet::new() };
         let mut cursor = "0".to_owned();
         loop {

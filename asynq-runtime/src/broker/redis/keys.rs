@@ -13,10 +13,6 @@ pub(super) const SERVERS: &str = "asynq:servers";
 pub(super) const WORKERS: &str = "asynq:workers";
 /// Zset of schedulers that live.
 pub(super) const SCHEDULERS: &str = "asynq:schedulers";
-/// Ours: the scheduler that leads, and the revision of its program.
-pub(super) const LEADER: &str = "asynq:x:leader";
-/// Ours: the revision of a newer program that would lead.
-pub(super) const LEADER_WANT: &str = "asynq:x:leader:want";
 /// Channel of cancel requests.
 pub(super) const CANCEL: &str = "asynq:cancel";
 
@@ -215,6 +211,21 @@ pub(super) fn workers_info(name: &ServerName) -> String {
 /// Key of the entries that a scheduler shows.
 pub(super) fn scheduler_entries(scheduler: &str) -> String {
     format!("asynq:schedulers:{{{scheduler}}}")
+}
+
+/// Ours: key of the scheduler that leads those of a program, with its revision.
+pub(super) fn leader(program: &str) -> String {
+    format!("asynq:x:leader:{program}")
+}
+
+/// Ours: key of the revision of a newer version of a program that would lead.
+pub(super) fn leader_want(program: &str) -> String {
+    format!("asynq:x:leader-want:{program}")
+}
+
+/// Ours: key of the entries that a program had when it last said so.
+pub(super) fn program_entries(program: &str) -> String {
+    format!("asynq:x:entries:{program}")
 }
 
 /// Key of an entry's enqueues. It has no hash tag and lies on a node of its own.

@@ -26,6 +26,15 @@ pub(super) struct Line {
     timeout: Duration,
 }
 
+/// Lets go of the connection when the broker is closed: whoever still has a clone of the line must not keep it open.
+struct Ends(watch::Sender<State>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.send_replace(State::Down(closed()));
+    }
+}
+
 /// Where a line is in its life.
 #[derive(Debug, Clone)]
 pub(super) enum State {
@@ -57,11 +66,12 @@ impl Line {
         let (lost, reports) = watch::channel(0);
         let line = Self { state: watched, lost: lost.clone(), timeout: role.timeout };
         let keeper = Keeper::new(role, state.clone(), lost);
+        let ends = Ends(state);
         io.spawn(async move {
             tokio::select! {
                 () = keeper.run(reports) => {}
                 // The last clone of the line was dropped.
-                () = state.closed() => {}
+                () = ends.0.closed() => {}
             }
         });
         line

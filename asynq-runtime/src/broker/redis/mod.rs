@@ -7,6 +7,7 @@ mod cluster;
 mod commit;
 mod connection;
 mod consume;
+mod diagnose;
 mod durability;
 mod groups;
 mod inspect;
@@ -53,11 +54,12 @@ use self::{
 #[cfg(feature = "cluster")]
 use self::{cluster::Topology, url::Place};
 use super::{Broker, BrokerError, BrokerErrorKind};
-use crate::clock::Clock;
+use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
-/// All I/O happens on a thread of the broker's own, which ends when the broker is closed or dropped. Calls may come from
+/// All I/O happens on a thread of the broker's own, or of the server that opened it, which no job runs on. It ends when
+/// the broker is dropped. Calls may come from
 /// any Tokio runtime that has its time driver enabled.
 pub struct RedisBroker {
     target: Target,
@@ -137,6 +139,15 @@ impl RedisBroker {
     /// missing, or one side refuses the other's certificate.
     /// [`Unavailable`](BrokerErrorKind::Unavailable) or [`Timeout`](BrokerErrorKind::Timeout): not reachable now.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
+        Self::connect_through(Io::start()?, url, options).await
+    }
+
+    /// The same with all I/O on a thread that is there.
+    pub(crate) async fn connect_on(thread: Thread, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
+        Self::connect_through(Io::on(thread), url, options).await
+    }
+
+    async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
         let RedisOptions { clock, call_timeout, lease, allow_eviction, durability } = options;
         let wishes = target.wishes();
@@ -150,7 +161,6 @@ impl RedisBroker {
             ));
         }
         let clock = Arc::new(BrokerClock::new(clock));
-        let io = Io::start()?;
         let role = Role {
             target: target.clone(),
             at: At::Target,

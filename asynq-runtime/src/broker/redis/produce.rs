@@ -6,17 +6,18 @@ use chrono::DateTime;
 use redis::Value;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
     RedisBroker,
     clock::BrokerClock,
-    commit::{Commit, PER_SEND, REPEAT_PAUSE, REPEATS},
+    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
     durability::Durability,
     io::Io,
+    line::closed,
     reply,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
@@ -81,30 +82,71 @@ impl Producer {
         self.commit.forget(queue);
     }
 
+    /// Encodes and sends part by part: Redis stores one while the next is made ready.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
-        let mut items: VecDeque<Item> = batch.into_iter().map(Item::new).collect();
-        let mut outcomes = Vec::with_capacity(items.len());
-        while !items.is_empty() {
-            let part: Vec<Item> = items.drain(..items.len().min(PER_SEND)).collect();
-            let size = part.len();
-            match timeout(self.patience, self.enqueue_part(part)).await {
-                Ok(Ok(part)) => outcomes.extend(part),
-                Ok(Err(error)) => outcomes.extend(vec![Err(Refused::Broker(error)); size]),
-                Err(_) => {
-                    let late = BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time");
-                    outcomes.extend(vec![Err(Refused::Broker(late)); size]);
-                }
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
+        let mut tasks = batch.into_iter();
+        loop {
+            let items: Vec<Item> = tasks.by_ref().take(PER_SEND).map(Item::new).collect();
+            let is_last = items.is_empty();
+            if !is_last {
+                under_way.push_back(self.send(items).await);
+            }
+            while under_way.len() >= IN_FLIGHT || is_last {
+                let Some(part) = under_way.pop_front() else { return outcomes };
+                part.answered(&mut outcomes).await;
             }
         }
-        outcomes
     }
 
-    async fn enqueue_part(&self, items: Vec<Item>) -> Result<Vec<Outcome>, BrokerError> {
-        let closed = || BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program");
+    async fn send(&self, items: Vec<Item>) -> Part {
         let (answer, answered) = oneshot::channel();
-        self.waiting.send(Waiting { items, answer }).await.map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())
+        let size = items.len();
+        let end = Instant::now().checked_add(self.patience);
+        let sent = self.waiting.send(Waiting { items, answer });
+        let answered = match within(end, sent).await {
+            Some(sent) => sent.map(|()| answered).map_err(|_| closed()),
+            None => Err(late()),
+        };
+        Part { size, answered, end }
     }
+}
+
+/// Tasks that were sent together.
+struct Part {
+    size: usize,
+    answered: Result<oneshot::Receiver<Vec<Outcome>>, BrokerError>,
+    /// Until when to wait; `None` = for ever.
+    end: Option<Instant>,
+}
+
+impl Part {
+    async fn answered(self, outcomes: &mut Vec<Outcome>) {
+        let answered = match self.answered {
+            Ok(answered) => match within(self.end, answered).await {
+                Some(answered) => answered.map_err(|_| closed()),
+                None => Err(late()),
+            },
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(part) => outcomes.extend(part),
+            Err(error) => outcomes.extend(vec![Err(Refused::Broker(error)); self.size]),
+        }
+    }
+}
+
+/// What `future` returns, if it does in time.
+async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => timeout_at(end, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+fn late() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
 }
 
 impl Item {
@@ -119,6 +161,13 @@ impl Item {
             ours: task.id_is_ours,
             group: task.group,
         }
+    }
+}
+
+impl Item {
+    /// Whether id and message say everything.
+    pub(super) fn is_plain(&self) -> bool {
+        self.ours && self.when.is_empty() && self.lock.is_none() && self.extra.is_empty() && self.group.is_none()
     }
 }
 
@@ -158,21 +207,24 @@ fn foreign_group() -> BrokerError {
 /// What the script says of each item.
 pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
     let mut parts = reply::array(value)?.into_iter();
-    let mut outcomes = Vec::with_capacity(parts.len() / 2);
-    while let (Some(code), Some(detail)) = (parts.next(), parts.next()) {
-        let code = reply::text(code).unwrap_or_default();
-        let placed = |state| {
-            let due = reply::number(&detail).and_then(DateTime::from_timestamp_millis);
-            due.map(|process_at| Placed { state, process_at }).ok_or_else(|| reply::unexpected("no due time"))
-        };
-        outcomes.push(match code.as_str() {
-            "p" => placed(TaskState::Pending).map_err(Refused::Broker),
-            "s" => placed(TaskState::Scheduled).map_err(Refused::Broker),
-            "g" => placed(TaskState::Aggregating).map_err(Refused::Broker),
-            "c" => Err(Refused::IdConflict),
-            "w" => Err(Refused::Broker(foreign_group())),
-            "d" => {
-                let holder = reply::text(detail).filter(|id| !id.is_empty());
+    let letters = parts.next().and_then(reply::bytes).unwrap_or_default();
+    let now = parts.next().unwrap_or_default();
+    let due = |ms: &Value| reply::number(ms).and_then(DateTime::from_timestamp_millis);
+    let placed = |state, process_at: Option<DateTime<_>>| {
+        let placed = process_at.map(|process_at| Placed { state, process_at });
+        placed.ok_or_else(|| Refused::Broker(reply::unexpected("no due time")))
+    };
+    let now = due(&now);
+    let mut outcomes = Vec::with_capacity(letters.len());
+    for letter in letters {
+        outcomes.push(match letter {
+            b'p' => placed(TaskState::Pending, now),
+            b'g' => placed(TaskState::Aggregating, now),
+            b's' => placed(TaskState::Scheduled, parts.next().as_ref().and_then(due)),
+            b'c' => Err(Refused::IdConflict),
+            b'w' => Err(Refused::Broker(foreign_group())),
+            b'd' => {
+                let holder = parts.next().and_then(reply::text).filter(|id| !id.is_empty());
                 Err(Refused::Duplicate { holder: holder.map(|id| TaskId::from_wire(&id)) })
             }
             _ => Err(Refused::Broker(reply::unexpected("an unknown outcome"))),
@@ -214,9 +266,8 @@ mod tests {
     #[test]
     fn each_code_of_the_script_is_one_outcome() {
         let text = |text: &str| Value::BulkString(text.into());
-        let value =
-            ["p", "1700000000123", "s", "1700000000999", "c", "", "d", "other", "d", "", "?", "", "g", "7", "w", ""];
-        let outcomes = read_outcomes(Value::Array(value.map(text).to_vec())).unwrap();
+        let value = ["pscdd?gw", "1700000000123", "1700000000999", "other", ""].map(text).to_vec();
+        let outcomes = read_outcomes(Value::Array(value)).unwrap();
         let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
         assert!(
             matches!(&outcomes[0], Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
@@ -226,7 +277,9 @@ mod tests {
         assert!(matches!(&outcomes[3], Err(Refused::Duplicate { holder: Some(id) }) if *id == "other"));
         assert!(matches!(outcomes[4], Err(Refused::Duplicate { holder: None })));
         assert!(matches!(&outcomes[5], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Unexpected));
-        assert!(matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(7)));
+        assert!(
+            matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(1_700_000_000_123))
+        );
         assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
     }
 }

@@ -64,8 +64,17 @@ impl Schedules for RedisBroker {
         self.give_lead_up(candidate).await
     }
 
-    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_free_lead(lead::lateness(), limit).await
+    async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
+        self.wait_for_free_lead(program, lead::lateness(), limit).await
+    }
+
+    async fn swap_entries(
+        &self,
+        program: &str,
+        entries: &[SchedulerEntry],
+        keep: Duration,
+    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.swap(program, entries, keep).await
     }
 
     async fn show_entries(

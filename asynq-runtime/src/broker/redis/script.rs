@@ -48,6 +48,7 @@ scripts! {
     LEAD = "schedule/lead";
     DROP_SEEN = "schedule/drop";
     SHOW_ENTRIES = "schedule/show";
+    SWAP_ENTRIES = "schedule/swap";
     LIST_SCHEDULERS = "schedule/list";
     RECORD = "schedule/record";
     ANNOUNCE = "presence/announce";
@@ -58,6 +59,9 @@ scripts! {
     AGGREGATING = "inspect/aggregating";
     TASK = "inspect/task";
     MEMORY = "inspect/memory";
+    EXAMINE_PLACE = "task" "places" "diagnose/place";
+    EXAMINE_KEYS = "task" "places" "diagnose/keys";
+    IS_LOST = "task" "places" "diagnose/lost";
     CHANGE = "task" "places" "repair/change";
     BULK = "task" "places" "repair/bulk";
     EDIT = "task" "places" "repair/edit";
@@ -129,8 +133,10 @@ pub(super) struct Call {
 
 /// Commands without a key: any server may answer them. One that concerns a certain server, such as `SCAN`, says
 /// [`beside`](Call::beside) which key it means.
-const KEYLESS: [&str; 12] =
-    ["PING", "INFO", "TIME", "PUBLISH", "SCAN", "CLIENT", "CLUSTER", "CONFIG", "SCRIPT", "ROLE", "WAIT", "WAITAOF"];
+const KEYLESS: [&str; 13] = [
+    "PING", "INFO", "TIME", "PUBLISH", "SCAN", "CLIENT", "CLUSTER", "CONFIG", "SCRIPT", "ROLE", "WAIT", "WAITAOF",
+    "SLOWLOG",
+];
 
 impl Call {
     /// A command that is no script.

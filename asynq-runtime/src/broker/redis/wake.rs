@@ -22,7 +22,7 @@ use super::{
     connection::{Answer, Link},
     io::Io,
     keeper::{News, Role},
-    keys::{Keys, LEADER},
+    keys::{self, Keys},
     reply,
     script::Call,
 };
@@ -183,11 +183,17 @@ impl RedisBroker {
 
     /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is how long after the end of the
     /// lead to look, so that not all who wait ask at once.
-    pub(super) async fn wait_for_free_lead(&self, late: Duration, limit: Duration) -> Result<(), BrokerError> {
+    pub(super) async fn wait_for_free_lead(
+        &self,
+        program: &str,
+        late: Duration,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
         let end = end(limit);
-        let watched = HashSet::from([LEADER.to_owned()]);
+        let leader = keys::leader(program);
+        let watched = HashSet::from([leader.clone()]);
         loop {
-            let (answers, mut ears) = self.ask_and_hear(vec![Call::plain("PTTL").arg(LEADER)]).await?;
+            let (answers, mut ears) = self.ask_and_hear(vec![Call::plain("PTTL").arg(&leader)]).await?;
             let answer = answers.into_iter().next().ok_or_else(|| reply::unexpected("no answer"))??;
             // -2: nobody leads. -1: somebody without an end, who leads until somebody deletes that key.
             let lasts = match reply::number(&answer) {

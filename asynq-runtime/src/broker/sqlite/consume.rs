@@ -178,7 +178,9 @@ impl Claim {
         let mut suspects = self.suspects.most_from(&wanted.queue);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
-            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit, i64::from(suspects > 0)], Candidate::read)?;
+            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit, i64::from(suspects > 0)], |row| {
+                Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? })
+            })?;
             let all = found.len() < missing;
             for candidate in found {
                 if candidate.crashes > 0 {
@@ -198,7 +200,9 @@ impl Claim {
                 let until = tx.view.now.saturating_add(self.lease);
                 tx.view.execute(&sql::CONSUME_TAKE, [candidate.seq, until, self.server, self.token])?;
                 tx.came(q, TaskState::Active);
-                runs.extend(candidate.into_run(&wanted.queue, self.server, self.token));
+                let waited = candidate.waited(tx.view.now);
+                let run = candidate.into_run(&wanted.queue, self.server, self.token);
+                runs.extend(run.map(|run| Run { waited, ..run }));
                 missing -= 1;
             }
             if all {
@@ -219,6 +223,8 @@ struct Candidate {
     facts: Facts,
     uniq: Option<String>,
     msg: Option<Vec<u8>>,
+    /// Since when it has been pending; 0 where that is not known any more.
+    since: i64,
 }
 
 impl Candidate {
@@ -231,7 +237,14 @@ impl Candidate {
             facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
             uniq: row.get(7)?,
             msg: row.get(8)?,
+            since: 0,
         })
+    }
+
+    /// How long it had been pending at `now`.
+    fn waited(&self, now: i64) -> Option<Duration> {
+        let waited = now.checked_sub(self.since).filter(|_| self.since > 0)?;
+        u64::try_from(waited).ok().map(Duration::from_millis)
     }
 
     fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
@@ -242,6 +255,7 @@ impl Candidate {
             message,
             crashes: u32::try_from(self.crashes).unwrap_or(0),
             extra: self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default(),
+            waited: None,
         })
     }
 }

@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1_001, include_str!("sql/migrations/0002_groups.sql")),
     (1_002, include_str!("sql/migrations/0003_enqueue.sql")),
     (1_003, include_str!("sql/migrations/0004_schedule.sql")),
+    (1_004, include_str!("sql/migrations/0005_programs.sql")),
 ];
 
 /// Version of the newest tables this program knows.

@@ -6,6 +6,7 @@
 mod bell;
 mod connection;
 mod consume;
+mod diagnose;
 mod error;
 mod groups;
 mod in_transaction;

@@ -88,35 +88,37 @@ impl Schedules for SqliteBroker {
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
         let (candidate, look) = (candidate.clone(), candidate.clone());
         let order = Order::new(Stage::Settle, 1, move |tx| {
-            let found = Leader::find(&tx.view)?;
+            let found = Leader::find(&tx.view, &candidate.program)?;
             let (change, lead) = lead::decide(found.as_ref(), &candidate, tx.view.now, ttl);
             if let Some(leader) = change {
-                leader.write(&tx.view)?;
+                leader.write(&tx.view, &candidate.program)?;
             }
             Ok(lead)
         });
         let order = order.unless(move |view| {
-            let (change, lead) = lead::decide(Leader::find(view)?.as_ref(), &look, view.now, ttl);
+            let found = Leader::find(view, &look.program)?;
+            let (change, lead) = lead::decide(found.as_ref(), &look, view.now, ttl);
             Ok(change.is_none().then_some(lead))
         });
         self.store.write(order).await
     }
 
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
-        let token = candidate.token.clone();
+        let Candidate { program, token, .. } = candidate.clone();
         let order = Order::new(Stage::Settle, 1, move |tx| {
-            let resigned = tx.view.execute(&sql::SCHEDULE_RESIGN, params![token, tx.view.now])?;
+            let resigned = tx.view.execute(&sql::SCHEDULE_RESIGN, params![program, token, tx.view.now])?;
             tx.effects.signal |= resigned > 0;
             Ok(())
         });
         self.store.write(order).await
     }
 
-    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
         let mut news = self.store.common.news.signals();
         loop {
-            let leader = self.store.read(Leader::find).await?;
+            let program = program.to_owned();
+            let leader = self.store.read(move |view| Leader::find(view, &program)).await?;
             let Some(leader) = leader else { return Ok(()) };
             // The clock may be a test's, so how long to wait follows from it alone.
             loop {
@@ -133,6 +135,18 @@ impl Schedules for SqliteBroker {
                 }
             }
         }
+    }
+
+    async fn swap_entries(
+        &self,
+        program: &str,
+        entries: &[SchedulerEntry],
+        keep: Duration,
+    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        let (program, rows) = (program.to_owned(), shown::encode(entries));
+        let order =
+            Order::new(Stage::Settle, 1, move |tx| shown::swap(&tx.view, &program, &rows, after(tx.view.now, keep)));
+        self.store.write(order).await
     }
 
     async fn show_entries(

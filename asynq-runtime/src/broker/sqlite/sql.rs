@@ -164,6 +164,10 @@ statements! {
     INSPECT_WEIGHT = "inspect/weight";
     INSPECT_PAUSE = "inspect/pause";
     INSPECT_RESUME = "inspect/resume";
+    DIAGNOSE_FILE = "diagnose/file";
+    DIAGNOSE_SOUND = "diagnose/sound";
+    DIAGNOSE_LOCKS = "diagnose/locks";
+    DIAGNOSE_NUMBER = "diagnose/number";
     REPAIR_FIND = "repair/find";
     REPAIR_IN_STATE = "repair/in_state";
     REPAIR_IN_GROUP = "repair/in_group";
@@ -191,6 +195,9 @@ statements! {
     SCHEDULE_LEADER = "schedule/leader";
     SCHEDULE_SET_LEADER = "schedule/set_leader";
     SCHEDULE_RESIGN = "schedule/resign";
+    SCHEDULE_PROGRAM_ENTRIES = "schedule/program_entries";
+    SCHEDULE_FORGET_PROGRAM = "schedule/forget_program";
+    SCHEDULE_KEEP_PROGRAM = "schedule/keep_program";
     SCHEDULE_SHOW = "schedule/show";
     SCHEDULE_WITHDRAW = "schedule/withdraw";
     SCHEDULE_SHOWN = "schedule/shown";
@@ -205,6 +212,8 @@ statements! {
     SCHEDULE_SWEEP_TICKS = "schedule/sweep_ticks";
     SCHEDULE_SWEEP_ENTRIES = "schedule/sweep_entries";
     SCHEDULE_SWEEP_SHOWN = "schedule/sweep_shown";
+    SCHEDULE_SWEEP_LEADS = "schedule/sweep_leads";
+    SCHEDULE_SWEEP_PROGRAMS = "schedule/sweep_programs";
 }
 
 #[cfg(test)]

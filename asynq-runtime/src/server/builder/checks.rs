@@ -5,11 +5,12 @@ use asynq_grammar::names::check_queue;
 use super::super::{choice::Choice, error::ServerError, handlers::Handlers, pattern::Pattern, queues::Entry};
 use crate::job::{JobDescriptor, JobOptions, Registry, RegistryError};
 
-/// The jobs there are; no job and no handler at all cannot be meant.
+/// The jobs there are; no job and no handler at all cannot be meant, unless the server `may_idle`.
 pub(super) fn registry(
     given: Option<Registry>,
     registered: Vec<JobDescriptor>,
     handlers: &Handlers,
+    may_idle: bool,
 ) -> Result<Registry, ServerError> {
     let base = match given {
         Some(registry) => registry,
@@ -19,7 +20,7 @@ pub(super) fn registry(
     if let Some(both) = handlers.patterns().find(|pattern| registry.get(pattern).is_some()) {
         return Err(ServerError::option("handle", format!("`{both}` is a job already: it would never get there")));
     }
-    if registry.is_empty() && handlers.is_empty() {
+    if registry.is_empty() && handlers.is_empty() && !may_idle {
         return Err(RegistryError::NoJobs.into());
     }
     Ok(registry)

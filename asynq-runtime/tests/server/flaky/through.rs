@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
-        BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, EditError, EntryId, EntryPlan,
-        EntryState, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Page, PayloadEdit, QueueDeleted,
-        QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet, Tick, Ticked,
+        BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
+        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Node,
+        Page, PayloadEdit, QueueDeleted, QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet,
+        Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -145,6 +146,16 @@ impl Repair for Flaky {
 }
 
 #[async_trait]
+impl Diagnose for Flaky {
+    async fn nodes(&self) -> Result<Vec<Node>, BrokerError> {
+        self.inner.nodes().await
+    }
+    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+        self.inner.examine(queue, limit).await
+    }
+}
+
+#[async_trait]
 impl Semaphores for Flaky {
     async fn acquire_token(
         &self,
@@ -195,9 +206,19 @@ impl Schedules for Flaky {
         self.inner.resign(candidate).await
     }
 
-    async fn wait_for_lead(&self, limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         self.pulse("wait_for_lead").await;
-        self.inner.wait_for_lead(limit).await
+        self.inner.wait_for_lead(program, limit).await
+    }
+
+    async fn swap_entries(
+        &self,
+        program: &str,
+        entries: &[SchedulerEntry],
+        keep: Duration,
+    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
+        self.pulse("swap_entries").await;
+        self.inner.swap_entries(program, entries, keep).await
     }
 
     async fn show_entries(

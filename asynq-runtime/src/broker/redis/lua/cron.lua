@@ -3,13 +3,18 @@
 
 -- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.
 local function read_entry(key)
-  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
+  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused', 'over')
   if found.err then return nil, found end
   if not found[1] then return nil end
   return {
     spec = found[1], zone = found[2] or '', revision = found[3] or '0', last = tonumber(found[4] or 0) or 0,
-    previous = found[5] or '', paused = found[6] == '1',
+    previous = found[5] or '', paused = found[6] == '1', replaced = found[7] or '',
   }
+end
+
+-- Whether what was kept was written before the clock went back.
+local function is_ahead(entry, now_ms)
+  return entry.last > now_ms + 5000
 end
 
 -- Whether revision a is newer than b. They are compared as text: a Lua number does not hold them all.

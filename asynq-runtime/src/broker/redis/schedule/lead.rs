@@ -1,4 +1,4 @@
-//! Who plans the ticks: one key with a time to live, and one in which a newer program says that it would.
+//! Who plans the ticks of a program: one key with a time to live, and one in which a newer version says that it would.
 //!
 //! Two keys, two commands: they lie on different nodes of a Cluster. Nothing depends on their being changed together.
 
@@ -8,7 +8,7 @@ use crate::broker::{
     BrokerError, Candidate, Lead,
     redis::{
         RedisBroker,
-        keys::{LEADER, LEADER_WANT},
+        keys::{leader, leader_want},
         produce::milliseconds,
         reply,
         script::{Call, DROP_SEEN, LEAD},
@@ -18,12 +18,13 @@ use crate::broker::{
 impl RedisBroker {
     pub(super) async fn take_or_keep_lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
         let ttl = milliseconds(ttl).max(1);
-        let lead = LEAD.on(&[LEADER]).arg(value(candidate)).arg(ttl);
-        let mut answers = self.link.send(vec![lead, Call::plain("GET").arg(LEADER_WANT)]).await?.into_iter();
+        let (program, want) = (&candidate.program, leader_want(&candidate.program));
+        let lead = LEAD.on(&[leader(program)]).arg(value(candidate)).arg(ttl);
+        let mut answers = self.link.send(vec![lead, Call::plain("GET").arg(&want)]).await?.into_iter();
         let mut next = || answers.next().ok_or_else(|| reply::unexpected("no answer"))?;
-        let mut leader = reply::array(next()?)?.into_iter();
-        let holder = leader.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
-        let left = leader.next().and_then(|left| reply::number(&left)).unwrap_or_default();
+        let mut who = reply::array(next()?)?.into_iter();
+        let holder = who.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
+        let left = who.next().and_then(|left| reply::number(&left)).unwrap_or_default();
         let wanted = next()?;
         let wanted = reply::text(wanted);
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
@@ -32,19 +33,19 @@ impl RedisBroker {
             let newer = by.is_some_and(|by| by > candidate.revision);
             if let Some(wanted) = wanted.filter(|_| !newer) {
                 // It is fulfilled; a failure only makes an older program, if one leads next, resign once.
-                let _ = self.link.send_one(DROP_SEEN.on(&[LEADER_WANT]).arg(wanted)).await;
+                let _ = self.link.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
             }
             return Ok(Lead::Ours { wanted: newer });
         }
         if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
-            let want = Call::plain("SET").arg(LEADER_WANT).arg(candidate.revision).arg("PX").arg(ttl);
-            self.link.send_one(want).await?;
+            let wish = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
+            self.link.send_one(wish).await?;
         }
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
     }
 
     pub(super) async fn give_lead_up(&self, candidate: &Candidate) -> Result<(), BrokerError> {
-        self.link.send_one(DROP_SEEN.on(&[LEADER]).arg(value(candidate))).await.map(|_| ())
+        self.link.send_one(DROP_SEEN.on(&[leader(&candidate.program)]).arg(value(candidate))).await.map(|_| ())
     }
 }
 
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_revision_of_a_holder_is_read_back() {
-        let candidate = Candidate { token: "host|7|x".into(), revision: 1_800_000_000 };
+        let candidate = Candidate { program: "p".into(), token: "host|7|x".into(), revision: 1_800_000_000 };
         assert_eq!(revision_of(&value(&candidate)), candidate.revision);
         assert_eq!(revision_of(&value(&Candidate { revision: 0, ..candidate })), 0);
         for foreign in ["", "x", "x|", "x|y"] {

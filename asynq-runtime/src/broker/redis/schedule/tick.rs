@@ -98,10 +98,10 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
         "s" => Ok(Ticked::Stale),
         "p" => Ok(Ticked::Paused),
         "d" => {
-            if detail == "back" {
+            if next() == "back" {
                 tracing::warn!(entry = %tick.plan.entry, "the clock of Redis went back: the entry goes on from now");
             }
-            Ok(Ticked::Duplicate)
+            Ok(Ticked::Duplicate { cancel: id(&detail) })
         }
         "k" => id(&detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
         "c" => Ok(Ticked::Refused(Refused::IdConflict)),
@@ -157,7 +157,7 @@ mod tests {
         let read = |parts: &[&str]| {
             read_ticked(Value::Array(parts.iter().map(|part| Value::BulkString((*part).into())).collect()), &tick)
         };
-        let cases: [(&[&str], &str); 10] = [
+        let cases: [(&[&str], &str); 11] = [
             (
                 &["o", "", "p", "0"],
                 "Enqueued { placed: Placed { state: Pending, process_at: 1970-01-01T00:00:00Z }, cancel: None }",
@@ -173,7 +173,8 @@ mod tests {
             (&["e", "1500"], "Early(1.5s)"),
             (&["s", ""], "Stale"),
             (&["p", ""], "Paused"),
-            (&["d", "back"], "Duplicate"),
+            (&["d", "", "back"], "Duplicate { cancel: None }"),
+            (&["d", "x", ""], "Duplicate { cancel: Some(\"x\") }"),
             (&["k", "x"], "Skipped(\"x\")"),
             (&["c", ""], "Refused(IdConflict)"),
             (&["u", ""], "Refused(Duplicate { holder: None })"),

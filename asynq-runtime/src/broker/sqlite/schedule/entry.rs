@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{sql, tx::View},
-    after, instant,
+    CLOCK_WENT_BACK_MS, after, instant,
 };
 
 /// A row of `cron`; the time until which it is kept follows from the plan that writes it.
@@ -22,6 +22,8 @@ pub(super) struct Kept {
     pub(super) last: i64,
     pub(super) previous: Option<String>,
     pub(super) paused: bool,
+    /// The task that the last tick replaced while it ran.
+    pub(super) replaced: Option<String>,
 }
 
 impl Kept {
@@ -34,7 +36,13 @@ impl Kept {
             last,
             previous: None,
             paused: false,
+            replaced: None,
         }
+    }
+
+    /// Whether it was written before the clock went back.
+    pub(super) fn is_ahead(&self, now: i64) -> bool {
+        self.last > now.saturating_add(CLOCK_WENT_BACK_MS)
     }
 
     /// What is kept of an entry, if it is known.
@@ -47,6 +55,7 @@ impl Kept {
                 last: row.get(3)?,
                 previous: row.get(4)?,
                 paused: row.get(5)?,
+                replaced: row.get(6)?,
             })
         })
     }
@@ -64,6 +73,7 @@ impl Kept {
                 self.last,
                 self.previous,
                 self.paused,
+                self.replaced,
                 after(view.now, plan.keep),
             ],
         )?;
@@ -92,11 +102,13 @@ impl Kept {
 /// What is kept of an entry from now on that is planned like this; `None`: as before.
 pub(super) fn planned(before: Option<&Kept>, plan: &EntryPlan, now: i64) -> Option<Kept> {
     let Some(before) = before else { return Some(Kept::new(plan, now)) };
+    let last = if before.is_ahead(now) { now } else { before.last };
     if plan.revision < before.revision {
-        return None;
+        return (last != before.last).then(|| Kept { last, ..before.clone() });
     }
-    let last = if before.is_planned_as(plan) { before.last } else { now };
-    Some(Kept { previous: before.previous.clone(), paused: before.paused, ..Kept::new(plan, last) })
+    let last = if before.is_planned_as(plan) { last } else { now };
+    let Kept { spec, zone, revision, .. } = Kept::new(plan, last);
+    Some(Kept { spec, zone, revision, last, ..before.clone() })
 }
 
 #[cfg(test)]
@@ -130,5 +142,13 @@ mod tests {
         ] {
             assert_eq!(planned(Some(&before), &plan(spec, zone, revision), 70), expected, "{spec} {zone} {revision}");
         }
+        // The clock went back: now is the last tick, for an older program, too.
+        let ahead = Kept { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
+        for revision in [2, 3] {
+            let kept = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
+            assert_eq!(kept, Some(Kept { last: 70, ..before.clone() }), "{revision}");
+        }
+        let in_time = Kept { last: 70 + CLOCK_WENT_BACK_MS, ..before };
+        assert_eq!(planned(Some(&in_time), &plan("a", "UTC", 3), 70), Some(in_time.clone()));
     }
 }

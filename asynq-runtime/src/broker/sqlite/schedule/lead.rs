@@ -1,4 +1,4 @@
-//! Who leads the schedulers: one row of the file, and who may write it.
+//! Who leads the schedulers of a program: one row of the file, and who may write it.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub(super) struct Leader {
 
 impl Leader {
     /// Reads the row. One from the future is none: it was written before the clock was set back.
-    pub(super) fn find(view: &View<'_>) -> rusqlite::Result<Option<Self>> {
-        let found = view.find(&sql::SCHEDULE_LEADER, [], |row| {
+    pub(super) fn find(view: &View<'_>, program: &str) -> rusqlite::Result<Option<Self>> {
+        let found = view.find(&sql::SCHEDULE_LEADER, [program], |row| {
             Ok(Self {
                 token: row.get(0)?,
                 revision: row.get::<_, i64>(1)?.cast_unsigned(),
@@ -41,10 +41,11 @@ impl Leader {
     }
 
     /// Writes the row.
-    pub(super) fn write(&self, view: &View<'_>) -> rusqlite::Result<()> {
+    pub(super) fn write(&self, view: &View<'_>, program: &str) -> rusqlite::Result<()> {
         view.execute(
             &sql::SCHEDULE_SET_LEADER,
             params![
+                program,
                 self.token,
                 self.revision.cast_signed(),
                 self.until,
@@ -89,7 +90,7 @@ mod tests {
     const TTL: Duration = Duration::from_millis(100);
 
     fn candidate(token: &str, revision: u64) -> Candidate {
-        Candidate { token: token.into(), revision }
+        Candidate { program: "p".into(), token: token.into(), revision }
     }
 
     #[test]

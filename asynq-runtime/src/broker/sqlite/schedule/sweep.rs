@@ -11,11 +11,13 @@ const MARKERS: i64 = 500;
 /// Most histories that one sweep takes away; each has at most 1,000 rows.
 const HISTORIES: i64 = 2;
 
-/// Takes away markers, entries, shown entries and histories whose time is over.
+/// Takes away markers, entries, shown entries, leads and histories whose time is over.
 pub(in super::super) fn sweep(view: &View<'_>) -> rusqlite::Result<()> {
     view.execute(&sql::SCHEDULE_SWEEP_TICKS, [view.now, MARKERS])?;
     view.execute(&sql::SCHEDULE_SWEEP_ENTRIES, [view.now])?;
-    view.execute(&sql::SCHEDULE_SWEEP_SHOWN, [view.now])?;
+    for sweep in [&sql::SCHEDULE_SWEEP_SHOWN, &sql::SCHEDULE_SWEEP_LEADS, &sql::SCHEDULE_SWEEP_PROGRAMS] {
+        view.execute(sweep, [view.now])?;
+    }
     for entry in view.list(&sql::SCHEDULE_OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {
         forget_history(view, &entry)?;
     }

@@ -56,7 +56,8 @@ fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, at: i64, now: i64)
     if kept.revision > plan.revision && !kept.is_planned_as(plan) {
         return Verdict::Stale;
     }
-    let last = if kept.last > now.saturating_add(CLOCK_WENT_BACK_MS) { now } else { kept.last };
+    // Then a tick of this moment fires, and none of the time before.
+    let last = if kept.is_ahead(now) { now.saturating_sub(CLOCK_WENT_BACK_MS) } else { kept.last };
     if at <= last || marked {
         Verdict::Duplicate(at.max(last))
     } else if kept.paused {
@@ -111,8 +112,11 @@ impl Firing {
         Ok(match verdict {
             Verdict::Early(ms) => Some(Ticked::Early(Duration::from_millis(ms))),
             Verdict::Stale => Some(Ticked::Stale),
-            Verdict::Duplicate(last) if kept.is_some_and(|kept| kept.last == last) => Some(Ticked::Duplicate),
-            _ => None,
+            Verdict::Duplicate(last) => match kept.filter(|kept| kept.last == last) {
+                Some(kept) => Some(Ticked::Duplicate { cancel: self.to_cancel(view, &kept)? }),
+                None => None,
+            },
+            Verdict::Paused(_) | Verdict::Fire => None,
         })
     }
 
@@ -121,6 +125,10 @@ impl Firing {
         let (kept, verdict) = self.look(&tx.view)?;
         let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
         let revision = revision.max(self.plan.revision);
+        let cancel = match &kept {
+            Some(kept) => self.to_cancel(&tx.view, kept)?,
+            None => None,
+        };
         let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
         // In the plan of the newest program that fires it.
         let kept = Kept { revision, previous, paused, ..Kept::new(&self.plan, last) };
@@ -131,7 +139,7 @@ impl Firing {
         match verdict {
             Verdict::Early(ms) => return Ok(Ticked::Early(Duration::from_millis(ms))),
             Verdict::Stale => return Ok(Ticked::Stale),
-            Verdict::Duplicate(last) => return passed_over(last, Ticked::Duplicate),
+            Verdict::Duplicate(last) => return passed_over(last, Ticked::Duplicate { cancel }),
             Verdict::Paused(last) => return passed_over(last, Ticked::Paused),
             Verdict::Fire => {}
         }
@@ -139,12 +147,20 @@ impl Firing {
         let marked_until = after(tx.view.now, self.marker);
         tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
         let ticked = self.fire(tx, kept.previous.as_deref(), dead)?;
-        let previous = match ticked {
-            Ticked::Enqueued { .. } => Some(self.id.to_string()),
-            _ => kept.previous,
+        let (previous, replaced) = match &ticked {
+            Ticked::Enqueued { cancel, .. } => (Some(self.id.to_string()), cancel.as_ref().map(TaskId::to_string)),
+            _ => (kept.previous, None),
         };
-        Kept { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
+        Kept { last: self.at, previous, replaced, ..kept }.write(&tx.view, &self.plan)?;
         Ok(ticked)
+    }
+
+    /// For a tick whose answer was lost: what it replaced, if that still runs.
+    fn to_cancel(&self, view: &View<'_>, kept: &Kept) -> rusqlite::Result<Option<TaskId>> {
+        let replaced = kept.replaced.as_deref().filter(|_| kept.previous.as_deref() == Some(self.id.as_str()));
+        let Some(id) = replaced else { return Ok(None) };
+        let runs = Previous::find(view, &self.plan, id)?.is_some_and(|task| task.state == TaskState::Active);
+        Ok(runs.then(|| TaskId::from_wire(id)))
     }
 
     fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<Kept>, Verdict)> {
@@ -160,14 +176,17 @@ impl Firing {
         let there = match (self.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
             (Overlap::Skip | Overlap::Replace, Some(id)) => Previous::find(&tx.view, &self.plan, id)?
-                .filter(|task| task.is_there(tx.view.now, dead))
+                .filter(|task| {
+                    !task.has_ended() && (self.overlap == Overlap::Replace || task.is_there(tx.view.now, dead))
+                })
                 .map(|task| (task, id)),
         };
         let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?, None)) };
         if self.overlap == Overlap::Skip {
             return Ok(Ticked::Skipped(TaskId::from_wire(id)));
         }
-        let runs = task.state == TaskState::Active;
+        // One whose worker died would come back, so it goes as one that waits.
+        let runs = task.state == TaskState::Active && task.is_there(tx.view.now, dead);
         let placed = tx.whole_or_nothing(|tx| {
             if !runs && !task.staged {
                 let Previous { seq, q, state, ref lock, .. } = task;
@@ -216,12 +235,15 @@ impl Previous {
         })
     }
 
+    fn has_ended(&self) -> bool {
+        matches!(self.state, TaskState::Archived | TaskState::Completed)
+    }
+
     /// Whether it waits or runs. Nobody runs one whose lease has passed or whose server is `dead`.
     fn is_there(&self, now: i64, dead: Option<i64>) -> bool {
         match self.state {
             TaskState::Active => self.at > now && dead != Some(self.server),
-            TaskState::Archived | TaskState::Completed => false,
-            TaskState::Pending | TaskState::Scheduled | TaskState::Retry | TaskState::Aggregating => true,
+            _ => !self.has_ended(),
         }
     }
 }
@@ -267,7 +289,10 @@ mod tests {
             ("a later one fired", Some(kept(at + 1)), false, at, Verdict::Duplicate(at + 1)),
             ("marked, last was lost", Some(kept(0)), true, at, Verdict::Duplicate(at)),
             ("a little ahead", Some(kept(NOW + 5_000)), false, at, Verdict::Duplicate(NOW + 5_000)),
-            ("the clock went back", Some(kept(NOW + 5_001)), false, at, Verdict::Duplicate(NOW)),
+            ("the clock went back", Some(kept(NOW + 5_001)), false, at, Verdict::Duplicate(NOW - 5_000)),
+            ("the clock went back, on time", Some(kept(NOW + 5_001)), false, NOW - 4_999, Verdict::Fire),
+            ("the clock went back, marked", Some(kept(NOW + 5_001)), true, NOW - 1, Verdict::Duplicate(NOW - 1)),
+            ("the clock went back, paused", Some(paused(NOW + 5_001)), false, NOW, Verdict::Paused(NOW)),
             ("paused", Some(paused(0)), false, at, Verdict::Paused(at)),
             ("paused, again", Some(paused(at)), false, at, Verdict::Duplicate(at)),
             ("early goes first", Some(other_spec(NOW * 2)), true, early, Verdict::Early(1)),

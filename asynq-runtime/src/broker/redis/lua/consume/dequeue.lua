@@ -2,20 +2,21 @@
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
 --          · 6 bytes of messages after which it stops · 7 most tasks whose worker died while it ran them
--- Returns  { id, msg, id, msg, .. } and { number of the task, crashes, x, .. } for those that have one
-local call = redis.call
+-- Returns  { id, msg, id, msg, .. }, { number of the task, crashes, x, .. } for those that have one, and
+--          { now, pending since when, .. } of each in nanoseconds, '' where that is not known
+local call, pcall = redis.call, redis.pcall
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local tasks, facts = {}, {}
+local tasks, facts, since = {}, {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
-local orphans, seen, rounds, room = {}, {}, 0, tonumber(ARGV[6])
+local orphans, seen, rounds, room, taken = {}, {}, 0, tonumber(ARGV[6]), 0
 local suspects, spared = tonumber(ARGV[7]), {}
 
 -- A foreign key of a wrong type must not make popped ids vanish.
 local function take(ids, leases)
-  local failed = redis.pcall('LPUSH', KEYS[3], unpack(ids))
+  local failed = pcall('LPUSH', KEYS[3], unpack(ids))
   if type(failed) == 'number' then
-    failed = redis.pcall('ZADD', KEYS[4], unpack(leases))
+    failed = pcall('ZADD', KEYS[4], unpack(leases))
     if type(failed) == 'number' then return end
     for _, id in ipairs(ids) do call('LREM', KEYS[3], 1, id) end
   end
@@ -28,12 +29,14 @@ local function leave(id)
   call('ZREM', KEYS[4], id)
 end
 
-while #tasks < 2 * n and rounds < 16 and room > 0 do
+while taken < n and rounds < 16 and room > 0 do
   rounds = rounds + 1
   -- RPOP is no command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
-  local ids = call('RPOP', KEYS[1], n - #tasks / 2)
+  local ids = call('RPOP', KEYS[1], n - taken)
   if not ids or #ids == 0 then break end
-  local leases, until_s = {}, whole((clock(ARGV[1])) + tonumber(ARGV[5]))
+  local now_s, now_ns = clock(ARGV[1])
+  local leases, until_s = {}, whole(now_s + tonumber(ARGV[5]))
+  since[1] = since[1] or now_ns
   for i, id in ipairs(ids) do
     leases[2 * i - 1], leases[2 * i] = until_s, id
   end
@@ -51,24 +54,26 @@ while #tasks < 2 * n and rounds < 16 and room > 0 do
     end
     local key = prefix .. id
     -- pcall: one key of a wrong type must not stop the others.
-    local task = redis.pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress')
-    local crashes = tonumber(task[2] or 0) or 0
+    local task = pcall('HMGET', key, 'msg', 'crashes', 'x', 'progress', 'pending_since')
+    local msg, crashes = task[1], 0
+    if task[2] then crashes = tonumber(task[2]) or 0 end
     if seen[id] then
       call('LREM', KEYS[3], 1, id)
-    elseif task[1] and crashes > 0 and suspects == 0 then
+    elseif msg and crashes > 0 and suspects == 0 then
       seen[id] = true
       leave(id)
       spared[#spared + 1] = id
-    elseif task[1] then
+    elseif msg then
       if crashes > 0 then suspects = suspects - 1 end
       seen[id] = true
-      room = room - #task[1]
+      room = room - #msg
       call('HSET', key, 'state', 'active', 'pending_since', token)
       if task[4] then call('HDEL', key, 'progress') end
-      tasks[#tasks + 1] = id
-      tasks[#tasks + 1] = task[1]
+      taken = taken + 1
+      tasks[2 * taken - 1], tasks[2 * taken] = id, msg
+      since[1 + taken] = task[5] or ''
       if task[2] or task[3] then
-        facts[#facts + 1] = #tasks / 2
+        facts[#facts + 1] = taken
         facts[#facts + 1] = task[2] or '0'
         facts[#facts + 1] = task[3] or ''
       end
@@ -84,4 +89,4 @@ if #orphans > 0 then
   call('SADD', KEYS[5], unpack(orphans))
   call('EXPIRE', KEYS[5], 604800)
 end
-return { tasks, facts }
+return { tasks, facts, since }

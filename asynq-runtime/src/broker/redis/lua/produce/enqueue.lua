@@ -2,11 +2,13 @@
 -- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5 groups · 6.. one task hash
 --          per item, then the unique locks, then the groups
 -- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups; then per item:
---          id · msg · when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
+--          id · msg · more? ('' for a task that runs now, has an id of our making, and nothing else), and if so
+--          when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
 --          · id made by us? 0|1 · group ('' none)
--- Returns  two texts per item: p|s|g and due ms (stored) · c and '' (id taken) · d and the lock's holder (duplicate)
---          · w and '' (its group or groups is of a foreign type)
-local call = redis.call
+-- Returns  one letter per item · now in ms, which is when p and g are due · then one text for each s and d:
+--          p pending · g in its group · s scheduled: due ms · d duplicate: the lock's holder · c id taken
+--          · w its group or groups is of a foreign type
+local call, KEYS, ARGV = redis.call, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
 
@@ -20,21 +22,19 @@ end
 -- Our own first send whose receipt is gone (failover): same id and message.
 local function first_send(key, id, msg, ours)
   local task = again and redis.pcall('HMGET', key, 'msg', 'state')
-  if not task or task.err or not (ours or task[1] == msg) then return nil end
+  if not task or task.err or not (ours or task[1] == msg) then return 'c' end
   local due = call('ZSCORE', KEYS[3], 's:' .. id)
   if due and task[2] == 'scheduled' then return 's', due end
-  return task[2] == 'aggregating' and 'g' or 'p', whole(now_ms)
+  return task[2] == 'aggregating' and 'g' or 'p'
 end
 
+-- Returns nothing if it is ours, else its holder.
 local function take_lock(key, id, seconds)
-  if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return true end
+  if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return end
   local holder = redis.pcall('GET', key)
-  if holder == id then
-    -- No task of this id exists, so this lock is what an earlier one left behind.
-    call('EXPIRE', key, whole(seconds))
-    return true
-  end
-  return false, type(holder) == 'string' and holder or ''
+  if holder ~= id then return type(holder) == 'string' and holder or '' end
+  -- No task of this id exists, so this lock is what an earlier one left behind.
+  call('EXPIRE', key, whole(seconds))
 end
 
 -- These change nothing; what is of a foreign type stops the script here, before a lock is taken that no task would have.
@@ -43,48 +43,54 @@ if #KEYS > 5 + n then
   for i = 2, 3 do call('ZCARD', KEYS[i]) end
 end
 
-local answers, accepted, seen = {}, {}, {}
+-- What is to be stored is collected first, and written in the end: at[i] is where item i begins in ARGV.
+local letters, answers, seen, at = {}, { '', whole(now_ms) }, {}, {}
 local pending, scheduled, exact, grouped = {}, {}, {}, {}
 local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
+local p = 6
 for i = 1, n do
-  local p = 8 * i - 2
-  local id, lock, group = ARGV[p], tonumber(ARGV[p + 3]), ARGV[p + 7]
-  local due = due_at(ARGV[p + 2], now_ms)
-  local waits = due > now_ms
-  local code, detail
+  local id, more, letter, detail = ARGV[p], ARGV[p + 2] ~= '', nil, nil
   if seen[id] then
-    code, detail = 'c', ''
+    letter = 'c'
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
-    code, detail = first_send(KEYS[5 + i], id, ARGV[p + 1], ARGV[p + 6] == '1')
-    if not code then code, detail = 'c', '' end
-  -- Only this task is refused, not its neighbours.
-  elseif group ~= '' and not (fits(KEYS[5], 'set') and fits(ARGV[5] .. group, 'zset')) then
-    code, detail = 'w', ''
+    letter, detail = first_send(KEYS[5 + i], id, ARGV[p + 1], not more or ARGV[p + 7] == '1')
+  elseif not more then
+    letter, at[i], seen[id] = 'p', p, true
+    pending[#pending + 1] = id
   else
-    local free, holder = true, nil
-    if lock > 0 then free, holder = take_lock(KEYS[lock], id, held_for(tonumber(ARGV[p + 4]), due, now_ms)) end
-    if not free then
-      code, detail = 'd', holder
+    local lock, group, holder = tonumber(ARGV[p + 4]), ARGV[p + 8], nil
+    local due = due_at(ARGV[p + 3], now_ms)
+    -- Only this task is refused, not its neighbours.
+    local may_join = group == '' or fits(KEYS[5], 'set') and fits(ARGV[5] .. group, 'zset')
+    if may_join and lock > 0 then
+      holder = take_lock(KEYS[lock], id, held_for(tonumber(ARGV[p + 5]), due, now_ms))
+    end
+    if not may_join then
+      letter = 'w'
+    elseif holder then
+      letter, detail = 'd', holder
     else
-      seen[id] = true
-      accepted[#accepted + 1] = i
-      if waits then
-        code, detail = 's', whole(due)
+      at[i], seen[id] = p, true
+      if due > now_ms then
+        letter, detail = 's', whole(due)
         scheduled[#scheduled + 1] = whole(math.ceil(due / 1000))
         scheduled[#scheduled + 1] = id
-        exact[#exact + 1] = whole(due)
+        exact[#exact + 1] = detail
         exact[#exact + 1] = 's:' .. id
       elseif group ~= '' then
-        code, detail = 'g', whole(now_ms)
+        letter = 'g'
         grouped[#grouped + 1] = { group, id }
       else
-        code, detail = 'p', whole(now_ms)
+        letter = 'p'
         pending[#pending + 1] = id
       end
     end
   end
-  answers[2 * i - 1], answers[2 * i] = code, detail
+  letters[i] = letter
+  if detail then answers[#answers + 1] = detail end
+  p = p + (more and 9 or 3)
 end
+answers[1] = table.concat(letters)
 
 -- The containers first: if one is of a wrong type, no hash is left behind that nobody would ever find.
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
@@ -97,12 +103,16 @@ for _, member in ipairs(grouped) do
   call('SADD', KEYS[5], member[1])
 end
 local states = { p = 'pending', s = 'scheduled', g = 'aggregating' }
-for _, i in ipairs(accepted) do
-  local p = 8 * i - 2
-  local lock = KEYS[tonumber(ARGV[p + 3])] or ''
-  local state = states[answers[2 * i - 1]]
-  call('HSET', KEYS[5 + i], unpack(new_fields(ARGV[p + 1], state, now_ns, ARGV[p + 7], lock, ARGV[p + 5])))
+for i = 1, n do
+  p = at[i]
+  if p and ARGV[p + 2] == '' then
+    call('HSET', KEYS[5 + i], 'msg', ARGV[p + 1], 'state', 'pending', 'pending_since', now_ns)
+  elseif p then
+    local lock = KEYS[tonumber(ARGV[p + 4])] or ''
+    local fields = new_fields(ARGV[p + 1], states[letters[i]], now_ns, ARGV[p + 8], lock, ARGV[p + 6])
+    call('HSET', KEYS[5 + i], unpack(fields))
+  end
 end
 -- Where nothing was stored, nothing can be stored twice.
-if #accepted > 0 then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', 60) end
+if next(at) then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', '60') end
 return answers

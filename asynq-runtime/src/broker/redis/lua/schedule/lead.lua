@@ -1,5 +1,5 @@
 -- Takes the lead if it is free, or keeps it for longer.
--- KEYS     1 asynq:x:leader
+-- KEYS     1 asynq:x:leader:PROGRAM
 -- ARGV     1 token|revision of the candidate · 2 milliseconds that it leads
 -- Returns  '' and 0 (it leads) · or who leads, as ARGV 1, and for how many ms more
 local call = redis.call

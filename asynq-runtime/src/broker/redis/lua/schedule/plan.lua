@@ -7,6 +7,11 @@ local _, _, now_ms = clock(ARGV[1])
 local spec, zone, revision = ARGV[2], ARGV[3], ARGV[4]
 local entry, failed = read_entry(KEYS[1])
 if failed then return failed end
+-- It was kept before the clock went back.
+if entry and is_ahead(entry, now_ms) then
+  call('HSET', KEYS[1], 'last', whole(now_ms))
+  entry.last = now_ms
+end
 if entry and newer(entry.revision, revision) then return answer_of(entry, now_ms) end
 
 if not entry or entry.spec ~= spec or entry.zone ~= zone then

@@ -6,7 +6,7 @@
 --          Go run, seconds; and of the task: 11 id · 12 msg · 13 when (as in enqueue.lua) · 14 lock ('' none)
 --          · 15 lock seconds · 16 x ('' none) · 17 group ('' none)
 -- Returns  o, the id to cancel ('' none), p|s|g and due ms (enqueued) · e and ms left (early) · s (stale) · p (paused)
---          · d and, if the clock went back, 'back' (duplicate) · k and an id (skipped) · c (id taken) · u and the lock's
+--          · d, the id to cancel ('' none) and, if the clock went back, 'back' (duplicate) · k and an id (skipped) · c (id taken) · u and the lock's
 --          holder (unique) · w and a key of a foreign type (nothing was changed)
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local at_ms = tonumber(ARGV[3]) * 1000
@@ -18,18 +18,21 @@ if at_ms > now_ms then return { 'e', whole(at_ms - now_ms) } end
 local entry, failed = read_entry(kept_in)
 if failed then return { 'w', kept_in } end
 -- One that was lost is a new one; its markers stay.
-entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '' }
+entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '', replaced = '' }
 if newer(entry.revision, revision) and (entry.spec ~= spec or entry.zone ~= zone) then return { 's', '' } end
 
-local went_back = entry.last > now_ms + 5000
-local last = went_back and now_ms or entry.last
+-- Then a tick of this moment fires, and none of the time before.
+local went_back = is_ahead(entry, now_ms)
+local last = went_back and now_ms - 5000 or entry.last
 
 -- Keeps how far the entry is, in the plan of the newest program that fires it.
-local function keep(until_ms, previous)
+local function keep(until_ms, previous, replaced)
   -- Removes nothing; as the first write it lets the script run when memory is full.
   call('HDEL', kept_in, '')
   if newer(entry.revision, revision) then revision = entry.revision end
   call('HSET', kept_in, 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(until_ms), 'prev', previous)
+  -- For whoever sends the tick again because its answer was lost.
+  if replaced then call('HSET', kept_in, 'over', replaced) else call('HDEL', kept_in, 'over') end
   call('EXPIRE', kept_in, ARGV[7])
 end
 
@@ -42,14 +45,19 @@ end
 
 if at_ms <= last or call('EXISTS', marker) == 1 then
   if went_back or at_ms > last then keep(math.max(at_ms, last), entry.previous) end
-  return { 'd', went_back and 'back' or '' }
+  local cancel = ''
+  if entry.previous == id and entry.replaced ~= '' then
+    if pcall('HGET', prefix .. 't:' .. entry.replaced, 'state') == 'active' then cancel = entry.replaced end
+  end
+  return { 'd', cancel, went_back and 'back' or '' }
 end
 if entry.paused then
   keep(at_ms, entry.previous)
   return { 'p', '' }
 end
 
--- Where the task of the previous tick is: it waits, it runs, or it is nowhere, which is also so once its lease is past.
+-- Where the task of the previous tick is: it waits, it runs, or it is nowhere, which is also so once its lease is past;
+-- but then it will come back, which a replacement must not allow.
 local previous, there = nil, nil
 if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
@@ -61,7 +69,7 @@ if entry.previous ~= '' and overlap ~= 'allow' then
       -- One without a token is Go's, and Go gives its own runs this much longer.
       local grace = task[4] and 0 or tonumber(ARGV[10])
       if lease then
-        there = tonumber(lease) > now_s - grace and 'runs' or nil
+        there = tonumber(lease) > now_s - grace and 'runs' or overlap == 'replace' and 'lapsed' or nil
       else
         there = is_there('active', previous.id) and 'runs' or nil
       end
@@ -75,14 +83,15 @@ if entry.previous ~= '' and overlap ~= 'allow' then
   end
 end
 if there and overlap == 'skip' then return fired('k', previous.id) end
+-- Whether it has to be deleted.
+local goes = there == 'waits' or there == 'lapsed'
 
 if call('EXISTS', key) == 1 then return fired('c', '') end
 if lock ~= '' then
   local holder = pcall('GET', lock)
   if type(holder) == 'table' then return fired('u', '') end
-  -- What waits goes, and its lock with it.
-  local goes = there == 'waits' and holder == previous.id
-  if holder and holder ~= id and not goes then return fired('u', holder) end
+  -- What goes takes its lock with it.
+  if holder and holder ~= id and not (goes and holder == previous.id) then return fired('u', holder) end
 end
 
 local due = due_at(ARGV[13], now_ms)
@@ -94,7 +103,7 @@ elseif group ~= '' then
 else
   state, wanted = 'pending', { [KEYS[1]] = 'list' }
 end
-if there == 'waits' and previous.group then wanted[KEYS[9]] = 'set' end
+if goes and previous.group then wanted[KEYS[9]] = 'set' end
 for name, kind in pairs(wanted) do
   local found = call('TYPE', name).ok
   if found ~= kind and found ~= 'none' then return { 'w', name } end
@@ -102,8 +111,12 @@ end
 
 -- Refused when memory is full, with nothing changed. From here on nothing can fail.
 call('SET', marker, '1', 'EX', ARGV[8])
-if there == 'waits' then
-  take_out(previous.state, previous.id, previous.group)
+if there == 'lapsed' then
+  pcall('LREM', KEYS[2], 0, previous.id)
+  call('ZREM', KEYS[3], previous.id)
+end
+if goes then
+  if there == 'waits' then take_out(previous.state, previous.id, previous.group) end
   unlock(lock_of(previous.key, previous.lock, previous.group), previous.id)
   call('DEL', previous.key)
 end
@@ -118,6 +131,7 @@ else
 end
 if lock ~= '' then call('SET', lock, id, 'EX', whole(held_for(tonumber(ARGV[15]), due, now_ms))) end
 call('HSET', key, unpack(new_fields(ARGV[12], state, now_ns, group, lock, ARGV[16])))
-keep(at_ms, id)
+local replaced = there == 'runs' and previous.id or nil
+keep(at_ms, id, replaced)
 local letter = { pending = 'p', scheduled = 's', aggregating = 'g' }
-return { 'o', there == 'runs' and previous.id or '', letter[state], whole(math.max(due, now_ms)) }
+return { 'o', replaced or '', letter[state], whole(math.max(due, now_ms)) }

@@ -9,7 +9,7 @@
 --          q (requeue): nothing more
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
 --          hash · w a container of the queue is of a foreign type, nothing was changed
-local call, pcall = redis.call, redis.pcall
+local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local day_ends = ARGV[2]
 
@@ -40,13 +40,12 @@ end
 -- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
 -- such outcomes are not begun.
 local containers = { c = { 4, 'zset' }, r = { 5, 'zset', 7, 'zset' }, a = { 6, 'zset' }, q = { 3, 'list' }, d = {} }
-local function may_go(op)
-  local wanted = containers[op]
-  for i = 1, #wanted, 2 do
-    if not fits(KEYS[wanted[i]], wanted[i + 1]) then return false end
-  end
-  return fits(KEYS[2], 'zset')
-end
+local may_go = setmetatable({}, { __index = function(known, op)
+  local wanted, may = containers[op], fits(KEYS[2], 'zset')
+  for i = 1, #wanted, 2 do may = may and fits(KEYS[wanted[i]], wanted[i + 1]) end
+  known[op] = may
+  return may
+end })
 
 local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
 local p, item = 3, 0
@@ -57,16 +56,16 @@ while p <= #ARGV do
   local answer
   if type(held) == 'table' then
     answer = 'e'
-  elseif held == token and not may_go(op) then
+  elseif held == token and not may_go[op] then
     answer = 'w'
   -- The fence, in this order: LREM first would take the entry of another's run of the task.
-  elseif held == token and call('LREM', KEYS[1], -1, id) > 0 then
+  elseif held == token and call('LREM', KEYS[1], '-1', id) > 0 then
     answer = 'o'
-    push(ended, id)
+    ended[#ended + 1] = id
     if op == 'd' then
-      push(deleted, key)
+      deleted[#deleted + 1] = key
       done[key] = true
-      unlock(ARGV[p + 3], id)
+      if ARGV[p + 3] ~= '' then unlock(ARGV[p + 3], id) end
       processed = processed + 1
     elseif op == 'c' then
       store(key, 'completed', token, ARGV[p + 3])

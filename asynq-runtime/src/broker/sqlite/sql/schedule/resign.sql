@@ -1,2 +1,2 @@
--- Gives the lead up. ?1 token, ?2 now.
-UPDATE main.leader SET token = '', until = 0, touched = ?2 WHERE one = 1 AND token = ?1
+-- Gives the lead up. ?1 program, ?2 token, ?3 now.
+UPDATE main.lead SET token = '', until = 0, touched = ?3 WHERE program = ?1 AND token = ?2

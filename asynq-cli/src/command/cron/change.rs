@@ -1,0 +1,120 @@
+//! `cron run`, `cron pause`, `cron resume`.
+
+use asynq_cron::{EntryId, Schedule};
+use asynq_runtime::task::{QueueName, SchedulerEntry};
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    super::several::{Done, Several},
+    listed,
+};
+use crate::{error::CliError, session::Session, show::clean};
+
+/// With --json: an array of objects with `entry`, `task_id`, `queue` and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Which, as `cron ls` shows them
+    #[arg(required = true, value_name = "ENTRY")]
+    entries: Vec<String>,
+}
+
+/// Entries of Go's scheduler cannot be paused: it does not look. With --json: an array of objects with `entry`, `paused`,
+/// `changed` and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// With --json: an array of objects with `entry`, `paused`, `changed` and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// Which, as `cron ls` shows them
+    #[arg(required = true, value_name = "ENTRY")]
+    entries: Vec<String>,
+    /// Their queue, for entries that no running scheduler lists
+    #[arg(short, long)]
+    queue: Option<String>,
+}
+
+impl Run {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let schedule = super::schedule(session).await?;
+        let entries = schedule.entries().await?;
+        let mut answers = Several::of("entry");
+        for id in &self.entries {
+            let run = async {
+                let entry = listed(&entries, id)?;
+                let task = schedule.run_listed(entry).await?;
+                let queue = Schedule::queue_of(entry);
+                let text = format!("task {} is in queue {}\n", clean(task.as_str()), clean(queue.as_str()));
+                Ok::<Done, CliError>((json!({ "task_id": task.as_str(), "queue": queue.as_str() }), text))
+            };
+            answers.add(session, id, run.await)?;
+        }
+        answers.end(session)
+    }
+}
+
+impl Pause {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.which.set(session, true).await
+    }
+}
+
+impl Resume {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.which.set(session, false).await
+    }
+}
+
+impl Which {
+    async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
+        let schedule = super::schedule(session).await?;
+        let entries = schedule.entries().await?;
+        let mut answers = Several::of("entry");
+        for id in &self.entries {
+            let done = self.set_one(&schedule, &entries, id, paused).await;
+            answers.add(session, id, done)?;
+        }
+        answers.end(session)
+    }
+
+    async fn set_one(
+        &self,
+        schedule: &Schedule,
+        entries: &[SchedulerEntry],
+        id: &str,
+        paused: bool,
+    ) -> Result<Done, CliError> {
+        let queue = match &self.queue {
+            Some(queue) => QueueName::from_wire(queue),
+            None => Schedule::queue_of(listed(entries, id)?),
+        };
+        let entry = EntryId::from_wire(id);
+        if schedule.entry(&queue, &entry).await?.is_none() {
+            return Err(CliError::NotFound(format!(
+                "periodic entry `{id}` cannot be paused or resumed in queue `{queue}`: no Rust scheduler has planned it \
+                 there (one of Go's does not look)"
+            )));
+        }
+        let changed = match paused {
+            true => schedule.pause(&queue, &entry).await?,
+            false => schedule.resume(&queue, &entry).await?,
+        };
+        let became = match (paused, changed) {
+            (true, true) => "is paused",
+            (true, false) => "was paused already",
+            (false, true) => "goes on with its next tick",
+            (false, false) => "was not paused",
+        };
+        Ok((json!({ "paused": paused, "changed": changed }), format!("entry {} {became}\n", clean(id))))
+    }
+}

@@ -1,0 +1,53 @@
+//! `cron`: one module per verb.
+
+mod change;
+mod history;
+mod ls;
+
+use asynq_cron::Schedule;
+use asynq_runtime::task::SchedulerEntry;
+use clap::Subcommand;
+
+use crate::{error::CliError, session::Session};
+
+/// Looks at periodic entries, runs and pauses them
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cron {
+    /// Lists the periodic entries of all schedulers that live, ours and Go's
+    #[command(name = "ls", alias = "list")]
+    Ls(ls::Ls),
+    /// Shows what entries enqueued, the newest first
+    History(history::History),
+    /// Enqueues the tasks of entries once, now, beside their schedule
+    Run(change::Run),
+    /// Stops entries from firing until they are resumed, through restarts
+    Pause(change::Pause),
+    /// Lets entries go on with their next tick; missed ones are not made up for
+    #[command(alias = "unpause")]
+    Resume(change::Resume),
+}
+
+impl Cron {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        match self {
+            Self::Ls(command) => command.run(session).await,
+            Self::History(command) => command.run(session).await,
+            Self::Run(command) => command.run(session).await,
+            Self::Pause(command) => command.run(session).await,
+            Self::Resume(command) => command.run(session).await,
+        }
+    }
+}
+
+/// The entry of this id, as its scheduler lists it; replicas of one scheduler list it once each.
+fn listed<'a>(entries: &'a [SchedulerEntry], id: &str) -> Result<&'a SchedulerEntry, CliError> {
+    entries.iter().find(|entry| entry.id == id).ok_or_else(|| {
+        CliError::NotFound(format!(
+            "periodic entry `{id}` was not found: no running scheduler lists it; `asynq cron ls` shows those there are"
+        ))
+    })
+}
+
+async fn schedule(session: &mut Session) -> Result<Schedule, CliError> {
+    Ok(Schedule::new(&session.client().await?))
+}

@@ -1,0 +1,114 @@
+//! `doctor`: what is wrong with a system, what that means, and what mends it.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::progress;
+use crate::{
+    doctor::{Evidence, Finding, diagnose, gather},
+    error::CliError,
+    session::Session,
+    show::{Style, clean, number},
+};
+
+/// With --json: an object with `broker`, `complete` and the array `findings`, each with `severity` (error or warning),
+/// `check`, `subject`, `found`, `means` and `mend`
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Looks at so many tasks of each state in each queue, and at about as many keys of Redis
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    limit: usize,
+}
+
+impl Doctor {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let client = session.client_for_doctor().await?;
+        let bar = progress::counting(session, 0, "queues");
+        let gathered = gather(&client, self.limit, |done, of| {
+            bar.set_length(of as u64);
+            bar.set_position(done as u64);
+        })
+        .await;
+        bar.finish_and_clear();
+        let evidence = gathered?;
+        let findings = diagnose(&evidence);
+        let report = Report {
+            broker: client.broker().location(),
+            complete: evidence.queues.iter().all(|queue| queue.examination.complete),
+            findings: &findings,
+        };
+        session.answer(&report, |style| text(&report, &evidence, style))?;
+        if findings.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    broker: String,
+    /// Whether everything was looked at; otherwise the limit came first.
+    complete: bool,
+    findings: &'a [Finding],
+}
+
+fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
+    let mut text = format!("{}\n", clean(&report.broker));
+    let versions: Vec<&str> = evidence.nodes.iter().map(|node| node.version.as_str()).collect();
+    text.push_str(&format!(
+        "version {}, {} queues, {} servers\n\n",
+        clean(&versions.join(", ")),
+        number(evidence.queues.len() as u64),
+        number(evidence.servers.len() as u64)
+    ));
+    if report.findings.is_empty() {
+        text.push_str("Nothing is wrong.\n");
+    }
+    for finding in report.findings {
+        let Finding { severity, check, subject, found, means, mend } = finding;
+        text.push_str(&format!("{severity}: {check}: {}\n", clean(subject)));
+        for (label, value) in [("found", found.as_str()), ("means", means), ("mend", mend)] {
+            text.push_str(&wrapped(label, &clean(value), style));
+        }
+        text.push('\n');
+    }
+    if !report.complete {
+        text.push_str("Not every task was looked at; --limit says how many are.\n");
+    }
+    text
+}
+
+/// A line that begins with a label; longer ones go on below it where the terminal is narrow.
+fn wrapped(label: &str, value: &str, style: Style) -> String {
+    const INDENT: usize = 9;
+    let width = style.width.map_or(usize::MAX, usize::from).saturating_sub(INDENT).max(20);
+    let (mut text, mut column) = (format!("  {label:<7}"), 0);
+    for word in value.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            text.push_str(&format!("\n{:INDENT$}", ""));
+            column = 0;
+        }
+        if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_below_their_label() {
+        let style = |width| Style { colours: false, width };
+        assert_eq!(wrapped("means", "one two", style(None)), "  means  one two\n");
+        assert_eq!(
+            wrapped("means", "a text of words that is long", style(Some(30))),
+            "  means  a text of words that\n         is long\n"
+        );
+    }
+}

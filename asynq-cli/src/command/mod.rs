@@ -1,0 +1,72 @@
+//! The commands, one module each.
+
+mod completions;
+mod cron;
+mod dash;
+mod doctor;
+mod group;
+mod progress;
+mod queue;
+mod server;
+mod several;
+mod stats;
+mod task;
+mod version;
+mod web;
+
+use clap::Subcommand;
+
+use crate::{error::CliError, session::Session};
+
+/// What can be asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Counts the tasks of every queue, and lists the workers
+    Stats(stats::Stats),
+    /// Looks at queues, pauses and deletes them
+    #[command(subcommand)]
+    Queue(queue::Queue),
+    /// Looks at tasks and repairs them
+    #[command(subcommand)]
+    Task(task::Task),
+    /// Looks at the servers that work
+    #[command(subcommand)]
+    Server(server::Server),
+    /// Looks at periodic entries, runs and pauses them
+    #[command(subcommand)]
+    Cron(cron::Cron),
+    /// Looks at the groups in which tasks wait to be aggregated
+    #[command(subcommand)]
+    Group(group::Group),
+    /// Serves the dashboard
+    Web(web::Web),
+    /// Makes the hash of a password for the dashboard
+    HashPassword(web::HashPassword),
+    /// Shows everything on the whole terminal, live
+    Dash(dash::Dash),
+    /// Looks for what is wrong, and says what mends it
+    Doctor(doctor::Doctor),
+    /// Writes a script that completes commands in a shell
+    Completions(completions::Completions),
+    /// Shows the version
+    Version(version::Version),
+}
+
+impl Command {
+    pub(crate) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        match self {
+            Self::Stats(command) => command.run(session).await,
+            Self::Queue(command) => command.run(session).await,
+            Self::Task(command) => command.run(session).await,
+            Self::Server(command) => command.run(session).await,
+            Self::Cron(command) => command.run(session).await,
+            Self::Group(command) => command.run(session).await,
+            Self::Web(command) => command.run(session).await,
+            Self::HashPassword(command) => command.run(session),
+            Self::Dash(command) => command.run(session).await,
+            Self::Doctor(command) => command.run(session).await,
+            Self::Completions(command) => command.run(session),
+            Self::Version(command) => command.run(session),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Long work on many tasks: a bar while it goes on, and a stop between two slices when somebody asks for it.
+
+use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{error::CliError, session::Session, show::number};
+
+/// How a bulk call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) report: BulkReport,
+    /// Whether somebody stopped it.
+    pub(super) stopped: bool,
+}
+
+/// Treats slice after slice until all is done or somebody stops it; a slice that was begun is ended, so that the count is
+/// right.
+pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Result<Ended, CliError> {
+    let bar = bar(session, bulk.progress());
+    let mut stop = session.stop();
+    loop {
+        let stopped = tokio::select! {
+            biased;
+            () = &mut stop => true,
+            () = std::future::ready(()) => false,
+        };
+        if stopped {
+            bar.finish_and_clear();
+            return Ok(Ended { report: bulk.progress().into(), stopped });
+        }
+        match bulk.slice().await {
+            Ok(Some(progress)) => show(&bar, progress),
+            Ok(None) => break,
+            Err(error) => {
+                bar.finish_and_clear();
+                return Err(error.into());
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(Ended { report: bulk.report().await?, stopped: false })
+}
+
+/// A bar on standard error, hidden where nobody would see it.
+pub(super) fn bar(session: &Session, progress: BulkProgress) -> ProgressBar {
+    let bar = counting(session, progress.total, "tasks");
+    show(&bar, progress);
+    bar
+}
+
+/// The same for `total` of anything.
+pub(super) fn counting(session: &Session, total: u64, what: &str) -> ProgressBar {
+    let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(total), target);
+    // The template is a constant: a mistake in it would only cost the looks.
+    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+pub(super) fn show(bar: &ProgressBar, progress: BulkProgress) {
+    bar.set_length(progress.total);
+    bar.set_position(progress.done);
+}
+
+/// `1 task`, `1,204 tasks`.
+pub(super) fn tasks(n: u64) -> String {
+    if n == 1 { "1 task".into() } else { format!("{} tasks", number(n)) }
+}

@@ -1,0 +1,59 @@
+//! `queue history`: what was processed, day by day.
+
+use asynq_runtime::broker::DayStats;
+use clap::{Args, builder::RangedU64ValueParser};
+use serde_json::{Value, json};
+
+use super::super::{
+    several::{Done, Several},
+    stats::error_rate,
+};
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{Cell, Style, Table, clean},
+};
+
+/// With --json: an array of objects with `queue`, `days` (`date`, `processed`, `failed`; today first) and `error`
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Which
+    #[arg(required = true, value_name = "QUEUE")]
+    queues: Vec<String>,
+    /// How many days, today first; they are kept for 90
+    #[arg(short = 'x', long, default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..=90))]
+    days: usize,
+}
+
+impl History {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let inspector = session.inspector().await?;
+        let style = session.style();
+        let mut answers = Several::of("queue");
+        for name in &self.queues {
+            let done = inspector.history(name, self.days).await.map(|days| -> Done {
+                let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
+                (json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text)
+            });
+            answers.add(session, name, done.map_err(CliError::from))?;
+        }
+        answers.end(session)
+    }
+}
+
+fn to_json(day: &DayStats) -> Value {
+    json!({ "date": day.date.to_string(), "processed": day.processed, "failed": day.failed })
+}
+
+fn table(days: &[DayStats], style: Style) -> String {
+    let mut table = Table::new(style, &["DATE (UTC)", "PROCESSED", "FAILED", "ERROR RATE"]).right([1, 2, 3]);
+    for day in days {
+        table.row([
+            Cell::from(day.date),
+            Cell::count(day.processed),
+            if day.failed > 0 { Cell::count(day.failed).bad() } else { Cell::count(0) },
+            error_rate(day.processed, day.failed).into(),
+        ]);
+    }
+    table.into_text()
+}

@@ -1,0 +1,94 @@
+//! `queue inspect`: one queue by itself.
+
+use asynq_runtime::{broker::QueueStats, inspector::Statistics};
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    super::{
+        group,
+        several::{Done, Several},
+        stats::{error_rate, queue_table},
+    },
+    latency,
+};
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{Facts, Style, number},
+};
+
+/// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Which
+    #[arg(required = true, value_name = "QUEUE")]
+    queues: Vec<String>,
+}
+
+impl Inspect {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let inspector = session.inspector().await?;
+        let style = session.style();
+        let mut answers = Several::of("queue");
+        for name in &self.queues {
+            let look = async {
+                let stats = inspector.queue(name).await?;
+                let memory = inspector.memory_usage(name).await?;
+                let groups = group::all(&inspector, name).await?.len();
+                let mut fields = Statistics::queue_to_json(&stats);
+                fields["memory_bytes"] = json!(memory);
+                fields["groups"] = json!(groups);
+                Ok::<Done, CliError>((fields, text(&stats, memory, groups, style)))
+            };
+            answers.add(session, name, look.await)?;
+        }
+        answers.end(session)
+    }
+}
+
+fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String {
+    let mut facts = Facts::default();
+    facts.add("Queue", stats.name.as_str());
+    facts.add("State", if stats.paused { "paused" } else { "running" });
+    facts.add("Size", number(stats.size));
+    facts.add("Groups", number(groups as u64));
+    facts.add("Memory", bytes(memory));
+    facts.add("Oldest pending", latency(stats));
+    facts.add(
+        "Today (UTC)",
+        format!(
+            "{} processed, {} failed, error rate {}",
+            number(stats.processed),
+            number(stats.failed),
+            error_rate(stats.processed, stats.failed)
+        ),
+    );
+    facts.add("Ever", format!("{} processed, {} failed", number(stats.processed_total), number(stats.failed_total)));
+    format!("{}\n{}", facts.into_text(), queue_table(std::slice::from_ref(stats), style))
+}
+
+/// 1000-based, as Go's dash writes it.
+fn bytes(n: u64) -> String {
+    let mut size = n as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if size < 1000.0 {
+            return if unit == "B" { format!("{n} B") } else { format!("about {size:.1} {unit}") };
+        }
+        size /= 1000.0;
+    }
+    format!("about {size:.1} TB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_for_people() {
+        for (n, expected) in [(0, "0 B"), (999, "999 B"), (1_250, "about 1.2 kB"), (3_000_000_000_000, "about 3.0 TB")]
+        {
+            assert_eq!(bytes(n), expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `queue rm`: deletes queues, and with --force their tasks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asynq_runtime::{
+    Inspector,
+    inspector::{BulkProgress, Force},
+};
+use clap::Args;
+use serde_json::json;
+
+use super::super::{
+    progress::{self, tasks},
+    several::{Done, Several},
+};
+use crate::{error::CliError, session::Session, show::clean};
+
+/// With --json: an array of objects with `queue`, `tasks` (deleted with it) and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// Which
+    #[arg(required = true, value_name = "QUEUE")]
+    queues: Vec<String>,
+    /// Deletes its tasks, too; running ones keep a queue from being deleted
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl Rm {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let inspector = session.inspector().await?;
+        let force = if self.force { Force::Yes } else { Force::No };
+        let mut answers = Several::of("queue");
+        for name in &self.queues {
+            let done = match inspector.delete_queue(name, force).dry_run().await {
+                Ok(would) => match session.confirm(&question(name, would.tasks)) {
+                    Ok(()) => remove(session, &inspector, name, force).await,
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error.into()),
+            };
+            answers.add(session, name, done)?;
+        }
+        answers.end(session)
+    }
+}
+
+fn question(name: &str, count: u64) -> String {
+    match count {
+        0 => format!("Delete queue {name} with its counters?"),
+        count => format!("Delete queue {name} with its counters and {}?", tasks(count)),
+    }
+}
+
+async fn remove(session: &mut Session, inspector: &Inspector, name: &str, force: Force) -> Result<Done, CliError> {
+    let was_paused = inspector.queue(name).await?.paused;
+    let bar = progress::bar(session, BulkProgress::default());
+    let done = Arc::new(Mutex::new(BulkProgress::default()));
+    let removal = {
+        let (bar, done) = (bar.clone(), Arc::clone(&done));
+        inspector.delete_queue(name, force).on_progress(move |progress| {
+            progress::show(&bar, progress);
+            *done.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        })
+    };
+    let removed = tokio::select! {
+        biased;
+        () = session.stop() => None,
+        removed = removal => Some(removed),
+    };
+    bar.finish_and_clear();
+    let so_far = *done.lock().unwrap_or_else(PoisonError::into_inner);
+    let removed = match removed {
+        Some(removed) => removed?.tasks,
+        None => {
+            // Cut off half way it would stay paused.
+            if !was_paused {
+                inspector.resume(name).await?;
+            }
+            match inspector.queue(name).await {
+                // The step that was under way was the last one.
+                Err(error) if error.is_not_found() => so_far.changed,
+                Err(error) => return Err(error.into()),
+                Ok(left) => {
+                    return Err(CliError::Stopped(format!(
+                        "stopped: queue {name} is still there with {}; the same command goes on",
+                        tasks(left.size),
+                    )));
+                }
+            }
+        }
+    };
+    let text = match removed {
+        0 => format!("queue {} is deleted\n", clean(name)),
+        count => format!("queue {} is deleted with {}\n", clean(name), tasks(count)),
+    };
+    Ok((json!({ "tasks": removed }), text))
+}

@@ -1,0 +1,109 @@
+//! `server ls`: who works.
+
+use asynq_runtime::{
+    broker::ServerState,
+    task::{ServerInfo, Timestamp},
+};
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{Cell, Style, Table, ago, time},
+};
+
+/// Looks at the servers that work
+#[derive(Debug, Subcommand)]
+pub(crate) enum Server {
+    /// Lists the servers that live, ours and Go's, by host and process id
+    #[command(name = "ls", alias = "list")]
+    Ls(Ls),
+}
+
+/// With --json: an array of servers, with the tasks that they run
+#[derive(Debug, Args)]
+pub(crate) struct Ls {}
+
+impl Server {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let Self::Ls(Ls {}) = self;
+        let inspector = session.inspector().await?;
+        let states = inspector.servers().await?;
+        let now = session.client().await?.broker().now();
+        let value: Vec<Value> = states.iter().map(to_json).collect();
+        session.answer(&value, |style| match states.is_empty() {
+            true => "no server is running\n".to_owned(),
+            false => {
+                let infos = states.iter().map(|state| &state.info);
+                table(infos.map(|info| (info, info.start_time.and_then(Timestamp::to_datetime))), now, style)
+            }
+        })
+    }
+}
+
+/// Servers with what they do and since when.
+pub(super) fn table<'a>(
+    servers: impl Iterator<Item = (&'a ServerInfo, Option<DateTime<Utc>>)>,
+    now: DateTime<Utc>,
+    style: Style,
+) -> String {
+    let mut table = Table::new(style, &["HOST", "PID", "STATE", "ACTIVE", "QUEUES", "STARTED", "VERSION"])
+        .right([1, 3])
+        .wrapped([4]);
+    for (info, started) in servers {
+        let mut queues: Vec<_> = info
+            .queues
+            .iter()
+            .map(|q| (q.weight.unwrap_or_default(), q.queue.as_deref().unwrap_or_default()))
+            .collect();
+        queues.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+        let queues: Vec<String> = queues.iter().map(|(weight, queue)| format!("{queue}:{weight}")).collect();
+        let state = Cell::from(&info.status);
+        table.row([
+            Cell::from(&info.host),
+            info.pid.into(),
+            if info.status == "active" { state.good() } else { state.warning() },
+            format!("{}/{}", info.active_worker_count, info.concurrency).into(),
+            queues.join(" ").into(),
+            started.map(|at| ago(now, at)).unwrap_or_default().into(),
+            match &*info.rust_version {
+                "" => "Go".into(),
+                version => format!("Rust {version}").into(),
+            },
+        ]);
+    }
+    table.into_text()
+}
+
+/// The fields of a server in `Statistics`, and of each task also since when it runs and until when it may.
+fn to_json(state: &ServerState) -> Value {
+    let info = &state.info;
+    let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);
+    let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
+    let mut tasks: Vec<_> = state.workers.iter().collect();
+    tasks.sort_by(|a, b| (&a.queue, &a.task_id).cmp(&(&b.queue, &b.task_id)));
+    let tasks = tasks.into_iter().map(|worker| {
+        json!({
+            "id": worker.task_id,
+            "type": worker.task_type,
+            "queue": worker.queue,
+            "since": at(worker.start_time),
+            "deadline": at(worker.deadline),
+        })
+    });
+    json!({
+        "id": info.server_id,
+        "host": info.host,
+        "pid": info.pid,
+        "status": info.status,
+        "concurrency": info.concurrency,
+        "active": info.active_worker_count,
+        "strict_priority": info.strict_priority,
+        "queues": queues.collect::<Map<_, _>>(),
+        "started_at": at(info.start_time),
+        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
+        "tasks": tasks.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,69 @@
+//! A payload that is given on the command line, in a file or on standard input.
+
+use std::path::PathBuf;
+
+use asynq_runtime::Client;
+use clap::{Args, builder::RangedU64ValueParser};
+use serde::de::IgnoredAny;
+
+use crate::{error::CliError, session::Session};
+
+/// Where a payload comes from.
+#[derive(Debug, Args)]
+#[group(id = "payloads", required = true, multiple = false)]
+pub(super) struct Source {
+    /// The payload as JSON, such as '{"to":"a@b.c"}'
+    #[arg(short = 'l', long, value_name = "JSON")]
+    payload: Option<String>,
+    /// A file whose bytes are the payload, whatever they are; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    payload_file: Option<PathBuf>,
+}
+
+/// What is allowed beside the usual.
+#[derive(Debug, Args)]
+pub(super) struct Limits {
+    /// Takes --payload as it is, though it is no JSON
+    #[arg(long, requires = "payload")]
+    raw: bool,
+    /// The largest payload, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = Client::DEFAULT_PAYLOAD_LIMIT,
+          value_parser = RangedU64ValueParser::<usize>::new().range(0..=Client::MAX_PAYLOAD_LIMIT as u64))]
+    pub(super) payload_limit: usize,
+}
+
+impl Source {
+    /// The payload. A text must be JSON unless it is raw: a slip of the pen would fail only when the task runs.
+    pub(super) fn read(self, limits: &Limits, session: &mut Session) -> Result<Vec<u8>, CliError> {
+        let bytes = match (self.payload, self.payload_file) {
+            (Some(text), _) => {
+                if !limits.raw
+                    && let Err(error) = serde_json::from_str::<IgnoredAny>(&text)
+                {
+                    return Err(CliError::Usage(format!(
+                        "--payload is not JSON ({error}); write it as JSON, or add --raw to send the text as it is"
+                    )));
+                }
+                text.into_bytes()
+            }
+            (None, Some(file)) if file.as_os_str() == "-" => session.read_input(limits.payload_limit)?,
+            (None, Some(file)) => {
+                let failed = |source| CliError::System { what: format!("cannot read {}", file.display()), source };
+                // Not more than would be refused anyway.
+                let opened = std::fs::File::open(&file).map_err(failed)?;
+                let most = u64::try_from(limits.payload_limit).unwrap_or(u64::MAX).saturating_add(1);
+                let mut bytes = Vec::new();
+                std::io::Read::read_to_end(&mut std::io::Read::take(opened, most), &mut bytes).map_err(failed)?;
+                bytes
+            }
+            (None, None) => Vec::new(),
+        };
+        match bytes.len() > limits.payload_limit {
+            true => Err(CliError::Usage(format!(
+                "the payload has more than {} bytes; raise --payload-limit if that is meant",
+                limits.payload_limit
+            ))),
+            false => Ok(bytes),
+        }
+    }
+}

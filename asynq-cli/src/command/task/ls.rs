@@ -1,0 +1,106 @@
+//! `task ls`: a page of tasks.
+
+use asynq_runtime::{TaskInfo, TaskState, inspector::ListTasks};
+use chrono::{DateTime, Utc};
+use clap::{Args, builder::RangedU64ValueParser};
+
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{Cell, Style, Table, TaskJson, ago, brief, clean, cut, until},
+};
+
+/// Most characters of a payload and of an error in a table.
+const PAYLOAD: usize = 80;
+const ERROR: usize = 60;
+
+/// With --json: an array of tasks. A message that cannot be read is left out
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// The queue
+    #[arg(short, long)]
+    queue: String,
+    /// active, pending, scheduled, retry, archived, completed or aggregating
+    #[arg(short, long)]
+    state: TaskState,
+    /// Only the tasks that wait in this group, with --state aggregating
+    #[arg(short, long)]
+    group: Option<String>,
+    /// Which page, counted from 1
+    #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    page: usize,
+    /// Tasks per page, at most 500
+    #[arg(long, default_value_t = 30,
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=ListTasks::MOST as u64))]
+    size: usize,
+    /// Most bytes of each payload and result in JSON
+    #[arg(long, value_name = "BYTES", default_value_t = 16 * 1024)]
+    max_payload: usize,
+}
+
+impl Ls {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let Self { queue, state, group, page, size, max_payload } = self;
+        let client = session.client().await?;
+        let mut list = client.inspector().tasks(&queue, state).page(page).per_page(size);
+        if let Some(group) = &group {
+            if state != TaskState::Aggregating {
+                return Err(CliError::Usage("--group is for --state aggregating: only they wait in groups".into()));
+            }
+            list = list.group(group);
+        }
+        let tasks = list.await?;
+        let now = client.broker().now();
+        if tasks.is_empty() && !session.is_json() {
+            let group = group.map(|group| format!(", group {group}")).unwrap_or_default();
+            let page = if page > 1 { format!(", on page {page}") } else { String::new() };
+            session.note(&format!("no {state} tasks in queue {queue}{group}{page}"));
+            return Ok(());
+        }
+        let value: Vec<_> = tasks.iter().map(|task| TaskJson::of(task, now, max_payload)).collect();
+        session.answer(&value, |style| table(&tasks, state, now, style))
+    }
+}
+
+fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, style: Style) -> String {
+    let more: &[&str] = match state {
+        TaskState::Pending => &[],
+        TaskState::Active => &["PROGRESS"],
+        TaskState::Scheduled => &["DUE"],
+        TaskState::Retry => &["NEXT RETRY", "LAST ERROR", "LAST FAILED", "RETRIED"],
+        TaskState::Archived => &["LAST FAILED", "LAST ERROR"],
+        TaskState::Completed => &["COMPLETED", "RESULT"],
+        TaskState::Aggregating => &["GROUP"],
+    };
+    let headings: Vec<&str> = ["ID", "TYPE", "PAYLOAD"].iter().chain(more).copied().collect();
+    let wrapped = headings.iter().enumerate().filter(|(_, h)| ["PAYLOAD", "LAST ERROR", "RESULT"].contains(h));
+    let mut table = Table::new(style, &headings).wrapped(wrapped.map(|(i, _)| i).collect::<Vec<_>>());
+    for task in tasks {
+        let start = [Cell::from(&task.id), Cell::from(&task.r#type), brief(&task.payload, PAYLOAD).into()];
+        table.row(start.into_iter().chain(rest(task, state, now)));
+    }
+    table.into_text()
+}
+
+/// The columns that only this state has.
+fn rest(task: &TaskInfo, state: TaskState, now: DateTime<Utc>) -> Vec<Cell> {
+    let due = || Cell::from(task.next_process_at.map(|at| until(now, at)).unwrap_or_else(|| "-".into()));
+    let failed = || Cell::from(task.last_failed_at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()));
+    let error = || Cell::from(cut(&clean(task.last_error.as_deref().unwrap_or("-")), ERROR)).bad();
+    match state {
+        TaskState::Pending => Vec::new(),
+        TaskState::Active if task.is_orphan(now) => vec![Cell::from("orphan: nobody runs it").warning()],
+        TaskState::Active => vec![match &task.progress {
+            Some(progress) => format!("{:.0}% {}", progress.fraction * 100.0, progress.note).into(),
+            None => "-".into(),
+        }],
+        TaskState::Scheduled => vec![due()],
+        TaskState::Retry => vec![due(), error(), failed(), format!("{}/{}", task.retried, task.max_retry).into()],
+        TaskState::Archived => vec![failed(), error()],
+        TaskState::Completed => vec![
+            task.completed_at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()).into(),
+            task.result.as_deref().map(|result| brief(result, PAYLOAD)).unwrap_or_else(|| "-".into()).into(),
+        ],
+        TaskState::Aggregating => vec![task.group.as_deref().unwrap_or("-").into()],
+    }
+}

@@ -1,0 +1,172 @@
+//! `task run-all`, `archive-all`, `delete-all`: all tasks in a state, in slices, with progress.
+
+use asynq_runtime::{
+    Inspector, TaskState,
+    broker::Chosen,
+    inspector::{Bulk, BulkReport, InspectError},
+    task::GroupName,
+};
+use clap::Args;
+use serde::Serialize;
+
+use super::super::progress::{carry_out, tasks};
+use crate::{error::CliError, session::Session};
+
+/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`
+#[derive(Debug, Args)]
+pub(crate) struct RunAll {
+    #[command(flatten)]
+    all: All,
+}
+
+/// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise
+///
+/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveAll {
+    #[command(flatten)]
+    all: All,
+}
+
+/// Asks first, unless --yes is given
+///
+/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteAll {
+    #[command(flatten)]
+    all: All,
+}
+
+/// Which tasks.
+#[derive(Debug, Args)]
+struct All {
+    /// Their queue
+    #[arg(short, long)]
+    queue: String,
+    /// Their state
+    #[arg(short, long)]
+    state: TaskState,
+    /// Only those that wait in this group, with --state aggregating
+    #[arg(short, long)]
+    group: Option<String>,
+}
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    queue: &'a str,
+    state: &'static str,
+    group: Option<&'a str>,
+    changed: u64,
+    ghosts: u64,
+    left: u64,
+    beyond_archive_limit: u64,
+    stopped: bool,
+}
+
+impl RunAll {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.all.carry_out(session, Inspector::run_all, None, "are pending now").await
+    }
+}
+
+impl ArchiveAll {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.all.carry_out(session, Inspector::archive_all, Some("Archive"), "are archived").await
+    }
+}
+
+impl DeleteAll {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.all.carry_out(session, Inspector::delete_all, Some("Delete"), "are deleted").await
+    }
+}
+
+impl All {
+    /// Asks, where the question has a `verb`, and does it.
+    async fn carry_out(
+        self,
+        session: &mut Session,
+        bulk: fn(&Inspector, String, Chosen) -> Bulk,
+        verb: Option<&str>,
+        done: &str,
+    ) -> Result<(), CliError> {
+        let Self { queue, state, group } = &self;
+        let chosen = match group {
+            Some(_) if *state != TaskState::Aggregating => {
+                return Err(CliError::Usage("--group is for --state aggregating: only they wait in groups".into()));
+            }
+            Some(group) => Chosen::InGroup(GroupName::from_wire(group)),
+            None => Chosen::InState(*state),
+        };
+        let inspector = session.inspector().await?;
+        let bulk = bulk(&inspector, queue.clone(), chosen).start().await?;
+        let total = bulk.progress().total;
+        if let Some(verb) = verb.filter(|_| total > 0) {
+            session.confirm(&format!("{verb} {}?", self.named(total)))?;
+        }
+        let ended = match carry_out(session, bulk).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                if let CliError::Inspect(InspectError::Interrupted { done, .. }) = &error
+                    && session.is_json()
+                {
+                    session.answer(&self.told(*done, true), |_| String::new())?;
+                }
+                return Err(error);
+            }
+        };
+        let report = ended.report;
+        session.answer(&self.told(report, ended.stopped), |_| match report.changed {
+            1 => format!("1 task {}\n", done.replacen("are", "is", 1)),
+            n => format!("{} {done}\n", tasks(n)),
+        })?;
+        if report.ghosts > 0 {
+            session.note(&format!("{} had no task behind their id any more and were taken off", tasks(report.ghosts)));
+        }
+        if ended.stopped {
+            return Err(CliError::Stopped(format!(
+                "stopped: {} of {} treated, {} left; the same command goes on",
+                report.changed + report.ghosts,
+                self.named(total),
+                report.left
+            )));
+        }
+        if report.left > 0 {
+            session.note(&format!("{} came meanwhile; ask again to treat them too", tasks(report.left)));
+        }
+        if report.beyond_archive_limit > 0 {
+            session.note(&format!(
+                "the archive is over its limit: a server will delete {}, the oldest first",
+                tasks(report.beyond_archive_limit)
+            ));
+        }
+        Ok(())
+    }
+
+    /// `3 archived tasks of queue default`.
+    fn named(&self, total: u64) -> String {
+        let Self { queue, state, group } = self;
+        let tasks = tasks(total);
+        let (number, tasks) = tasks.split_once(' ').unwrap_or(("", &tasks));
+        match group {
+            Some(group) => format!("{number} {tasks} of group {group} in queue {queue}"),
+            None => format!("{number} {state} {tasks} of queue {queue}"),
+        }
+    }
+
+    fn told(&self, report: BulkReport, stopped: bool) -> Told<'_> {
+        let BulkReport { changed, ghosts, left, beyond_archive_limit, .. } = report;
+        let state = self.state.as_str();
+        Told {
+            queue: &self.queue,
+            state,
+            group: self.group.as_deref(),
+            changed,
+            ghosts,
+            left,
+            beyond_archive_limit,
+            stopped,
+        }
+    }
+}

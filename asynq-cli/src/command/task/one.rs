@@ -1,0 +1,105 @@
+//! `task run`, `archive`, `delete`, `move`: one task, or some by their ids.
+
+use asynq_runtime::Inspector;
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    super::{progress::tasks, several::Several},
+    TheTasks,
+};
+use crate::{error::CliError, session::Session, show::clean};
+
+/// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    tasks: TheTasks,
+}
+
+/// With --json: an array of objects with `id`, `queue`, `done` ("archived") and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Archive {
+    #[command(flatten)]
+    tasks: TheTasks,
+}
+
+/// Asks first, unless --yes is given. With --json: an array of objects with `id`, `queue`, `done` ("deleted") and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    tasks: TheTasks,
+}
+
+/// With --json: an array of objects with `id`, `queue`, `done` ("moved"), `to` and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    #[command(flatten)]
+    tasks: TheTasks,
+    /// The other queue; it need not exist yet
+    #[arg(long, value_name = "QUEUE")]
+    to: String,
+}
+
+impl Run {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        each(session, &self.tasks, "run", None, "is pending", async |inspector, queue, id| {
+            Ok(inspector.run(queue, id).await?)
+        })
+        .await
+    }
+}
+
+impl Archive {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
+            Ok(inspector.archive(queue, id).await?)
+        })
+        .await
+    }
+}
+
+impl Delete {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let ids: Vec<_> = self.tasks.ids().collect();
+        let what = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
+        session.confirm(&format!("Delete {what} of queue {}?", self.tasks.queue))?;
+        each(session, &self.tasks, "deleted", None, "is deleted", async |inspector, queue, id| {
+            Ok(inspector.delete(queue, id).await?)
+        })
+        .await
+    }
+}
+
+impl Move {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let text = format!("is in queue {}", self.to);
+        each(session, &self.tasks, "moved", Some(&self.to), &text, async |inspector, queue, id| {
+            Ok(inspector.move_to(queue, id, &self.to).await?)
+        })
+        .await
+    }
+}
+
+/// Does `act` to each task, and tells what became of it.
+async fn each(
+    session: &mut Session,
+    tasks: &TheTasks,
+    done: &str,
+    to: Option<&str>,
+    text: &str,
+    act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let inspector = session.inspector().await?;
+    let mut answers = Several::of("id");
+    for id in tasks.ids() {
+        let fields = match to {
+            Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
+            None => json!({ "queue": tasks.queue, "done": done }),
+        };
+        let line = format!("task {} {}\n", clean(id), clean(text));
+        let answer = act(&inspector, &tasks.queue, id).await.map(|()| (fields, line));
+        answers.add(session, id, answer)?;
+    }
+    answers.end(session)
+}

@@ -1,0 +1,93 @@
+//! `web`: serves the dashboard.
+
+use std::path::{Path, PathBuf};
+
+use asynq_dashboard::Dashboard;
+use clap::Args;
+use serde_json::json;
+
+use crate::{error::CliError, session::Session};
+
+/// The page of everything, at http://127.0.0.1:8080/ unless --listen says otherwise
+///
+/// Other machines reach it only where it has a login: a password or a token, by a file or by the variables
+/// ASYNQ_DASHBOARD_PASSWORD_HASH and ASYNQ_DASHBOARD_TOKEN, or a header of a trusted proxy by ASYNQ_DASHBOARD_TRUSTED_HEADER.
+/// They are no flags, because flags can be seen by others on this machine. `asynq hash-password` makes the hash.
+/// The other variables of a worker's dashboard count here, too. With --json: an object with `url` when it listens.
+#[derive(Debug, Args)]
+pub(crate) struct Web {
+    /// Where to listen; a port alone is one of this machine
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: String,
+    /// Shows everything and changes nothing: the routes that do are not there
+    #[arg(long)]
+    read_only: bool,
+    /// A name, beside those of this machine, by which browsers may ask; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// What stands above every page
+    #[arg(long)]
+    title: Option<String>,
+    /// The file that holds the argon2 hash of the password
+    #[arg(long, value_name = "FILE")]
+    password_hash_file: Option<PathBuf>,
+    /// The file that holds the bearer token for programs
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Reads the password from standard input, and writes the argon2 hash of it for --password-hash-file or
+/// ASYNQ_DASHBOARD_PASSWORD_HASH. With --json: an object with `hash`
+#[derive(Debug, Args)]
+pub(crate) struct HashPassword {}
+
+impl Web {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let client = session.client().await?;
+        let dashboard = self.configure(Dashboard::new(&client).from_env()?)?;
+        let bound = dashboard.bind(&self.listen).await?;
+        let url = bound.url();
+        session.answer(&json!({ "url": url }), |_| format!("dashboard at {url}; Ctrl+C ends it\n"))?;
+        bound.serve_until(session.stop()).await;
+        Ok(())
+    }
+
+    /// What flags say, above what the environment says.
+    fn configure(&self, mut dashboard: Dashboard) -> Result<Dashboard, CliError> {
+        if self.read_only {
+            dashboard = dashboard.read_only(true);
+        }
+        if let Some(title) = &self.title {
+            dashboard = dashboard.title(title);
+        }
+        if let Some(file) = &self.password_hash_file {
+            dashboard = dashboard.password_hash(secret(file)?);
+        }
+        if let Some(file) = &self.token_file {
+            dashboard = dashboard.bearer_token(secret(file)?);
+        }
+        Ok(self.allow_host.iter().fold(dashboard, Dashboard::allow_host))
+    }
+}
+
+impl HashPassword {
+    /// Longest password; what is longer is a file that was piped by mistake.
+    const MOST: usize = 4096;
+
+    pub(super) fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let password = session.read_secret("Password: ", Self::MOST)?;
+        if password.is_empty() || password.len() > Self::MOST {
+            return Err(CliError::Usage(format!("a password has 1 to {} bytes", Self::MOST)));
+        }
+        let hash = asynq_dashboard::hash_password(&password)
+            .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
+        session.answer(&json!({ "hash": hash }), |_| format!("{hash}\n"))
+    }
+}
+
+/// The line in a file.
+fn secret(file: &Path) -> Result<String, CliError> {
+    let read = std::fs::read_to_string(file);
+    let text = read.map_err(|source| CliError::System { what: format!("cannot read {}", file.display()), source })?;
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,102 @@
+//! Asks the broker for what a screen shows.
+
+use asynq_cron::{EntryId, Schedule};
+use asynq_runtime::{
+    Client, TaskInfo, TaskState,
+    broker::{Failure, GroupStats, QueueStats, ServerState},
+    inspector::InspectError,
+    task::{QueueName, SchedulerEntry, TaskId},
+};
+use chrono::{DateTime, Utc};
+
+/// What is to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Queues,
+    Tasks(Listing),
+    Task(QueueName, TaskId),
+    Servers,
+    Periodic,
+}
+
+/// One page of the tasks of a queue in a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(crate) queue: QueueName,
+    pub(crate) state: TaskState,
+    /// 1 is the first.
+    pub(crate) page: usize,
+    /// Tasks on a page.
+    pub(crate) size: usize,
+}
+
+/// What the broker said, and of what.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) wanted: Wanted,
+    /// The broker's time.
+    pub(crate) now: DateTime<Utc>,
+    pub(crate) content: Content,
+}
+
+/// The content of a screen.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Queues(Vec<QueueStats>),
+    Tasks {
+        stats: Box<QueueStats>,
+        tasks: Vec<TaskInfo>,
+        groups: Vec<GroupStats>,
+    },
+    /// `None`: it is not there any more.
+    Task(Option<Box<(TaskInfo, Vec<Failure>)>>),
+    Servers(Vec<ServerState>),
+    Periodic(Vec<Entry>),
+}
+
+/// A periodic entry.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) entry: SchedulerEntry,
+    pub(crate) paused: bool,
+}
+
+/// Groups that are shown of a queue.
+const GROUPS: usize = 50;
+
+pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, InspectError> {
+    let inspector = client.inspector();
+    let content = match &wanted {
+        Wanted::Queues => Content::Queues(inspector.queues().await?),
+        Wanted::Tasks(Listing { queue, state, page, size }) => Content::Tasks {
+            stats: Box::new(inspector.queue(queue).await?),
+            tasks: inspector.tasks(queue, *state).page(*page).per_page(*size).await?,
+            groups: match state {
+                TaskState::Aggregating => inspector.groups(queue).limit(GROUPS).await?,
+                _ => Vec::new(),
+            },
+        },
+        Wanted::Task(queue, id) => Content::Task(match inspector.task(queue, id).await {
+            Ok(task) => Some(Box::new((task, inspector.failures(queue, id).await?))),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        }),
+        Wanted::Servers => Content::Servers(inspector.servers().await?),
+        Wanted::Periodic => Content::Periodic(entries(client).await?),
+    };
+    Ok(Loaded { wanted, now: client.broker().now(), content })
+}
+
+async fn entries(client: &Client) -> Result<Vec<Entry>, InspectError> {
+    let schedule = Schedule::new(client);
+    let mut listed = schedule.entries().await?;
+    listed.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
+    // Replicas of one scheduler list the same entries.
+    listed.dedup_by(|a, b| a.id == b.id);
+    let mut entries = Vec::new();
+    for entry in listed {
+        let state = schedule.entry(&Schedule::queue_of(&entry), &EntryId::from_wire(&entry.id)).await?;
+        entries.push(Entry { entry, paused: state.is_some_and(|state| state.paused) });
+    }
+    Ok(entries)
+}

@@ -1,0 +1,321 @@
+//! What is on the screen, and what a key does to it.
+
+use asynq_runtime::{
+    TaskState,
+    inspector::InspectError,
+    task::{QueueName, SchedulerEntry, TaskId},
+};
+use chrono::{DateTime, Utc};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::load::{Content, Listing, Loaded, Wanted};
+
+/// The states in the order of their tabs.
+pub(crate) const TABS: [TaskState; 7] = [
+    TaskState::Active,
+    TaskState::Pending,
+    TaskState::Aggregating,
+    TaskState::Scheduled,
+    TaskState::Retry,
+    TaskState::Archived,
+    TaskState::Completed,
+];
+
+/// Everything that is on the screen.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// The broker, for people.
+    pub(crate) broker: String,
+    /// From the first screen to the one that is shown.
+    screens: Vec<Screen>,
+    pub(crate) dialog: Option<Dialog>,
+    pub(crate) note: Option<Note>,
+    /// The broker's time when it last answered.
+    pub(crate) now: Option<DateTime<Utc>>,
+    /// Rows of a list that there is room for; the view says how many.
+    pub(crate) room: usize,
+}
+
+/// One screen with what it shows.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    pub(crate) wanted: Wanted,
+    pub(crate) content: Option<Content>,
+    /// The row that is chosen.
+    pub(crate) row: usize,
+}
+
+/// Something in front of the screen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Dialog {
+    Help,
+    /// A question that `y` answers with yes.
+    Sure(String, Act),
+}
+
+/// A line at the bottom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+}
+
+/// What a key asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    Stay,
+    Load,
+    Redraw,
+    Act(Act),
+    Quit,
+}
+
+/// A change.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Act {
+    Pause(QueueName),
+    Resume(QueueName),
+    Task(TaskAct, QueueName, TaskId),
+    RunEntry(Box<SchedulerEntry>),
+    /// Pauses it, or lets it go on.
+    PauseEntry(Box<SchedulerEntry>, bool),
+}
+
+/// A change of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TaskAct {
+    Run,
+    Archive,
+    Delete,
+    Cancel,
+}
+
+impl Model {
+    pub(crate) fn new(broker: String) -> Self {
+        let first = Screen::of(Wanted::Queues);
+        Self { broker, screens: vec![first], dialog: None, note: None, now: None, room: 20 }
+    }
+
+    /// The screen that is shown.
+    pub(crate) fn screen(&self) -> &Screen {
+        // There is always one: the first is never closed.
+        &self.screens[self.screens.len() - 1]
+    }
+
+    fn screen_mut(&mut self) -> &mut Screen {
+        let last = self.screens.len() - 1;
+        &mut self.screens[last]
+    }
+
+    /// What has to be loaded for it.
+    pub(crate) fn wanted(&self) -> Wanted {
+        match &self.screen().wanted {
+            Wanted::Tasks(listing) => Wanted::Tasks(Listing { size: self.room.max(1), ..listing.clone() }),
+            other => other.clone(),
+        }
+    }
+
+    /// Shows what the broker said, if it is still asked for.
+    pub(crate) fn show(&mut self, loaded: Result<Loaded, InspectError>) -> Step {
+        match loaded {
+            Ok(Loaded { wanted, now, content }) => {
+                self.now = Some(now);
+                if self.note.as_ref().is_some_and(|note| note.is_error) {
+                    self.note = None;
+                }
+                if wanted == self.wanted() {
+                    let screen = self.screen_mut();
+                    screen.content = Some(content);
+                    screen.row = screen.row.min(screen.rows().saturating_sub(1));
+                }
+            }
+            Err(InspectError::QueueNotFound { queue }) => {
+                self.screens.truncate(1);
+                self.note = Some(Note { text: format!("queue {queue} is gone"), is_error: false });
+                return Step::Load;
+            }
+            Err(error) => self.note = Some(Note { text: error.to_string(), is_error: true }),
+        }
+        Step::Stay
+    }
+
+    /// Says what became of a change, and looks at it.
+    pub(crate) fn told(&mut self, done: Result<String, InspectError>) -> Step {
+        let is_error = done.is_err();
+        let text = done.unwrap_or_else(|error| error.to_string());
+        self.note = Some(Note { text, is_error });
+        Step::Load
+    }
+
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Step {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Step::Quit,
+                KeyCode::Char('l') => Step::Redraw,
+                _ => Step::Stay,
+            };
+        }
+        match self.dialog.take() {
+            Some(Dialog::Sure(_, act)) if key.code == KeyCode::Char('y') => return Step::Act(act),
+            // Any other key says no.
+            Some(Dialog::Sure(..) | Dialog::Help) => return Step::Stay,
+            None => {}
+        }
+        match key.code {
+            KeyCode::Char('?') => self.ask(Dialog::Help),
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Char('q') => self.back(),
+            KeyCode::Char('1') => self.go_to(Wanted::Queues),
+            KeyCode::Char('2') => self.go_to(Wanted::Servers),
+            KeyCode::Char('3') => self.go_to(Wanted::Periodic),
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
+            KeyCode::Home | KeyCode::Char('g') => self.move_by(isize::MIN),
+            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX),
+            KeyCode::Left | KeyCode::Char('h') | KeyCode::BackTab => self.turn_tab(TABS.len() - 1),
+            KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
+            KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
+            KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
+            KeyCode::Enter => self.open(),
+            KeyCode::Char('p') => self.pause(),
+            KeyCode::Char('r') => self.run(),
+            KeyCode::Char('a') => self.on_task(TaskAct::Archive),
+            KeyCode::Char('d') => self.on_task(TaskAct::Delete),
+            KeyCode::Char('c') => self.on_task(TaskAct::Cancel),
+            _ => Step::Stay,
+        }
+    }
+
+    fn ask(&mut self, dialog: Dialog) -> Step {
+        self.dialog = Some(dialog);
+        Step::Stay
+    }
+
+    fn back(&mut self) -> Step {
+        if self.screens.len() == 1 {
+            return Step::Quit;
+        }
+        self.screens.pop();
+        Step::Load
+    }
+
+    fn go_to(&mut self, wanted: Wanted) -> Step {
+        self.screens.truncate(1);
+        if wanted != Wanted::Queues {
+            self.screens.push(Screen::of(wanted));
+        }
+        Step::Load
+    }
+
+    fn move_by(&mut self, by: isize) -> Step {
+        let screen = self.screen_mut();
+        screen.row = screen.row.saturating_add_signed(by).min(screen.rows().saturating_sub(1));
+        Step::Stay
+    }
+
+    fn turn_tab(&mut self, by: usize) -> Step {
+        let screen = self.screen_mut();
+        let Wanted::Tasks(listing) = &mut screen.wanted else { return Step::Stay };
+        let tab = TABS.iter().position(|&tab| tab == listing.state).unwrap_or(0);
+        (listing.state, listing.page) = (TABS[(tab + by) % TABS.len()], 1);
+        screen.row = 0;
+        if let Some(Content::Tasks { tasks, groups, .. }) = &mut screen.content {
+            (*tasks, *groups) = (Vec::new(), Vec::new());
+        }
+        Step::Load
+    }
+
+    fn turn_page(&mut self, forward: bool) -> Step {
+        let room = self.room.max(1);
+        let screen = self.screen_mut();
+        let is_full = screen.rows() >= room;
+        let Wanted::Tasks(listing) = &mut screen.wanted else { return Step::Stay };
+        match forward {
+            true if is_full => listing.page += 1,
+            false if listing.page > 1 => listing.page -= 1,
+            _ => return Step::Stay,
+        }
+        screen.row = 0;
+        Step::Load
+    }
+
+    fn open(&mut self) -> Step {
+        let screen = self.screen();
+        let wanted = match &screen.content {
+            Some(Content::Queues(queues)) => queues.get(screen.row).map(|queue| {
+                let state = TABS.into_iter().find(|&state| queue.count(state) > 0).unwrap_or(TaskState::Pending);
+                Wanted::Tasks(Listing { queue: queue.name.clone(), state, page: 1, size: self.room })
+            }),
+            Some(Content::Tasks { tasks, .. }) => {
+                tasks.get(screen.row).map(|task| Wanted::Task(task.queue.clone(), task.id.clone()))
+            }
+            _ => None,
+        };
+        let Some(wanted) = wanted else { return Step::Stay };
+        self.screens.push(Screen::of(wanted));
+        Step::Load
+    }
+
+    fn pause(&mut self) -> Step {
+        let screen = self.screen();
+        let queue = match &screen.content {
+            Some(Content::Queues(queues)) => queues.get(screen.row),
+            Some(Content::Tasks { stats, .. }) => Some(&**stats),
+            Some(Content::Periodic(entries)) => {
+                let Some(entry) = entries.get(screen.row) else { return Step::Stay };
+                return Step::Act(Act::PauseEntry(Box::new(entry.entry.clone()), !entry.paused));
+            }
+            _ => None,
+        };
+        match queue {
+            Some(queue) if queue.paused => Step::Act(Act::Resume(queue.name.clone())),
+            Some(queue) => Step::Act(Act::Pause(queue.name.clone())),
+            None => Step::Stay,
+        }
+    }
+
+    fn run(&mut self) -> Step {
+        let screen = self.screen();
+        match &screen.content {
+            Some(Content::Periodic(entries)) => match entries.get(screen.row) {
+                Some(entry) => Step::Act(Act::RunEntry(Box::new(entry.entry.clone()))),
+                None => Step::Stay,
+            },
+            _ => self.on_task(TaskAct::Run),
+        }
+    }
+
+    fn on_task(&mut self, act: TaskAct) -> Step {
+        let screen = self.screen();
+        let chosen = match &screen.content {
+            Some(Content::Tasks { tasks, .. }) => tasks.get(screen.row),
+            Some(Content::Task(Some(task))) => Some(&task.0),
+            _ => None,
+        };
+        let Some(task) = chosen else { return Step::Stay };
+        let (queue, id) = (task.queue.clone(), task.id.clone());
+        let verb = match act {
+            TaskAct::Run => return Step::Act(Act::Task(act, queue, id)),
+            TaskAct::Archive => "Archive",
+            TaskAct::Delete => "Delete",
+            TaskAct::Cancel => "Cancel the run of",
+        };
+        self.ask(Dialog::Sure(format!("{verb} task {id} of queue {queue}?"), Act::Task(act, queue, id)))
+    }
+}
+
+impl Screen {
+    fn of(wanted: Wanted) -> Self {
+        Self { wanted, content: None, row: 0 }
+    }
+
+    /// How many rows can be chosen.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.content {
+            Some(Content::Queues(queues)) => queues.len(),
+            Some(Content::Tasks { tasks, .. }) => tasks.len(),
+            Some(Content::Servers(servers)) => servers.len(),
+            Some(Content::Periodic(entries)) => entries.len(),
+            Some(Content::Task(_)) | None => 0,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the view shows of a real broker, and what keys do.
+
+mod picture;
+mod seeded;
+
+use asynq_runtime::{TaskState, task::QueueName};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::{Terminal, backend::TestBackend};
+
+use self::seeded::seeded;
+use super::{
+    act, load,
+    model::{Dialog, Model, Step},
+    view,
+};
+use crate::dash::load::Wanted;
+
+/// A view on a broker, with a screen that is never shown.
+struct Watcher {
+    _fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>,
+    client: asynq_runtime::Client,
+    model: Model,
+    terminal: Terminal<TestBackend>,
+}
+
+impl Watcher {
+    /// In front of queues, tasks of every state, a server and a periodic entry.
+    async fn start() -> Self {
+        let (fixture, client) = seeded().await;
+        // The name of a file would be another in every run.
+        let model = Model::new("sqlite://asynq.db".to_owned());
+        let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
+        let mut watcher = Self { _fixture: fixture, client, model, terminal };
+        watcher.follow(Step::Load).await;
+        watcher
+    }
+
+    /// Does what the program would do.
+    async fn follow(&mut self, step: Step) {
+        let mut step = step;
+        loop {
+            self.terminal.draw(|frame| view::draw(frame, &mut self.model)).unwrap();
+            step = match step {
+                Step::Load => self.model.show(load::load(&self.client, self.model.wanted()).await),
+                Step::Act(act) => self.model.told(act::perform(&self.client, act).await),
+                Step::Stay | Step::Redraw => return,
+                Step::Quit => panic!("left the view"),
+            };
+        }
+    }
+
+    async fn press(&mut self, code: KeyCode) {
+        let step = self.model.press(KeyEvent::from(code));
+        self.follow(step).await;
+    }
+
+    async fn keys(&mut self, keys: &str) {
+        for key in keys.chars() {
+            let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+            self.press(code).await;
+        }
+    }
+
+    /// What is on the screen, line by line.
+    fn text(&self) -> String {
+        let buffer = self.terminal.backend().buffer();
+        let width = usize::from(buffer.area.width);
+        let line = |cells: &[ratatui::buffer::Cell]| {
+            cells.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n"
+        };
+        buffer.content.chunks(width).map(line).collect()
+    }
+
+    fn note(&self) -> &str {
+        self.model.note.as_ref().map_or("", |note| &note.text)
+    }
+}
+
+#[tokio::test]
+async fn every_screen_looks_as_it_was_approved() {
+    let mut watcher = Watcher::start().await;
+    insta::assert_snapshot!("queues", watcher.text());
+    watcher.keys("j\n").await;
+    insta::assert_snapshot!("tasks", watcher.text());
+    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Retry) {
+        watcher.keys("l").await;
+    }
+    insta::assert_snapshot!("tasks-retry", watcher.text());
+    watcher.keys("\n").await;
+    insta::assert_snapshot!("task", watcher.text());
+    watcher.keys("2").await;
+    insta::assert_snapshot!("servers", watcher.text());
+    watcher.keys("3").await;
+    insta::assert_snapshot!("periodic", watcher.text());
+    watcher.keys("?").await;
+    insta::assert_snapshot!("help", watcher.text());
+}
+
+#[tokio::test]
+async fn the_picture_in_the_documentation_is_what_the_view_shows() {
+    let watcher = Watcher::start().await;
+    picture::check("dash.svg", &picture::svg(watcher.terminal.backend().buffer()));
+}
+
+#[tokio::test]
+async fn a_narrow_or_tiny_terminal_is_drawn_too() {
+    let mut watcher = Watcher::start().await;
+    for (width, height) in [(60, 12), (20, 5), (3, 2), (1, 1)] {
+        watcher.terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        for keys in ["1", "\n", "\n", "2", "3", "?", "q"] {
+            watcher.keys(keys).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_and_goes_on_by_one_key() {
+    let mut watcher = Watcher::start().await;
+    let name = QueueName::from_wire("default");
+    let paused = async |watcher: &Watcher| watcher.client.inspector().queue(&name).await.unwrap().paused;
+    watcher.keys("j").await;
+    assert!(!paused(&watcher).await);
+    watcher.keys("p").await;
+    assert!(paused(&watcher).await);
+    assert_eq!(watcher.note(), "queue default is paused");
+    watcher.keys("p").await;
+    assert!(!paused(&watcher).await);
+}
+
+#[tokio::test]
+async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
+    let mut watcher = Watcher::start().await;
+    let inspector = watcher.client.inspector();
+    let state = async |id: &str| inspector.task("default", id).await.map(|task| task.state).ok();
+    watcher.keys("j\n").await;
+    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Retry) {
+        watcher.keys("l").await;
+    }
+    watcher.keys("r").await;
+    assert_eq!(state("retry").await, Some(TaskState::Pending));
+    watcher.keys("hhh\n").await;
+    watcher.press(KeyCode::Esc).await;
+    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Scheduled) {
+        watcher.keys("l").await;
+    }
+    watcher.keys("a").await;
+    assert!(matches!(&watcher.model.dialog, Some(Dialog::Sure(question, _)) if question.starts_with("Archive task")));
+    assert!(watcher.text().contains("any other key: no"));
+    watcher.keys("n").await;
+    assert_eq!(state("scheduled").await, Some(TaskState::Scheduled), "no is no");
+    watcher.keys("ay").await;
+    assert_eq!(state("scheduled").await, Some(TaskState::Archived));
+    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Archived) {
+        watcher.keys("l").await;
+    }
+    watcher.keys("\n").await;
+    watcher.keys("dy").await;
+    assert!(watcher.note().ends_with("is deleted"), "{}", watcher.note());
+    assert!(watcher.text().contains("not there any more"));
+}
+
+#[tokio::test]
+async fn an_error_is_told_and_the_last_answer_stays_on_the_screen() {
+    let mut watcher = Watcher::start().await;
+    watcher.client.broker().close().await;
+    watcher.follow(Step::Load).await;
+    assert!(watcher.model.note.as_ref().is_some_and(|note| note.is_error), "{}", watcher.note());
+    assert!(watcher.text().contains("default"), "{}", watcher.text());
+}
+
+#[tokio::test]
+async fn a_queue_that_is_deleted_meanwhile_leads_back_to_the_queues() {
+    let mut watcher = Watcher::start().await;
+    watcher.keys("jj\n").await;
+    let Wanted::Tasks(listing) = &watcher.model.screen().wanted else { panic!("{:?}", watcher.model.screen()) };
+    let queue = listing.queue.clone();
+    watcher.client.inspector().delete_queue(&queue, asynq_runtime::inspector::Force::Yes).await.unwrap();
+    watcher.follow(Step::Load).await;
+    assert_eq!(watcher.model.wanted(), Wanted::Queues);
+    assert_eq!(watcher.note(), format!("queue {queue} is gone"));
+}
+
+#[test]
+fn keys_lead_in_and_out_again() {
+    let mut model = Model::new("here".into());
+    let press = |model: &mut Model, code| model.press(KeyEvent::from(code));
+    assert_eq!(press(&mut model, KeyCode::Char('2')), Step::Load);
+    assert_eq!(model.wanted(), Wanted::Servers);
+    assert_eq!(press(&mut model, KeyCode::Char('?')), Step::Stay);
+    assert_eq!(model.dialog, Some(Dialog::Help));
+    assert_eq!(press(&mut model, KeyCode::Char('q')), Step::Stay, "closes the list of keys alone");
+    assert_eq!(press(&mut model, KeyCode::Esc), Step::Load);
+    assert_eq!(model.wanted(), Wanted::Queues);
+    assert_eq!(press(&mut model, KeyCode::Enter), Step::Stay, "nothing is there to be opened");
+    assert_eq!(press(&mut model, KeyCode::Char('q')), Step::Quit);
+    let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+    assert_eq!((model.press(ctrl('c')), model.press(ctrl('l'))), (Step::Quit, Step::Redraw));
+}

@@ -1,0 +1,110 @@
+//! Draws what the model says.
+
+mod dialog;
+mod parts;
+mod periodic;
+mod queues;
+mod servers;
+mod task;
+mod tasks;
+
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier, Style, Stylize as _},
+    text::{Line, Span},
+    widgets::{Block, BorderType, Padding},
+};
+
+use super::{
+    load::{Content, Wanted},
+    model::Model,
+};
+use crate::show::clean;
+
+/// Draws everything, and tells the model how many rows a list has room for.
+pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)]).areas(frame.area());
+    frame.render_widget(heading(model), head);
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(Style::new().fg(Color::DarkGray))
+        .padding(Padding::horizontal(1))
+        .title(Line::from(format!(" {} ", title(model))).bold());
+    let inside = block.inner(body);
+    frame.render_widget(block, body);
+    content(frame, inside, model);
+    frame.render_widget(footer(model), foot);
+    if let Some(dialog) = &model.dialog {
+        dialog::draw(frame, dialog);
+    }
+}
+
+fn heading(model: &Model) -> Line<'_> {
+    let mut spans = vec![Span::from(" asynq ").bold().reversed(), Span::from("  ")];
+    let here = match model.screen().wanted {
+        Wanted::Servers => 1,
+        Wanted::Periodic => 2,
+        _ => 0,
+    };
+    for (n, name) in ["queues", "servers", "periodic"].into_iter().enumerate() {
+        let tab = Span::from(format!("{} {name}", n + 1));
+        spans.push(if n == here { tab.bold().underlined() } else { tab.dim() });
+        spans.push(Span::from("  "));
+    }
+    spans.push(Span::from(clean(&model.broker)).dim());
+    if let Some(now) = model.now {
+        spans.push(Span::from(format!("  {} UTC", now.format("%H:%M:%S"))).dim());
+    }
+    Line::from(spans)
+}
+
+fn title(model: &Model) -> String {
+    match &model.screen().wanted {
+        Wanted::Queues => "Queues".to_owned(),
+        Wanted::Tasks(listing) => format!("Queue {}", clean(listing.queue.as_str())),
+        Wanted::Task(queue, id) => format!("Task {} of queue {}", clean(id.as_str()), clean(queue.as_str())),
+        Wanted::Servers => "Servers".to_owned(),
+        Wanted::Periodic => "Periodic entries".to_owned(),
+    }
+}
+
+fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
+    model.room = match &model.screen().wanted {
+        Wanted::Tasks(_) => tasks::room(area),
+        _ => usize::from(area.height.saturating_sub(1)),
+    };
+    let now = model.now.unwrap_or_default();
+    let screen = model.screen();
+    match &screen.content {
+        None => frame.render_widget(Line::from("asking the broker …").dim(), area),
+        Some(Content::Queues(queues)) => queues::draw(frame, area, queues, screen.row),
+        Some(Content::Tasks { stats, tasks, groups }) => {
+            if let Wanted::Tasks(listing) = &screen.wanted {
+                let shown = tasks::Shown { listing, stats, tasks, groups, row: screen.row, now };
+                tasks::draw(frame, area, &shown);
+            }
+        }
+        Some(Content::Task(task)) => task::draw(frame, area, task.as_deref(), now),
+        Some(Content::Servers(servers)) => servers::draw(frame, area, servers, screen.row, now),
+        Some(Content::Periodic(entries)) => periodic::draw(frame, area, entries, screen.row, now),
+    }
+}
+
+fn footer(model: &Model) -> Line<'_> {
+    if let Some(note) = &model.note {
+        let text = Span::from(format!(" {}", clean(&note.text)));
+        return Line::from(if note.is_error { text.fg(Color::Red).add_modifier(Modifier::BOLD) } else { text.green() });
+    }
+    let keys = match &model.screen().wanted {
+        Wanted::Queues => "enter open   p pause/resume   ? help   q quit",
+        Wanted::Tasks(_) => {
+            "←→ state   enter open   r run   a archive   d delete   c cancel   p pause   n/N page   esc back"
+        }
+        Wanted::Task(..) => "r run   a archive   d delete   c cancel   esc back",
+        Wanted::Servers => "esc back   ? help",
+        Wanted::Periodic => "r run now   p pause/resume   esc back   ? help",
+    };
+    Line::from(format!(" {keys}")).dim()
+}

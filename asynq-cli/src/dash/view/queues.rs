@@ -1,0 +1,65 @@
+//! Every queue with what is in it.
+
+use asynq_runtime::broker::QueueStats;
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Stylize as _},
+    text::{Line, Span},
+    widgets::{Paragraph, Row},
+};
+
+use super::{
+    super::model::TABS,
+    parts::{bar, colour, count, list},
+};
+use crate::show::{about, clean};
+
+/// Cells of a bar.
+const BAR: u16 = 24;
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, queues: &[QueueStats], chosen: usize) {
+    if queues.is_empty() {
+        frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
+        return;
+    }
+    let [table, legend] = Layout::vertical([Constraint::Min(2), Constraint::Length(1)]).areas(area);
+    let most = queues.iter().map(|queue| queue.size).max().unwrap_or(0);
+    let rows = queues.iter().map(|queue| {
+        let state = if queue.paused { Line::from("paused").fg(Color::Yellow) } else { Line::from("runs").dim() };
+        let waits = if queue.latency.is_zero() { "-".to_owned() } else { about(queue.latency) };
+        let failed = count(queue.failed);
+        Row::new([
+            Line::from(clean(queue.name.as_str())),
+            state,
+            bar(queue, most, BAR),
+            count(queue.size),
+            Line::from(waits).right_aligned(),
+            count(queue.processed),
+            if queue.failed > 0 { failed.fg(Color::Red) } else { failed },
+            Line::from(error_rate(queue)).right_aligned(),
+        ])
+    });
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(6),
+        Constraint::Length(BAR),
+        Constraint::Length(10),
+        Constraint::Length(9),
+        Constraint::Length(11),
+        Constraint::Length(9),
+        Constraint::Length(7),
+    ];
+    let headings = ["QUEUE", "", "TASKS BY STATE", "      SIZE", "  WAITING", " DONE TODAY", "   FAILED", " ERRORS"];
+    list(frame, table, headings, widths, rows.collect(), chosen);
+    let legend_of =
+        TABS.into_iter().flat_map(|state| [Span::from("█ ").fg(colour(state)), Span::from(format!("{state}  ")).dim()]);
+    frame.render_widget(Line::from_iter(legend_of), legend);
+}
+
+fn error_rate(queue: &QueueStats) -> String {
+    match queue.processed {
+        0 => "-".to_owned(),
+        processed => format!("{:.1} %", queue.failed as f64 * 100.0 / processed as f64),
+    }
+}

@@ -1,0 +1,127 @@
+//! The tasks of one queue in one state.
+
+use asynq_runtime::{
+    TaskInfo, TaskState,
+    broker::{GroupStats, QueueStats},
+};
+use chrono::{DateTime, Utc};
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::Stylize as _,
+    text::{Line, Span},
+    widgets::{Paragraph, Row},
+};
+
+use super::{
+    super::{load::Listing, model::TABS},
+    parts::{colour, list},
+};
+use crate::show::{about, ago, brief, clean, cut, number, until};
+
+/// What the screen shows.
+pub(super) struct Shown<'a> {
+    pub(super) listing: &'a Listing,
+    pub(super) stats: &'a QueueStats,
+    pub(super) tasks: &'a [TaskInfo],
+    pub(super) groups: &'a [GroupStats],
+    pub(super) row: usize,
+    pub(super) now: DateTime<Utc>,
+}
+
+/// Lines that are not rows: facts, tabs, a space, headings, the number of the page.
+const AROUND: u16 = 5;
+
+/// How many tasks fit.
+pub(super) fn room(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(AROUND)).max(1)
+}
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown<'_>) {
+    let Shown { listing, stats, tasks, groups, row, .. } = shown;
+    let [facts, tabs, _, table, page] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(1),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(about_queue(stats), facts);
+    frame.render_widget(tab_line(listing.state, stats), tabs);
+    if tasks.is_empty() {
+        frame.render_widget(Paragraph::new(format!("no {} tasks", listing.state)).dim(), table);
+    } else {
+        let rows = tasks.iter().map(|task| row_of(task, shown)).collect();
+        let [third, fourth] = headings(listing.state);
+        let widths = [Constraint::Length(36), Constraint::Length(24), Constraint::Length(22), Constraint::Fill(1)];
+        list(frame, table, ["ID", "TYPE", third, fourth], widths, rows, *row);
+    }
+    let first = (listing.page - 1).saturating_mul(listing.size);
+    let mut line = match tasks.len() {
+        0 => String::new(),
+        n => format!(
+            "{}-{} of {}",
+            number(first as u64 + 1),
+            number((first + n) as u64),
+            number(stats.count(listing.state))
+        ),
+    };
+    if !groups.is_empty() {
+        let names: Vec<String> =
+            groups.iter().map(|group| format!("{} {}", clean(group.group.as_str()), group.size)).collect();
+        line.push_str(&format!("   groups: {}", names.join(", ")));
+    }
+    frame.render_widget(Line::from(line).dim(), page);
+}
+
+fn about_queue(stats: &QueueStats) -> Line<'static> {
+    let state = if stats.paused { Span::from("paused").yellow() } else { Span::from("runs").green() };
+    let waits =
+        if stats.latency.is_zero() { "none waits".into() } else { format!("oldest waits {}", about(stats.latency)) };
+    let numbers = format!(
+        "   {} tasks   {waits}   today {} done, {} failed",
+        number(stats.size),
+        number(stats.processed),
+        number(stats.failed)
+    );
+    Line::from(vec![state, Span::from(numbers)])
+}
+
+fn tab_line(chosen: TaskState, stats: &QueueStats) -> Line<'static> {
+    Line::from_iter(TABS.into_iter().flat_map(|state| {
+        let tab = Span::from(format!("{state} {}", number(stats.count(state)))).fg(colour(state));
+        [if state == chosen { tab.bold().underlined() } else { tab.dim() }, Span::from("   ")]
+    }))
+}
+
+fn headings(state: TaskState) -> [&'static str; 2] {
+    match state {
+        TaskState::Active | TaskState::Pending => ["ATTEMPT", "PAYLOAD"],
+        TaskState::Aggregating => ["GROUP", "PAYLOAD"],
+        TaskState::Scheduled => ["DUE", "PAYLOAD"],
+        TaskState::Retry => ["NEXT ATTEMPT", "LAST ERROR"],
+        TaskState::Archived => ["FAILED", "LAST ERROR"],
+        TaskState::Completed => ["ENDED", "RESULT"],
+    }
+}
+
+fn row_of(task: &TaskInfo, shown: &Shown<'_>) -> Row<'static> {
+    const WIDE: usize = 200;
+    let due = || task.next_process_at.map_or_else(|| "-".into(), |at| until(shown.now, at));
+    let since = |at: Option<DateTime<Utc>>| at.map_or_else(|| "-".into(), |at| ago(shown.now, at));
+    let attempt = format!("{} of {}", u64::from(task.retried) + 1, u64::from(task.max_retry) + 1);
+    let error = || cut(&clean(task.last_error.as_deref().unwrap_or("-")), WIDE);
+    let payload = || brief(&task.payload, WIDE);
+    let (third, fourth) = match shown.listing.state {
+        TaskState::Active | TaskState::Pending => (attempt, payload()),
+        TaskState::Aggregating => (clean(task.group.as_deref().unwrap_or("-")), payload()),
+        TaskState::Scheduled => (due(), payload()),
+        TaskState::Retry => (format!("{}, {attempt}", due()), error()),
+        TaskState::Archived => (since(task.last_failed_at), error()),
+        TaskState::Completed => {
+            (since(task.completed_at), task.result.as_ref().map_or_else(|| "-".into(), |result| brief(result, WIDE)))
+        }
+    };
+    Row::new([clean(task.id.as_str()), cut(&clean(&task.r#type), 24), third, fourth])
+}

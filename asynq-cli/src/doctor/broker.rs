@@ -1,0 +1,180 @@
+//! Checks of the broker itself: memory, persistence, clocks, slow calls, the file.
+
+use asynq_runtime::{broker::Node, task::Timestamp};
+use chrono::TimeDelta;
+
+use super::{Evidence, Finding, Severity};
+
+/// Clocks that differ by less are taken for equal; workers of Go decide by their own.
+const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
+/// Calls that kept a node for at least this long are told, milliseconds.
+const SLOW_MS: u128 = 10;
+/// How long a slow call is told afterwards.
+const RECENT: TimeDelta = TimeDelta::hours(24);
+/// A write-ahead log above this is not emptied as it should be, bytes.
+const LARGE_LOG: u64 = 256 << 20;
+
+pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for node in &evidence.nodes {
+        memory(node, &mut findings);
+        persistence(node, &mut findings);
+        clock(node, &mut findings);
+        slow_calls(node, evidence, &mut findings);
+        file(node, &mut findings);
+    }
+    findings.extend(server_clocks(evidence));
+    findings
+}
+
+fn of(node: &Node, severity: Severity, check: &'static str, found: String, means: &'static str, mend: &str) -> Finding {
+    Finding { severity, check, subject: node.address.clone(), found, means, mend: mend.to_owned() }
+}
+
+fn memory(node: &Node, findings: &mut Vec<Finding>) {
+    if let Some(policy) = node.fact("maxmemory_policy")
+        && policy != "noeviction"
+    {
+        findings.push(of(
+            node,
+            Severity::Error,
+            "eviction",
+            format!("maxmemory-policy is {policy}"),
+            "when its memory is full, Redis deletes tasks or their locks without a word",
+            "redis-cli CONFIG SET maxmemory-policy noeviction && redis-cli CONFIG REWRITE",
+        ));
+    }
+    if let (Some(used), Some(most @ 1..)) = (node.number("used_memory"), node.number("maxmemory")) {
+        let percent = used.saturating_mul(100) / most;
+        if percent >= 80 {
+            findings.push(of(
+                node,
+                if percent >= 95 { Severity::Error } else { Severity::Warning },
+                "memory",
+                format!("{percent} % of maxmemory are used"),
+                "when all of it is, nothing can be enqueued any more; what runs still ends",
+                "give Redis more memory, or delete what is not needed: asynq task delete-all --state archived --queue QUEUE",
+            ));
+        }
+    }
+}
+
+fn persistence(node: &Node, findings: &mut Vec<Finding>) {
+    if node.fact("aof_enabled") == Some("0") {
+        findings.push(of(
+            node,
+            Severity::Warning,
+            "persistence",
+            "there is no append-only file".to_owned(),
+            "when Redis dies, every task since its last snapshot is lost",
+            "redis-cli CONFIG SET appendonly yes && redis-cli CONFIG REWRITE",
+        ));
+    }
+    let writes = [
+        ("aof_last_write_status", "the append-only file cannot be written"),
+        ("aof_last_bgrewrite_status", "the append-only file could not be rewritten"),
+        ("rdb_last_bgsave_status", "the last snapshot failed"),
+    ];
+    for (fact, found) in writes {
+        if node.fact(fact).is_some_and(|status| status != "ok") {
+            findings.push(of(
+                node,
+                Severity::Error,
+                "persistence",
+                found.to_owned(),
+                "what is enqueued now is lost when Redis dies, and Redis may refuse writes",
+                "look into the log of Redis: mostly the disk is full or the folder not writable",
+            ));
+        }
+    }
+    if node.fact("role") == Some("slave") {
+        findings.push(of(
+            node,
+            Severity::Error,
+            "replica",
+            "this Redis is a replica".to_owned(),
+            "it takes no writes: nothing can be enqueued or run here",
+            "use the URL of the master, or redis-sentinel:// with the sentinels' addresses",
+        ));
+    }
+}
+
+fn clock(node: &Node, findings: &mut Vec<Finding>) {
+    let off = TimeDelta::from_std(node.precision).unwrap_or(TimeDelta::MAX);
+    if node.ahead.abs() > MOST_SKEW + off {
+        let (seconds, way) = (node.ahead.abs().num_milliseconds() as f64 / 1000.0, ahead_or_behind(node.ahead));
+        findings.push(of(
+            node,
+            Severity::Warning,
+            "clock",
+            format!("its clock is {seconds:.1} s {way} this host's"),
+            "our workers go by the broker's clock; those of Go go by their own and start tasks early or late by as much",
+            "let every host keep its time by NTP: timedatectl set-ntp true",
+        ));
+    }
+}
+
+fn ahead_or_behind(ahead: TimeDelta) -> &'static str {
+    if ahead > TimeDelta::zero() { "ahead of" } else { "behind" }
+}
+
+/// A server that says it started in the future has a clock that is ahead.
+fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
+    evidence.servers.iter().filter_map(|server| {
+        let started = server.info.start_time.and_then(Timestamp::to_datetime)?;
+        let ahead = started - evidence.now;
+        (ahead > MOST_SKEW).then(|| Finding {
+            severity: Severity::Warning,
+            check: "clock",
+            subject: format!("{}:{}", server.info.host, server.info.pid),
+            found: format!("it started {:.1} s in the future", ahead.num_milliseconds() as f64 / 1000.0),
+            means: "the clock of that host is ahead of the broker's: a worker of Go there starts tasks too early",
+            mend: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
+        })
+    })
+}
+
+fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
+    let slow: Vec<_> = node
+        .slow_calls
+        .iter()
+        .flatten()
+        .filter(|call| call.took.as_millis() >= SLOW_MS && call.at > evidence.now - RECENT)
+        .collect();
+    let Some(worst) = slow.iter().max_by_key(|call| call.took) else { return };
+    findings.push(of(
+        node,
+        Severity::Warning,
+        "slow-calls",
+        format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.what),
+        "while one call runs, Redis answers nobody else: every start and every end of a task waits",
+        "redis-cli SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps",
+    ));
+}
+
+fn file(node: &Node, findings: &mut Vec<Finding>) {
+    match node.fact("quick_check") {
+        None | Some("ok") => {}
+        Some(unknown) if unknown.starts_with("unknown") => {}
+        Some(damage) => findings.push(of(
+            node,
+            Severity::Error,
+            "damaged-file",
+            damage.to_owned(),
+            "SQLite cannot trust the file; tasks in the damaged part are lost",
+            "stop every worker, keep a copy, then: sqlite3 FILE .recover | sqlite3 NEW; or restore a backup",
+        )),
+    }
+    if let Some(bytes) = node.number("wal_bytes")
+        && bytes > LARGE_LOG
+    {
+        findings.push(of(
+            node,
+            Severity::Warning,
+            "large-log",
+            format!("its write-ahead log has {} MiB", bytes >> 20),
+            "somebody reads from an old state for very long, so that the log cannot begin anew",
+            "end the program that keeps the file open for reading, such as a forgotten sqlite3 shell or a backup",
+        ));
+    }
+}

@@ -1,0 +1,176 @@
+//! Checks of the queues: who serves them, what waits too long, what does not fit together.
+
+use asynq_runtime::{
+    broker::{Oddity, OddityKind},
+    task::ServerInfo,
+};
+
+use super::{Evidence, Finding, Severity, evidence::QueueEvidence};
+
+/// As many archived tasks as asynq keeps; the oldest go first.
+const ARCHIVE: u64 = 10_000;
+/// A queue that is served should not let a task wait for so long, seconds.
+const LONG_WAIT: u64 = 300;
+
+pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for queue in &evidence.queues {
+        let is_served = evidence.servers.iter().any(|server| serves(&server.info, queue.stats.name.as_str()));
+        consumers(queue, is_served, &mut findings);
+        unknown_types(queue, &mut findings);
+        archive(queue, &mut findings);
+        findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
+    }
+    findings
+}
+
+fn of(
+    queue: &QueueEvidence,
+    severity: Severity,
+    check: &'static str,
+    found: String,
+    means: &'static str,
+    mend: String,
+) -> Finding {
+    Finding { severity, check, subject: queue.stats.name.to_string(), found, means, mend }
+}
+
+fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>) {
+    let stats = &queue.stats;
+    let waiting = stats.pending + stats.scheduled + stats.retry + stats.aggregating;
+    let name = quoted(&stats.name);
+    if !is_served && waiting > 0 {
+        findings.push(of(
+            queue,
+            Severity::Error,
+            "no-consumer",
+            format!("{waiting} tasks wait and no server serves the queue"),
+            "they wait until a worker for this queue starts",
+            format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} --to QUEUE"),
+        ));
+    } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
+        findings.push(of(
+            queue,
+            Severity::Warning,
+            "long-wait",
+            format!("the oldest of {} pending tasks waits for {} s", stats.pending, stats.latency.as_secs()),
+            "tasks come faster than they are run, or greater queues go before this one",
+            "start more workers, raise --concurrency, or give the queue a greater weight".to_owned(),
+        ));
+    }
+}
+
+fn unknown_types(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+    let name = quoted(&queue.stats.name);
+    for (r#type, number) in &queue.unknown_types {
+        findings.push(of(
+            queue,
+            Severity::Error,
+            "no-handler",
+            format!("{number} tasks of type {type:?} failed because no worker knows it"),
+            "every worker that serves the queue must know every type in it",
+            format!(
+                "deploy a worker with that job, or keep such workers off the queue; then: \
+                 asynq task run-all --queue {name} --state archived"
+            ),
+        ));
+    }
+}
+
+fn archive(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+    let archived = queue.stats.archived;
+    if archived >= ARCHIVE / 10 * 9 {
+        let name = quoted(&queue.stats.name);
+        findings.push(of(
+            queue,
+            Severity::Warning,
+            "full-archive",
+            format!("{archived} archived tasks; {ARCHIVE} are kept unless a worker says otherwise"),
+            "beyond that the oldest are deleted, and with them why they failed",
+            format!("asynq task ls --queue {name} --state archived, then run or delete them"),
+        ));
+    }
+}
+
+fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
+    let Oddity { kind, count, examples } = oddity;
+    let name = quoted(&queue.stats.name);
+    let first = examples.first().map_or("", String::as_str);
+    let janitor =
+        || format!("run a worker of ours on the queue: its janitor mends it within a minute (--queues {name})");
+    let (check, severity, what, means, mend) = match kind {
+        OddityKind::ActiveWithoutLease => (
+            "active-without-lease",
+            Severity::Error,
+            "active tasks without a lease",
+            "if their worker dies nobody notices, and they stay active for ever",
+            janitor(),
+        ),
+        OddityKind::LeaseWithoutTask => (
+            "lease-without-task",
+            Severity::Warning,
+            "leases of tasks that are not active",
+            "an outcome of a Go worker broke off half way; nothing runs twice by it",
+            janitor(),
+        ),
+        OddityKind::IdWithoutTask => (
+            "id-without-task",
+            Severity::Error,
+            "ids in the queue with no task behind them",
+            "the contents of these tasks are gone: evicted, or deleted by hand",
+            janitor(),
+        ),
+        OddityKind::TaskWithoutPlace => (
+            "orphan",
+            Severity::Error,
+            "tasks that are in no state's list",
+            "nobody will ever run them by himself",
+            format!("asynq task run --queue {name} --id {first}"),
+        ),
+        OddityKind::TaskInWrongPlace => (
+            "wrong-place",
+            Severity::Error,
+            "tasks that are in another state's list than they say",
+            "tools show them wrongly, and some refuse to touch them",
+            format!("asynq task run --queue {name} --id {first}, or delete it"),
+        ),
+        OddityKind::LockWithoutTask => (
+            "lock-without-task",
+            Severity::Warning,
+            "unique locks whose task is gone",
+            "the same task is refused as a duplicate until the lock ends by itself",
+            format!("wait until it ends, or: redis-cli DEL {first:?}"),
+        ),
+        OddityKind::ForeignKey => (
+            "foreign-key",
+            Severity::Error,
+            "keys with names of asynq's that hold something else",
+            "another program writes into asynq's names; commands on them fail",
+            format!("find out who wrote {first:?}, then delete it"),
+        ),
+        OddityKind::WrongCount => (
+            "wrong-count",
+            Severity::Warning,
+            "counts that are not the number of tasks",
+            "tools show a wrong number; no task is affected",
+            "report it as a bug, with this output".to_owned(),
+        ),
+        other => {
+            ("unknown", Severity::Warning, other.as_str(), "a newer broker found it", "update this tool".to_owned())
+        }
+    };
+    let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
+    of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, mend)
+}
+
+/// Whether a server says that it takes from the queue.
+fn serves(server: &ServerInfo, queue: &str) -> bool {
+    server.queues.iter().any(|served| served.queue.as_deref() == Some(queue))
+}
+
+/// A queue's name as a shell takes it.
+fn quoted(name: impl ToString) -> String {
+    let name = name.to_string();
+    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
+    if is_plain { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,156 @@
+//! What is told of which evidence.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Examination, Fact, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
+    task::{QueueName, QueueWeight, ServerInfo, Timestamp},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Evidence, diagnose, evidence::QueueEvidence};
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_893_553_445, 0).unwrap()
+}
+
+/// A Redis as it should be, a worker on the queue `default`, and a task in it.
+fn sound() -> Evidence {
+    let mut node = Node::new("redis://h:6379", "7.0.15");
+    for (name, value) in [
+        ("role", "master"),
+        ("maxmemory_policy", "noeviction"),
+        ("used_memory", "1000"),
+        ("maxmemory", "0"),
+        ("aof_enabled", "1"),
+        ("aof_last_write_status", "ok"),
+        ("rdb_last_bgsave_status", "ok"),
+    ] {
+        set(&mut node, name, value);
+    }
+    node.slow_calls = Some(Vec::new());
+    let mut stats = QueueStats::empty(QueueName::from_wire("default"), now());
+    (stats.pending, stats.size) = (1, 1);
+    let examination = Examination { complete: true, ..Examination::default() };
+    let info = ServerInfo {
+        host: "h".into(),
+        pid: 7,
+        queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(1) }],
+        start_time: Some(Timestamp::from(now() - TimeDelta::hours(1))),
+        ..ServerInfo::default()
+    };
+    Evidence {
+        now: now(),
+        nodes: vec![node],
+        servers: vec![ServerState { info, workers: Vec::new() }],
+        queues: vec![QueueEvidence { stats, examination, unknown_types: Default::default() }],
+    }
+}
+
+fn set(node: &mut Node, name: &str, value: &str) {
+    node.facts.retain(|fact| fact.name != name);
+    node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
+}
+
+fn slow(ago: TimeDelta, ms: u64) -> SlowCall {
+    SlowCall { at: now() - ago, took: Duration::from_millis(ms), what: "EVALSHA asynq:{q}:pending".into() }
+}
+
+#[test]
+fn nothing_is_told_of_a_system_in_order() {
+    assert_eq!(diagnose(&sound()), []);
+}
+
+#[test]
+fn each_fault_is_told_once_with_its_severity_and_subject() {
+    type Fault = fn(&mut Evidence);
+    let cases: Vec<(&str, Fault)> = vec![
+        ("error eviction redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory_policy", "allkeys-lru")),
+        ("warning memory redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory", "1250")),
+        ("error memory redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory", "1010")),
+        ("warning persistence redis://h:6379", |e| set(&mut e.nodes[0], "aof_enabled", "0")),
+        ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "aof_last_write_status", "err")),
+        ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "rdb_last_bgsave_status", "err")),
+        ("error replica redis://h:6379", |e| set(&mut e.nodes[0], "role", "slave")),
+        ("warning clock redis://h:6379", |e| e.nodes[0].ahead = TimeDelta::seconds(-2)),
+        ("warning clock h:7", |e| {
+            e.servers[0].info.start_time = Some(Timestamp::from(now() + TimeDelta::seconds(3)));
+        }),
+        ("warning slow-calls redis://h:6379", |e| {
+            e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::hours(1), 12), slow(TimeDelta::hours(2), 40)]);
+        }),
+        ("error damaged-file redis://h:6379", |e| set(&mut e.nodes[0], "quick_check", "row 7 missing from index")),
+        ("warning large-log redis://h:6379", |e| set(&mut e.nodes[0], "wal_bytes", "300000000")),
+        ("error no-consumer default", |e| e.servers.clear()),
+        ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
+        ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
+        ("error no-handler default", |e| {
+            e.queues[0].unknown_types.insert("mail".into(), 3);
+        }),
+        ("warning full-archive default", |e| e.queues[0].stats.archived = 9_500),
+    ];
+    for (expected, fault) in cases {
+        let mut evidence = sound();
+        fault(&mut evidence);
+        let told: Vec<String> =
+            diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
+        assert_eq!(told, [expected]);
+    }
+}
+
+#[test]
+fn what_is_no_fault_is_not_told() {
+    type Fault = fn(&mut Evidence);
+    let cases: Vec<(&str, Fault)> = vec![
+        ("a clock within what the question took", |e| {
+            (e.nodes[0].ahead, e.nodes[0].precision) = (TimeDelta::milliseconds(2_500), Duration::from_secs(2));
+        }),
+        ("a slow call of last week", |e| e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::days(7), 500)])),
+        ("a file too large to be checked", |e| set(&mut e.nodes[0], "quick_check", "unknown: too large")),
+        ("an empty queue that nobody serves", |e| {
+            e.servers.clear();
+            e.queues[0].stats.pending = 0;
+        }),
+        ("a paused queue whose tasks wait", |e| {
+            (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));
+        }),
+        ("a node that tells nothing", |e| (e.nodes[0].facts, e.nodes[0].slow_calls) = (Vec::new(), None)),
+    ];
+    for (what, fault) in cases {
+        let mut evidence = sound();
+        fault(&mut evidence);
+        assert_eq!(diagnose(&evidence), [], "{what}");
+    }
+}
+
+#[test]
+fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
+    for kind in OddityKind::ALL {
+        let mut evidence = sound();
+        evidence.queues[0].examination.oddities =
+            vec![Oddity { kind, count: 12, examples: vec!["a".into(), "b".into()] }];
+        let findings = diagnose(&evidence);
+        assert_eq!(findings.len(), 1, "{kind}");
+        let finding = &findings[0];
+        assert!(finding.found.starts_with("12 ") && finding.found.ends_with(": a, b, …"), "{}", finding.found);
+        assert!(!finding.means.is_empty() && !finding.mend.is_empty());
+    }
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let mut evidence = sound();
+    set(&mut evidence.nodes[0], "aof_enabled", "0");
+    evidence.servers.clear();
+    let checks: Vec<_> = diagnose(&evidence).iter().map(|finding| finding.check).collect();
+    assert_eq!(checks, ["no-consumer", "persistence"]);
+}
+
+#[test]
+fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
+    let mut evidence = sound();
+    evidence.servers.clear();
+    evidence.queues[0].stats.name = QueueName::from_wire("it's; rm -rf");
+    let mend = &diagnose(&evidence)[0].mend;
+    assert!(mend.contains(r"--queues 'it'\''s; rm -rf',"), "{mend}");
+}

@@ -1,0 +1,171 @@
+//! Why a command did not do its work, in one line, and the exit code that says so to programs.
+
+use std::error::Error;
+
+use asynq_cron::PeriodicError;
+use asynq_dashboard::DashboardError;
+use asynq_runtime::{
+    EnqueueError,
+    broker::{BrokerError, BrokerErrorKind},
+    inspector::InspectError,
+};
+
+/// What `--help` says about exit codes.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done; doctor: nothing found
+  1    refused or failed: no such queue or task, a state that does not allow it; doctor: something found
+  2    not understood, or no broker: it is not there, refuses the password or does not answer
+  3    not confirmed: add --yes, or answer y
+  130  stopped by Ctrl+C; what was done stays done, and is told";
+
+/// A command that was refused, failed or stopped. No text carries a password.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// Arguments that cannot be used, with what to write.
+    #[error("{0}")]
+    Usage(String),
+    /// Nobody can be asked.
+    #[error("{question} Standard input is no terminal: add --yes to do it without being asked")]
+    Unasked { question: String },
+    /// Somebody was asked and did not say yes.
+    #[error("nothing was changed")]
+    Declined,
+    /// Stopped by a signal between two steps, with how far it came.
+    #[error("{0}")]
+    Stopped(String),
+    /// Something that the inspector does not know by name.
+    #[error("{0}")]
+    NotFound(String),
+    /// Parts failed and were told already; the exit code of the worst.
+    #[error("some of it failed")]
+    Told(u8),
+    /// The broker.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// What was to be looked at or repaired.
+    #[error("{}", in_words_of_the_command_line(.0))]
+    Inspect(#[from] InspectError),
+    /// A task that was refused.
+    #[error(transparent)]
+    Enqueue(#[from] EnqueueError),
+    /// A periodic entry that cannot run.
+    #[error(transparent)]
+    Periodic(#[from] PeriodicError),
+    /// A dashboard that cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
+    /// The operating system.
+    #[error("{what}: {source}")]
+    System { what: String, source: std::io::Error },
+}
+
+impl CliError {
+    /// Not done.
+    pub(crate) const FAILED: u8 = 1;
+    /// Not understood, or no broker.
+    pub(crate) const USAGE: u8 = 2;
+    const UNCONFIRMED: u8 = 3;
+    const STOPPED: u8 = 130;
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => Self::USAGE,
+            Self::Unasked { .. } | Self::Declined => Self::UNCONFIRMED,
+            Self::Stopped(_) => Self::STOPPED,
+            Self::Told(code) => *code,
+            Self::Dashboard(DashboardError::Bind { .. }) => Self::FAILED,
+            Self::Dashboard(_) => Self::USAGE,
+            _ if self.is_no_broker() => Self::USAGE,
+            _ => Self::FAILED,
+        }
+    }
+
+    /// Whether asking the same broker for more is in vain.
+    pub(crate) fn is_no_broker(&self) -> bool {
+        let error = match self {
+            Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
+            Self::Inspect(InspectError::Interrupted { source, .. }) => source,
+            Self::Enqueue(EnqueueError::Broker(error)) => error,
+            _ => return false,
+        };
+        error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
+    }
+
+    /// Whether a listener went away: `asynq task ls | head` is no failure.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::System { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
+    /// Its text with every cause that the text does not name already, on one line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = self.source();
+        // A chain that comes back to itself ends here, too.
+        for _ in 0..16 {
+            let Some(error) = cause else { break };
+            let text = error.to_string();
+            if !line.contains(&text) && !matches!(self, Self::Inspect(_)) {
+                line.push_str(": ");
+                line.push_str(&text);
+            }
+            cause = error.source();
+        }
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The library says which method to call; here it is a flag.
+fn in_words_of_the_command_line(error: &InspectError) -> String {
+    match error {
+        InspectError::QueueNotEmpty { queue, tasks } => {
+            format!("queue `{queue}` has {tasks} tasks; add --force to delete them too")
+        }
+        InspectError::TooLarge { size, limit } => {
+            format!("the payload would have {size} bytes, more than the limit of {limit}; raise --payload-limit")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::QueueName;
+
+    use super::*;
+
+    #[test]
+    fn exit_codes_tell_programs_what_to_do() {
+        let broker = |kind| CliError::from(BrokerError::new(kind, "x"));
+        let queue = QueueName::from_wire("q");
+        for (error, code) in [
+            (CliError::Usage("x".into()), 2),
+            (CliError::Unasked { question: "Really?".into() }, 3),
+            (CliError::Declined, 3),
+            (CliError::Stopped("x".into()), 130),
+            (CliError::Told(1), 1),
+            (broker(BrokerErrorKind::Unavailable), 2),
+            (broker(BrokerErrorKind::Denied), 2),
+            (broker(BrokerErrorKind::Config), 2),
+            (broker(BrokerErrorKind::Corrupt), 1),
+            (InspectError::QueueNotFound { queue }.into(), 1),
+            (InspectError::Broker(BrokerError::new(BrokerErrorKind::Timeout, "x")).into(), 2),
+        ] {
+            assert_eq!(error.exit_code(), code, "{error:?}");
+            assert!(EXIT_CODES.contains(&format!("\n  {code} ")), "{code} is documented");
+        }
+    }
+
+    #[test]
+    fn a_library_method_is_told_as_a_flag() {
+        let error = InspectError::QueueNotEmpty { queue: QueueName::from_wire("q"), tasks: 3 };
+        assert_eq!(CliError::from(error).line(), "queue `q` has 3 tasks; add --force to delete them too");
+    }
+
+    #[test]
+    fn causes_are_told_once_and_on_one_line() {
+        let inner = std::io::Error::other("refused\nby host");
+        let error = BrokerError::with_source(BrokerErrorKind::Unavailable, "redis is not there", inner);
+        assert_eq!(CliError::from(error).line(), "redis is not there: refused by host");
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the broker is, as our flags say it and as those of Go's tool do (PROTOCOL §11).
+
+use asynq_runtime::URL_VARIABLE;
+use clap::Args;
+
+use crate::error::CliError;
+
+/// Where Go's tool looks unless it is told otherwise.
+const GO_URI: &str = "127.0.0.1:6379";
+const GO_CLUSTER: &str = "127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003,127.0.0.1:7004,127.0.0.1:7005";
+
+/// Flags that say which broker; hidden ones are Go's.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Place {
+    /// Where the tasks are, such as redis://127.0.0.1:6379/0 or sqlite://asynq.db [env: ASYNQ_URL]
+    ///
+    /// Also redis+unix://, rediss:// (TLS), redis-cluster:// and redis-sentinel://. Without it and without ASYNQ_URL it is
+    /// sqlite://asynq.db, as for a worker. A password in it can be seen by others on this machine: ASYNQ_URL cannot.
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    #[arg(short, long, global = true, hide = true, value_name = "HOST:PORT")]
+    uri: Option<String>,
+    #[arg(short = 'n', long, global = true, hide = true, value_name = "NUMBER")]
+    db: Option<u32>,
+    #[arg(short, long, global = true, hide = true)]
+    password: Option<String>,
+    #[arg(short = 'U', long, global = true, hide = true)]
+    username: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    cluster: bool,
+    #[arg(long = "cluster_addrs", alias = "cluster-addrs", global = true, hide = true)]
+    cluster_addrs: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    tls: bool,
+    #[arg(long = "tls_server", alias = "tls-server", global = true, hide = true)]
+    tls_server: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    insecure: bool,
+    #[arg(long, global = true, hide = true)]
+    config: Option<String>,
+}
+
+impl Place {
+    /// The URL that the flags mean, if they say anything.
+    pub(crate) fn url(&self) -> Result<Option<String>, CliError> {
+        let usage = |text: String| Err(CliError::Usage(text));
+        if self.config.is_some() {
+            return usage(format!(
+                "--config: no configuration file is read; write {URL_VARIABLE}=redis://HOST:PORT/DB"
+            ));
+        }
+        if self.tls_server.is_some() {
+            return usage(
+                "--tls_server: the name in the certificate is the host of the URL; write it in \
+                          --url rediss://NAME:PORT"
+                    .into(),
+            );
+        }
+        if self.insecure {
+            return usage(
+                "--insecure: certificates are always checked; name your own authority instead: \
+                          --url 'rediss://HOST:PORT?ca=/path/to/ca.pem'"
+                    .into(),
+            );
+        }
+        let go = self.gos_flags();
+        match (&self.url, go.is_empty()) {
+            (None, true) => Ok(None),
+            (Some(url), true) => Ok(Some(url.trim().to_owned())),
+            (Some(_), false) => usage(format!(
+                "{} and --url say the same twice; write it in the URL: redis://USER:PASSWORD@HOST:PORT/DB",
+                go.join(", ")
+            )),
+            (None, false) => self.gos_url().map(Some),
+        }
+    }
+
+    /// Those of Go's flags that were given.
+    fn gos_flags(&self) -> Vec<&'static str> {
+        let flags = [
+            (self.uri.is_some(), "--uri"),
+            (self.db.is_some(), "--db"),
+            (self.password.is_some(), "--password"),
+            (self.username.is_some(), "--username"),
+            (self.cluster, "--cluster"),
+            (self.cluster_addrs.is_some(), "--cluster_addrs"),
+            (self.tls, "--tls"),
+        ];
+        flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag).collect()
+    }
+
+    fn gos_url(&self) -> Result<String, CliError> {
+        let secure = if self.tls { "s" } else { "" };
+        let (scheme, hosts) = match (self.cluster, &self.cluster_addrs, &self.uri) {
+            (true, _, Some(_)) => {
+                return Err(CliError::Usage("--uri names one server and --cluster many; write --cluster_addrs".into()));
+            }
+            (true, hosts, None) => ("-cluster", hosts.as_deref().unwrap_or(GO_CLUSTER)),
+            (false, Some(_), _) => {
+                return Err(CliError::Usage("--cluster_addrs needs --cluster".into()));
+            }
+            (false, None, uri) => ("", uri.as_deref().unwrap_or(GO_URI)),
+        };
+        if let Some((_, _)) = hosts.split_once("://") {
+            return Err(CliError::Usage("--uri takes HOST:PORT; a URL is written --url URL".into()));
+        }
+        let login = match (&self.username, &self.password) {
+            (None, None) => String::new(),
+            (user, password) => format!(
+                "{}:{}@",
+                user.as_deref().map(encoded).unwrap_or_default(),
+                password.as_deref().map(encoded).unwrap_or_default()
+            ),
+        };
+        let db = self.db.filter(|&db| db > 0).map(|db| format!("/{db}")).unwrap_or_default();
+        let middle = if secure.is_empty() { scheme.to_owned() } else { format!("s{scheme}") };
+        Ok(format!("redis{middle}://{login}{hosts}{db}"))
+    }
+}
+
+/// Percent-encoded, so that any password can stand in a URL.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut done, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => done.push(char::from(byte)),
+            _ => done.push_str(&format!("%{byte:02X}")),
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place::default()
+    }
+
+    #[test]
+    fn gos_flags_make_a_url() {
+        let text = |text: &str| Some(text.to_owned());
+        for (place, url) in [
+            (place(), None),
+            (Place { url: text(" sqlite://a.db "), ..place() }, text("sqlite://a.db")),
+            (Place { uri: text("h:7777"), ..place() }, text("redis://h:7777")),
+            (Place { db: Some(3), ..place() }, text("redis://127.0.0.1:6379/3")),
+            (Place { db: Some(0), ..place() }, text("redis://127.0.0.1:6379")),
+            (Place { password: text("a@b/c?d"), ..place() }, text("redis://:a%40b%2Fc%3Fd@127.0.0.1:6379")),
+            (
+                Place { uri: text("h:1"), username: text("ann"), password: text("x"), tls: true, ..place() },
+                text("rediss://ann:x@h:1"),
+            ),
+            (Place { cluster: true, cluster_addrs: text("a:1,b:2"), ..place() }, text("redis-cluster://a:1,b:2")),
+            (Place { cluster: true, tls: true, ..place() }, text(&format!("rediss-cluster://{GO_CLUSTER}"))),
+        ] {
+            assert_eq!(place.url().unwrap(), url, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_to_write_and_no_password() {
+        let canary = || Some("canary".to_owned());
+        for (place, part) in [
+            (Place { config: canary(), ..place() }, "ASYNQ_URL="),
+            (Place { tls_server: canary(), ..place() }, "--url rediss://NAME:PORT"),
+            (Place { insecure: true, ..place() }, "ca="),
+            (Place { url: canary(), password: canary(), ..place() }, "--password and --url say the same twice"),
+            (Place { url: canary(), db: Some(1), tls: true, ..place() }, "--db, --tls and --url"),
+            (Place { cluster: true, uri: canary(), ..place() }, "--cluster_addrs"),
+            (Place { cluster_addrs: canary(), ..place() }, "needs --cluster"),
+            (Place { uri: Some("redis://:canary@h".into()), ..place() }, "--url URL"),
+        ] {
+            let error = place.url().unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.line().contains(part), "{}\n  should contain\n{part}", error.line());
+            assert!(!error.line().contains("canary"), "{}", error.line());
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The command line `asynq`: looks at queues and repairs tasks, over Redis and SQLite alike.
+//!
+//! [`main`] is the whole program. [`run`] is the same for one command line whose surroundings are given, a [`World`]; that
+//! is how the tests run it, inside their own process. `asynq --help` lists the commands, the README explains them.
+//!
+//! # The parts
+//!
+//! - `cli`: what can be written; `go`: what users of Go's tool write, and what it means here.
+//! - `session`: what a command works with: the broker, where to write, whom to ask.
+//! - `command`: one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
+//! - `dash`: the full-screen view.
+//! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
+//! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
+
+mod cli;
+mod command;
+mod dash;
+mod doctor;
+mod error;
+mod go;
+mod session;
+mod show;
+mod world;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser as _;
+
+pub use self::world::{Input, World};
+use self::{cli::Cli, session::Session};
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    world::log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("error: {error}\n"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run(std::env::args_os(), World::of_this_process()));
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}
+
+/// Runs one command line, its first word the program's name, and returns its exit code: 0 done, 1 refused or failed, 2 not
+/// understood or no broker, 3 not confirmed, 130 stopped by Ctrl+C.
+pub async fn run(args: impl IntoIterator<Item = OsString>, mut world: World) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(usage) => return world.tell_usage(&usage),
+    };
+    let (command, mut session) = Session::of(cli, world);
+    let ended = command.run(&mut session).await;
+    session.end(ended).await
+}

@@ -1,0 +1,267 @@
+//! What a command works with: the broker, opened when it is first needed; where to write; whom to ask.
+
+use std::io::{Read as _, Write as _};
+
+use asynq_runtime::{Client, DEFAULT_URL, Inspector, URL_VARIABLE};
+use serde::Serialize;
+
+use crate::{
+    cli::Cli,
+    command::Command,
+    error::CliError,
+    go::Place,
+    show::{self, Style},
+    world::{Input, Stop, World},
+};
+
+/// One run of one command.
+#[derive(Debug)]
+pub(crate) struct Session {
+    world: World,
+    place: Place,
+    json: bool,
+    yes: bool,
+}
+
+impl Session {
+    /// The command of this command line, and what it works with.
+    pub(crate) fn of(cli: Cli, world: World) -> (Command, Self) {
+        let Cli { place, json, yes, command, .. } = cli;
+        (command, Self { world, place, json, yes })
+    }
+
+    /// A client of the broker that flags or environment name. A SQLite file must exist: looking must not make one.
+    pub(crate) async fn client(&mut self) -> Result<Client, CliError> {
+        self.connect(false).await
+    }
+
+    /// The same for a command that may be the first to use a SQLite file.
+    pub(crate) async fn client_of_new_or_old(&mut self) -> Result<Client, CliError> {
+        self.connect(true).await
+    }
+
+    /// A client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
+    pub(crate) async fn client_for_doctor(&mut self) -> Result<Client, CliError> {
+        let url = allowing_eviction(self.url()?);
+        self.connect_to(&url, false).await
+    }
+
+    /// Looks and repairs.
+    pub(crate) async fn inspector(&mut self) -> Result<Inspector, CliError> {
+        Ok(self.client().await?.inspector())
+    }
+
+    async fn connect(&mut self, may_be_new: bool) -> Result<Client, CliError> {
+        let url = self.url()?;
+        self.connect_to(&url, may_be_new).await
+    }
+
+    async fn connect_to(&mut self, url: &str, may_be_new: bool) -> Result<Client, CliError> {
+        if let Some(client) = &self.world.client {
+            return Ok(client.clone());
+        }
+        if let Some(file) = sqlite_file(url)
+            && !may_be_new
+            && !std::path::Path::new(file).exists()
+        {
+            return Err(CliError::Usage(format!(
+                "there is no SQLite file {file:?}: name the broker by --url or {URL_VARIABLE}, such as \
+                 redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
+            )));
+        }
+        let client = Client::connect(url).await?;
+        self.world.client = Some(client.clone());
+        Ok(client)
+    }
+
+    /// The broker's URL: a flag, the environment, or the worker's default.
+    pub(crate) fn url(&self) -> Result<String, CliError> {
+        let text = |name: &str| match (self.world.variable)(name).map(std::ffi::OsString::into_string) {
+            // Not shown: there may be a password in it.
+            Some(Err(_)) => Err(CliError::Usage(format!("{name}: its value is not UTF-8 text"))),
+            Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
+            _ => Ok(None),
+        };
+        if let Some(url) = self.place.url()? {
+            return Ok(url);
+        }
+        if let Some(url) = text(URL_VARIABLE)? {
+            return Ok(url);
+        }
+        // Go's tool would look there; the worker's default instead would be another broker in silence.
+        for name in ["URI", "CLUSTER_ADDRS"] {
+            if text(name)?.is_some() {
+                return Err(CliError::Usage(format!(
+                    "{name} is a variable of Go's tool; write {URL_VARIABLE}=redis://HOST:PORT/DB \
+                     (redis-cluster://H1,H2 for a cluster), or --url {DEFAULT_URL} if that is meant"
+                )));
+            }
+        }
+        Ok(DEFAULT_URL.to_owned())
+    }
+
+    /// How to write tables.
+    pub(crate) fn style(&self) -> Style {
+        Style { colours: self.world.colours && !self.json, width: self.world.width }
+    }
+
+    /// Whether somebody sits in front of it, to see and to press keys.
+    pub(crate) fn is_on_a_terminal(&self) -> bool {
+        self.world.width.is_some() && matches!(self.world.input, Input::Terminal(_))
+    }
+
+    /// Whether a program reads the answer.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Writes the answer: `value` for a program, else `text` for people, who may hold names that anybody chose: it must be
+    /// clean already, as tables are.
+    pub(crate) fn answer(
+        &mut self,
+        value: &impl Serialize,
+        text: impl FnOnce(Style) -> String,
+    ) -> Result<(), CliError> {
+        let text = if self.json { show::json(value)? } else { text(self.style()) };
+        self.write(&text)
+    }
+
+    /// Writes to standard output.
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), CliError> {
+        let out = &mut self.world.out;
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|source| CliError::System { what: "cannot write the answer".into(), source })
+    }
+
+    /// Writes a line for people to standard error; it is cleaned here.
+    pub(crate) fn note(&mut self, line: &str) {
+        let _ = writeln!(self.world.err, "{}", show::clean(line)).and_then(|()| self.world.err.flush());
+    }
+
+    /// Tells an error and goes on; returns its exit code.
+    pub(crate) fn tell(&mut self, error: &CliError) -> u8 {
+        self.note(&format!("error: {}", error.line()));
+        error.exit_code()
+    }
+
+    /// Whether a bar may be drawn.
+    pub(crate) fn has_bars(&self) -> bool {
+        self.world.bars && !self.json
+    }
+
+    /// Ends when the command should stop.
+    pub(crate) fn stop(&self) -> Stop {
+        (self.world.stop)()
+    }
+
+    /// Goes on if the answer is yes, or was given in advance.
+    pub(crate) fn confirm(&mut self, question: &str) -> Result<(), CliError> {
+        if self.yes {
+            return Ok(());
+        }
+        let Input::Terminal(input) = &mut self.world.input else {
+            return Err(CliError::Unasked { question: question.to_owned() });
+        };
+        let mut answer = String::new();
+        let err = &mut self.world.err;
+        let asked = write!(err, "{} [y/N] ", show::clean(question)).and_then(|()| err.flush());
+        asked
+            .and_then(|()| std::io::BufRead::read_line(input, &mut answer))
+            .map_err(|source| CliError::System { what: "cannot ask".into(), source })?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(CliError::Declined),
+        }
+    }
+
+    /// All of standard input, at most `most` bytes.
+    pub(crate) fn read_input(&mut self, most: usize) -> Result<Vec<u8>, CliError> {
+        let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        let mut bytes = Vec::new();
+        let read = match &mut self.world.input {
+            Input::Terminal(input) => input.take(most).read_to_end(&mut bytes),
+            Input::Piped(input) => input.take(most).read_to_end(&mut bytes),
+        };
+        read.map_err(|source| CliError::System { what: "cannot read standard input".into(), source })?;
+        Ok(bytes)
+    }
+
+    /// One line of standard input, at most `most` bytes; at a terminal after a question, and nobody sees what is typed.
+    pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
+        let bytes = match self.world.input {
+            Input::Piped(_) => self.read_input(most)?,
+            Input::Terminal(_) => {
+                let _ = write!(self.world.err, "{question}").and_then(|()| self.world.err.flush());
+                let typed = (self.world.type_unseen)();
+                self.note("");
+                typed.map_err(|source| CliError::System { what: "cannot ask".into(), source })?.into_bytes()
+            }
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(text.lines().next().unwrap_or_default().to_owned()),
+            Err(_) => Err(CliError::Usage("what was given is not UTF-8 text".into())),
+        }
+    }
+
+    /// Tells how the command ended, closes the broker, and returns the exit code.
+    pub(crate) async fn end(mut self, ended: Result<(), CliError>) -> u8 {
+        let code = match ended {
+            Ok(()) => 0,
+            Err(error) if error.is_broken_pipe() => 0,
+            Err(CliError::Told(code)) => code,
+            Err(error) => self.tell(&error),
+        };
+        if let Some(client) = self.world.client.take() {
+            client.broker().close().await;
+        }
+        code
+    }
+}
+
+/// The file of a SQLite URL, where that can be told without decoding it.
+fn sqlite_file(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("sqlite:")?;
+    let path = rest.strip_prefix("//").unwrap_or(rest).split('?').next()?;
+    (!path.is_empty() && path != ":memory:" && !path.contains('%')).then_some(path)
+}
+
+/// The URL of a Redis with `allow_eviction=true`, unless it says something about that.
+fn allowing_eviction(url: String) -> String {
+    if !url.starts_with("redis") || url.contains("allow_eviction=") {
+        return url;
+    }
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}allow_eviction=true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doctor_looks_at_a_redis_that_may_evict() {
+        for (url, expected) in [
+            ("redis://h", "redis://h?allow_eviction=true"),
+            ("rediss://h/1?ca=x", "rediss://h/1?ca=x&allow_eviction=true"),
+            ("redis://h?allow_eviction=false", "redis://h?allow_eviction=false"),
+            ("sqlite://a.db", "sqlite://a.db"),
+        ] {
+            assert_eq!(allowing_eviction(url.to_owned()), expected);
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_url_is_known_where_it_is_written_plainly() {
+        for (url, file) in [
+            ("sqlite://asynq.db", Some("asynq.db")),
+            ("sqlite:///var/a.db?durability=normal", Some("/var/a.db")),
+            ("sqlite:a.db", Some("a.db")),
+            ("sqlite::memory:", None),
+            ("sqlite://a%20b", None),
+            ("redis://h", None),
+        ] {
+            assert_eq!(sqlite_file(url), file, "{url}");
+        }
+    }
+}

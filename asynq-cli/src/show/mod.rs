@@ -1,0 +1,17 @@
+//! How answers look: tables for people, JSON for programs, and neither lets a control character through.
+
+mod facts;
+mod json;
+mod payload;
+mod table;
+mod task;
+mod text;
+
+pub(crate) use self::{
+    facts::Facts,
+    json::json,
+    payload::{Payload, brief, full},
+    table::{Cell, Style, Table},
+    task::TaskJson,
+    text::{about, ago, clean, clean_lines, cut, number, time, until},
+};

@@ -1,0 +1,135 @@
+//! Encoded arguments and results: JSON as JSON, text as text, and bytes where nobody could read them.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::text::{clean, cut, is_hostile};
+
+/// What Go's tool writes in place of bytes.
+const NON_PRINTABLE: &str = "non-printable bytes";
+
+/// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
+///
+/// `encoding` says what `data` is: the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more
+/// bytes than were asked for, `cut` is true and `data` their beginning, as text or base64.
+#[derive(Debug, Serialize)]
+pub(crate) struct Payload<'a> {
+    bytes: usize,
+    encoding: &'static str,
+    cut: bool,
+    data: Data<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Json(&'a RawValue),
+    Text(&'a str),
+    Base64(String),
+}
+
+impl<'a> Payload<'a> {
+    /// At most `most` bytes of these.
+    pub(crate) fn of(bytes: &'a [u8], most: usize) -> Self {
+        let cut = bytes.len() > most;
+        let shown = &bytes[..bytes.len().min(most)];
+        let (encoding, data) = match text_of(shown, cut) {
+            Some(text) if !cut => match serde_json::from_str::<&RawValue>(text) {
+                Ok(json) => ("json", Data::Json(json)),
+                Err(_) => ("text", Data::Text(text)),
+            },
+            Some(text) => ("text", Data::Text(text)),
+            None => ("base64", Data::Base64(STANDARD.encode(shown))),
+        };
+        Self { bytes: bytes.len(), encoding, cut, data }
+    }
+}
+
+/// The bytes as text, if they are some; of a text that was cut inside a character, what is whole.
+fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    }
+}
+
+/// Bytes of a task in a table: one line of at most `most` characters. As in Go's tool, bytes that are no text are not shown.
+pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
+    // A character has at most 4 bytes: whatever is behind these is cut anyway.
+    let end = bytes.len().min(most.saturating_mul(4).saturating_add(4));
+    match printable(&bytes[..end], end < bytes.len()) {
+        Some("") => "-".to_owned(),
+        Some(text) => cut(&clean(text), most),
+        None => NON_PRINTABLE.to_owned(),
+    }
+}
+
+/// Bytes of a task by themselves: at most `most` of them, with what is left out counted.
+pub(crate) fn full(bytes: &[u8], most: usize) -> String {
+    let is_cut = bytes.len() > most;
+    let shown = &bytes[..bytes.len().min(most)];
+    let Some(text) = printable(shown, is_cut) else {
+        return format!("{NON_PRINTABLE} ({} bytes; --json shows them as base64)", bytes.len());
+    };
+    match bytes.len() - text.len() {
+        0 if text.is_empty() => "-".to_owned(),
+        0 => clean(text),
+        more => format!("{}… and {more} more bytes (--max-payload)", clean(text)),
+    }
+}
+
+fn printable(bytes: &[u8], cut: bool) -> Option<&str> {
+    text_of(bytes, cut).filter(|text| !text.chars().any(|c| is_hostile(c) && !matches!(c, '\n' | '\r' | '\t')))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_program_gets_json_text_or_base64() {
+        for (bytes, most, expected) in [
+            (
+                &b"{\"n\":12345678901234567890.5}"[..],
+                99,
+                r#"{"bytes":28,"encoding":"json","cut":false,"data":{"n":12345678901234567890.5}}"#,
+            ),
+            (b"{oops", 99, r#"{"bytes":5,"encoding":"text","cut":false,"data":"{oops"}"#),
+            (b"", 99, r#"{"bytes":0,"encoding":"text","cut":false,"data":""}"#),
+            (b"[1,2,3]", 3, r#"{"bytes":7,"encoding":"text","cut":true,"data":"[1,"}"#),
+            ("aé".as_bytes(), 2, r#"{"bytes":3,"encoding":"text","cut":true,"data":"a"}"#),
+            (b"\xff\x00\x01", 99, r#"{"bytes":3,"encoding":"base64","cut":false,"data":"/wAB"}"#),
+            (b"\xff\x00\x01", 2, r#"{"bytes":3,"encoding":"base64","cut":true,"data":"/wA="}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&Payload::of(bytes, most)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn people_get_one_line_or_are_told_that_it_is_none() {
+        for (bytes, expected) in [
+            (&b"{\"to\":\n \"a\"}"[..], "{\"to\":  \"a\"}"),
+            (b"", "-"),
+            (b"\x01abc", NON_PRINTABLE),
+            (b"a\x1b[31m", NON_PRINTABLE),
+            (b"\xff\xfe", NON_PRINTABLE),
+            (b"0123456789abcdef", "0123456789a…"),
+        ] {
+            assert_eq!(brief(bytes, 12), expected);
+        }
+        assert_eq!(brief("é".repeat(1_000_000).as_bytes(), 3), "éé…");
+    }
+
+    #[test]
+    fn what_is_not_shown_is_counted() {
+        assert_eq!(full(b"abc", 3), "abc");
+        assert_eq!(full(b"abcdef", 3), "abc… and 3 more bytes (--max-payload)");
+        assert_eq!(full("ab€".as_bytes(), 3), "ab… and 3 more bytes (--max-payload)");
+        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json shows them as base64)");
+        assert_eq!(json!(Payload::of(&[b'a'; 9], 3))["bytes"], 9);
+    }
+}

@@ -1,0 +1,128 @@
+//! Short texts for people: names that can do no harm, spans, moments, numbers.
+
+use std::time::Duration;
+
+use asynq_grammar::duration;
+use chrono::{DateTime, SecondsFormat, Utc};
+
+/// One line of `text` in which nothing moves a cursor, changes a colour or turns the direction of writing: line breaks and
+/// tabs become spaces, other such characters U+FFFD.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { harmless(c) }).collect()
+}
+
+/// The same for a text of several lines.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+}
+
+fn harmless(c: char) -> char {
+    if is_hostile(c) { '\u{fffd}' } else { c }
+}
+
+/// Whether a terminal may do something else with the character than show it.
+pub(crate) fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Direction marks, embeddings, overrides and isolates; line and paragraph separators.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Invisible: byte order mark, annotations, tags.
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// `text` with at most `most` characters; what is left out is shown by `…`.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(std::iter::once('…')).collect(),
+    }
+}
+
+/// A span for people: no more than two units matter.
+pub(crate) fn about(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let step = match seconds {
+        0 => return duration::format(Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))),
+        1..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    duration::format(Duration::from_secs(seconds / step * step))
+}
+
+/// How long ago `at` was.
+pub(crate) fn ago(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
+    match (now - at).to_std() {
+        Ok(span) if span >= Duration::from_secs(1) => format!("{} ago", about(span)),
+        _ => "just now".to_owned(),
+    }
+}
+
+/// How long it is until `at`.
+pub(crate) fn until(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
+    match (at - now).to_std() {
+        Ok(span) if !span.is_zero() => format!("in {}", about(span)),
+        _ => "now".to_owned(),
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds, as in [`asynq_runtime::inspector::Statistics`].
+pub(crate) fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A number with its thousands apart: `1,204`.
+pub(crate) fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_a_terminal_but_what_it_shows() {
+        for (text, expected) in [
+            ("größe 邮件 🙂", "größe 邮件 🙂"),
+            ("a\u{1b}[31mred\u{7}", "a\u{fffd}[31mred\u{fffd}"),
+            ("c1 \u{9b}31m", "c1 \u{fffd}31m"),
+            ("two\nlines\tand\r", "two lines and "),
+            ("evil\u{202e}txt.exe", "evil\u{fffd}txt.exe"),
+            ("del\u{7f}bom\u{feff}", "del\u{fffd}bom\u{fffd}"),
+        ] {
+            assert_eq!(clean(text), expected);
+        }
+        assert_eq!(clean_lines("a\nb\u{1b}"), "a\nb\u{fffd}");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!((cut("größe", 5), cut("größe!", 5)), ("größe".into(), "größ…".into()));
+    }
+
+    #[test]
+    fn spans_have_no_more_units_than_matter() {
+        let at = |seconds: i64| DateTime::from_timestamp(1_893_553_440 + seconds, 0).unwrap();
+        for (seconds, expected) in [(59, "59s"), (3_599, "59m59s"), (3_661, "1h1m"), (90_061, "1d1h")] {
+            assert_eq!(about(Duration::from_secs(seconds)), expected);
+        }
+        assert_eq!(about(Duration::from_micros(250_999)), "250ms");
+        assert_eq!((ago(at(61), at(0)), ago(at(0), at(5))), ("1m1s ago".into(), "just now".into()));
+        assert_eq!((until(at(0), at(60)), until(at(5), at(0))), ("in 1m".into(), "now".into()));
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        for (n, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(n), expected);
+        }
+    }
+}

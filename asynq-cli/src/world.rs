@@ -1,0 +1,159 @@
+//! What surrounds a command: where it writes, whom it can ask, what the environment says, and what stops it.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    future::Future,
+    io::{BufRead, IsTerminal as _, Read, Write},
+    pin::Pin,
+};
+
+use asynq_runtime::Client;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use crate::{error::CliError, show};
+
+/// A future that ends when somebody wants the command to stop.
+pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Everything that a command touches beside its broker. Every field can be replaced, as a test does.
+pub struct World {
+    /// Standard output.
+    pub out: Box<dyn Write + Send>,
+    /// Standard error: errors, questions, progress.
+    pub err: Box<dyn Write + Send>,
+    /// Standard input.
+    pub input: Input,
+    /// Reads a line from the terminal without showing it.
+    pub type_unseen: fn() -> std::io::Result<String>,
+    /// Whether tables have colours.
+    pub colours: bool,
+    /// How wide the terminal is; `None` where there is none, and nothing is wrapped then.
+    pub width: Option<u16>,
+    /// Whether progress bars are drawn on the real standard error.
+    pub bars: bool,
+    /// Reads an environment variable.
+    pub variable: fn(&str) -> Option<OsString>,
+    /// A broker that is open already, instead of the one that flags and environment name.
+    pub client: Option<Client>,
+    /// Makes a future that ends when the command should stop; the default listens for Ctrl+C and SIGTERM.
+    pub stop: Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>,
+}
+
+/// Standard input.
+pub enum Input {
+    /// A terminal: somebody can be asked.
+    Terminal(Box<dyn BufRead + Send>),
+    /// A file or a pipe: nobody can.
+    Piped(Box<dyn Read + Send>),
+}
+
+impl World {
+    /// The world of this process. `NO_COLOR` turns colours off.
+    pub fn of_this_process() -> Self {
+        let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+        let shows = stdout.is_terminal();
+        let no_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            input: match stdin.is_terminal() {
+                true => Input::Terminal(Box::new(std::io::BufReader::new(stdin))),
+                false => Input::Piped(Box::new(stdin)),
+            },
+            type_unseen,
+            colours: shows && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            // A terminal that does not know its size says 0.
+            width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| shows && n > 0),
+            out: Box::new(std::io::BufWriter::new(stdout)),
+            err: Box::new(std::io::stderr()),
+            bars: std::io::stderr().is_terminal(),
+            variable: |name| std::env::var_os(name),
+            client: None,
+            stop: Box::new(signalled),
+        }
+    }
+
+    /// Says what was not understood, or the help that was asked for; returns the exit code.
+    pub(crate) fn tell_usage(&mut self, usage: &clap::Error) -> u8 {
+        // It repeats what was written, and that may be a name with an escape sequence in it.
+        let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
+        let text = show::clean_lines(&text);
+        let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
+        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+        if usage.use_stderr() { CliError::USAGE } else { 0 }
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { colours, width, bars, client, .. } = self;
+        f.debug_struct("World")
+            .field("colours", colours)
+            .field("width", width)
+            .field("bars", bars)
+            .field("client", client)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminal(_) => "Terminal",
+            Self::Piped(_) => "Piped",
+        })
+    }
+}
+
+/// Reads the keys of a line in raw mode; Ctrl+C and Ctrl+D end it with an error.
+fn type_unseen() -> std::io::Result<String> {
+    use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+    /// Gives the terminal back, also where reading fails.
+    struct Raw;
+    impl Drop for Raw {
+        fn drop(&mut self) {
+            let _ = crossterm::terminal::disable_raw_mode();
+        }
+    }
+    crossterm::terminal::enable_raw_mode()?;
+    let _raw = Raw;
+    let mut line = String::new();
+    loop {
+        let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = crossterm::event::read()? else {
+            continue;
+        };
+        match code {
+            KeyCode::Enter => return Ok(line),
+            KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => {
+                return Err(std::io::Error::from(std::io::ErrorKind::Interrupted));
+            }
+            KeyCode::Char(c) => line.push(c),
+            KeyCode::Backspace => drop(line.pop()),
+            _ => {}
+        }
+    }
+}
+
+/// Ctrl+C or SIGTERM. Until this is called they end the process at once, as everywhere.
+fn signalled() -> Stop {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Heard from now on, not only from the first poll.
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    Box::pin(async move {
+        match signals {
+            (Ok(mut interrupt), Ok(mut terminate)) => {
+                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            }
+            _ => std::future::pending().await,
+        }
+    })
+}
+
+/// Writes log lines to standard error: warnings, or what `RUST_LOG` lets through.
+pub(crate) fn log() {
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // The error means that there is a subscriber already.
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).try_init();
+}

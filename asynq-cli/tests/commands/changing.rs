@@ -1,0 +1,189 @@
+//! Commands that change tasks and queues.
+
+use std::time::Duration;
+
+use asynq_runtime::TaskState;
+use asynq_tests::{Build as _, queue, task, task_id};
+
+use crate::desk::{Setting, assert_written, on_both_brokers};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+on_both_brokers! {
+    async fn queues_are_paused_and_go_on(desk) {
+        desk.t.seed_pending(&["one"]).await;
+        assert_written("queue_pause", &[
+            desk.run("queue pause default future").await,
+            desk.run("queue pause default --json").await,
+            desk.run("queue unpause default").await,
+            desk.run("queue resume default --json").await,
+        ]);
+        assert!(desk.t.broker().queue_stats(&queue("future")).await.unwrap().paused);
+        assert!(!desk.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
+    }
+
+    async fn queues_are_deleted_after_a_question(desk) {
+        desk.t.seed_pending(&["one", "two"]).await;
+        desk.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
+        assert_written("queue_rm", &[
+            desk.run("queue rm default --yes").await,
+            desk.run("queue rm default --force").await,
+            desk.run_typing("n\n", "queue rm default --force").await,
+            desk.run_typing("", "queue rm default --force").await,
+            desk.run_typing("y\n", "queue rm default --force").await,
+            desk.run("queue remove low -f -y --json").await,
+            desk.run("queue rm low --yes").await,
+            desk.run("queue ls").await,
+        ]);
+    }
+
+    async fn a_queue_with_running_tasks_stays(desk) {
+        desk.t.seed_active("busy").await;
+        let answer = desk.run("queue rm default --force --yes").await;
+        assert_eq!(answer.code, 1);
+        assert!(answer.err.contains("has 1 running tasks; pause it"), "{answer}");
+        assert_eq!(desk.t.state_of("busy").await, Some(TaskState::Active));
+    }
+
+    async fn tasks_are_changed_one_by_one(desk) {
+        desk.t.seed_every_state().await;
+        assert_written("task_one", &[
+            desk.run("task run -q default -i archived").await,
+            desk.run("task run -q default scheduled active retry").await,
+            desk.run("task archive -q default pending --json").await,
+            desk.run("task archive -q default -i pending").await,
+            desk.run("task delete -q default -i completed").await,
+            desk.run_typing("yes\n", "task delete -q default -i completed").await,
+            desk.run("task rm -q default pending nobody --yes").await,
+            desk.run("task move -q default retry scheduled --to low").await,
+            desk.run("task move -q default archived --to low --json").await,
+            desk.run("task cancel active nobody").await,
+            desk.run("task cancel active --json").await,
+        ]);
+        assert_eq!(desk.t.state_of("completed").await, None);
+        assert_eq!(desk.t.broker().queue_stats(&queue("low")).await.unwrap().pending, 3);
+    }
+
+    async fn a_task_that_nobody_runs_is_ended_by_cancel(desk) {
+        desk.t.seed_active("orphan").await;
+        desk.t.let_leases_pass();
+        let answer = desk.run("task cancel orphan").await;
+        assert_eq!(
+            answer.out,
+            "whoever runs task orphan was asked to cancel it; nobody ran it in default: it was ended there\n"
+        );
+        assert_eq!(desk.t.state_of("orphan").await, Some(TaskState::Retry));
+    }
+
+    async fn all_tasks_of_a_state_are_changed_together(desk) {
+        let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
+        for id in &ids {
+            desk.t.enqueue(task(id).after(HOUR)).await;
+        }
+        desk.t.seed_group("mails", &["one", "two"]).await;
+        desk.t.seed_group("notes", &["three"]).await;
+        assert_written("task_many", &[
+            desk.run("task run-all -q default -s scheduled").await,
+            desk.run("task archive-all -q default -s pending").await,
+            desk.run_typing("y\n", "task archiveall -q default -s pending").await,
+            desk.run("task runall -q default -s aggregating -g notes").await,
+            desk.run("task delete-all -q default -s pending --yes").await,
+            desk.run("task deleteall -q default -s aggregating -g mails --yes --json").await,
+            desk.run("task delete-all -q default -s archived --yes --json").await,
+            desk.run("task delete-all -q default -s archived").await,
+            desk.run("task run-all -q default -s pending").await,
+            desk.run("task run-all -q default -s completed").await,
+            desk.run("task archive-all -q default -s active --yes").await,
+            desk.run("task run-all -q default -s aggregating -g none").await,
+            desk.run("task run-all -q default -s archived -g mails").await,
+        ]);
+    }
+
+    async fn ctrl_c_stops_between_two_slices_and_tells_how_far_it_came(desk) {
+        let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
+        desk.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let words = ["task", "delete-all", "-q", "default", "-s", "pending", "--yes"];
+        let stopped = desk.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &words).await;
+        assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 150);
+        let json = [&words[..], &["--json"]].concat();
+        let stopped_json = desk.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &json).await;
+        assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 50);
+        assert_written("task_many_stopped", &[stopped, stopped_json, desk.run_words(&words).await]);
+    }
+
+    async fn ctrl_c_while_a_queue_is_deleted_leaves_it_running_and_the_rest_findable(desk) {
+        // The later, the further it is: paused, some slices deleted, the queue itself.
+        for wake_ups in 0.. {
+            let name = format!("q{wake_ups}");
+            let tasks = (0..250).map(|n| task(&format!("t{n:03}")).in_queue(&name)).collect();
+            for answer in desk.t.broker().enqueue(tasks).await {
+                answer.unwrap();
+            }
+            let words = ["queue", "rm", &name, "--force", "--yes"];
+            let stopped = desk.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
+            if stopped.code == 0 {
+                assert!(wake_ups > 0, "the signal came first: {stopped}");
+                break;
+            }
+            assert_eq!(stopped.code, 130, "{stopped}");
+            let stats = desk.t.broker().queue_stats(&queue(&name)).await.unwrap();
+            assert!(!stats.paused, "{stats:?}");
+            let told = stopped.err.contains(&format!("stopped: queue {name} is still there with "));
+            assert!(told && stopped.err.contains("the same command goes on"), "{stopped}");
+            let again = desk.run_words(&words).await;
+            assert_eq!(again.code, 0, "the same command goes on: {again}");
+        }
+    }
+
+    async fn tasks_are_enqueued(desk) {
+        let all = "task enqueue --type-name mail --payload {} --queue low --id full --retry 3 --timeout 90s --unique 1h \
+                   --unique-until success --process-in 10m --retention 2h --group mails --header trace=abc \
+                   --deadline 2030-02-01T00:00:00Z --json";
+        assert_written("task_enqueue", &[
+            desk.run("task enqueue -t mail -l {\"to\":\"a@b.c\"} --id plain").await,
+            desk.run("task enqueue -t mail -l {} --id plain").await,
+            desk.run("task enqueue --type_name mail --payload [1] --queue low --id late --process_in 11m").await,
+            desk.run("task enqueue --type mail --payload 1 --id at --process_at 2030-01-02T04:00:00+01:00").await,
+            desk.run(all).await,
+            desk.run("task enqueue -t mail -l {} -q low --unique 1h --id again").await,
+            desk.run("task enqueue -t mail -l {} -q low --unique 1h --id again2").await,
+            desk.run("task enqueue -t mail -l hello").await,
+            desk.run("task enqueue -t mail -l hello --raw --id raw").await,
+            desk.run("task inspect -q default raw").await,
+            desk.run("task ls -q low -s scheduled").await,
+        ]);
+        let defaults = desk.t.broker().task(&queue("default"), &task_id("plain")).await.unwrap().unwrap();
+        assert_eq!((defaults.max_retry, defaults.timeout), (25, Some(Duration::from_secs(1800))));
+    }
+
+    async fn a_payload_comes_from_a_file_or_a_pipe(desk) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("payload");
+        std::fs::write(&file, b"\x00\xffbinary").unwrap();
+        let words = ["task", "enqueue", "-t", "mail", "--id", "file", "--payload-file", file.to_str().unwrap()];
+        assert_eq!(desk.run_words(&words).await.code, 0);
+        let words = ["task", "enqueue", "-t", "mail", "--id", "pipe", "--payload-file", "-"];
+        let setting = Setting { piped: b"\x01piped", ..Setting::default() };
+        assert_eq!(desk.run_in(setting, &words).await.code, 0);
+        assert_written("task_payload_file", &[
+            desk.run("task ls -q default -s pending").await,
+            desk.run("task inspect -q default file").await,
+            desk.run("task inspect -q default file --json").await,
+        ]);
+        let missing = desk.run("task enqueue -t mail --payload-file /nowhere/at/all").await;
+        assert_eq!((missing.code, missing.out.as_str()), (1, ""));
+        assert!(missing.err.starts_with("error: cannot read /nowhere/at/all: No such file"), "{missing}");
+    }
+
+    async fn a_payload_is_edited(desk) {
+        desk.t.seed_every_state().await;
+        assert_written("task_edit", &[
+            desk.run("task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
+            desk.run_typing("y\n", "task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
+            desk.run("task edit -q default -i scheduled -l {} --yes --json").await,
+            desk.run("task edit -q default active -l {} --yes").await,
+            desk.run("task edit -q default nobody -l {} --yes").await,
+            desk.run("task ls -q default -s retry").await,
+        ]);
+    }
+}

@@ -1,0 +1,99 @@
+//! `cron`: entries of ours and of Go's scheduler.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{EntryId, EntryPlan},
+    task::{SchedulerEnqueueEvent, SchedulerEntry},
+};
+use asynq_tests::{Store, queue};
+use chrono::TimeDelta;
+
+use crate::desk::{Desk, assert_written, on_both_brokers};
+
+/// One entry of ours, listed by two replicas, and one of Go's.
+async fn seed<S: Store>(desk: &Desk<S>) {
+    let broker = desk.t.broker();
+    let now = desk.t.now();
+    let plan = EntryPlan {
+        queue: queue("low"),
+        entry: EntryId::from_wire("ours"),
+        spec: "0 9 * * mon-fri".into(),
+        zone: "Europe/Berlin".into(),
+        revision: 1,
+        keep: Duration::from_secs(86_400),
+    };
+    broker.plan_entry(&plan).await.unwrap();
+    let ours = SchedulerEntry {
+        id: "ours".into(),
+        spec: "TZ=Europe/Berlin 0 9 * * mon-fri".into(),
+        task_type: "report".into(),
+        task_payload: "{\"for\":\"ann\"}".into(),
+        enqueue_options: vec!["Queue(\"low\")".into(), "MaxRetry(3)".into()],
+        next_enqueue_time: Some((now + TimeDelta::hours(5)).into()),
+        prev_enqueue_time: Some((now - TimeDelta::hours(19)).into()),
+    };
+    let gos = SchedulerEntry {
+        id: "gos".into(),
+        spec: "@every 90s".into(),
+        task_type: "ping".into(),
+        task_payload: vec![1, 2, 255].into(),
+        enqueue_options: Vec::new(),
+        next_enqueue_time: Some((now + TimeDelta::seconds(9)).into()),
+        prev_enqueue_time: Some(asynq_runtime::task::Timestamp::NEVER),
+    };
+    let ttl = Duration::from_secs(60);
+    broker.show_entries("host-1:1:a", &[ours.clone(), gos], ttl).await.unwrap();
+    broker.show_entries("host-2:1:b", &[ours], ttl).await.unwrap();
+    for n in 0..3 {
+        let enqueue_time = Some((now - TimeDelta::days(n)).into());
+        let event = SchedulerEnqueueEvent { task_id: format!("task-{n}"), enqueue_time };
+        broker.record_enqueue("ours", &event).await.unwrap();
+    }
+}
+
+on_both_brokers! {
+    async fn entries_are_listed_with_their_history(desk) {
+        seed(&desk).await;
+        assert_written("cron_look", &[
+            desk.run("cron ls").await,
+            desk.run("cron list --json").await,
+            desk.run("cron history ours").await,
+            desk.run("cron history ours --page 2 --size 2 --json").await,
+            desk.run("cron history gos nobody").await,
+        ]);
+    }
+
+    async fn entries_are_paused_and_go_on(desk) {
+        seed(&desk).await;
+        assert_written("cron_pause", &[
+            desk.run("cron pause ours").await,
+            desk.run("cron pause ours --json").await,
+            desk.run("cron ls").await,
+            desk.run("cron resume ours").await,
+            desk.run("cron resume ours").await,
+            desk.run("cron pause gos nobody").await,
+            desk.run("cron pause nobody -q low").await,
+        ]);
+        desk.t.advance(Duration::from_secs(3600));
+        let unlisted = desk.run("cron pause ours").await;
+        assert_eq!(unlisted.code, 1, "{unlisted}");
+        let named = desk.run("cron pause ours -q low").await;
+        assert_eq!(named.out, "entry ours is paused\n", "{named}");
+    }
+
+    async fn entries_run_now_beside_their_schedule(desk) {
+        seed(&desk).await;
+        assert_written("cron_run", &[
+            desk.run("cron run ours").await,
+            desk.run("cron run gos --json").await,
+            desk.run("cron run nobody").await,
+        ]);
+        let tasks = desk.json("task ls -q low -s pending").await;
+        assert_eq!((&tasks[0]["type"], &tasks[0]["max_retry"]), (&"report".into(), &3.into()));
+        assert_eq!(tasks[0]["headers"][0]["key"], "asynq-cron-at");
+        let history = desk.json("cron history ours").await;
+        let newest = history[0]["enqueued"].as_array().unwrap().iter().any(|event| event["task_id"] == tasks[0]["id"]);
+        assert!(newest, "{history}");
+    }
+}

@@ -1,0 +1,192 @@
+//! A place to run command lines: a fixture's broker, and what they write.
+
+use std::{
+    fmt,
+    future::Future,
+    io::{Cursor, Write},
+    pin::Pin,
+    sync::{Arc, Mutex},
+};
+
+use asynq_cli::{Input, World};
+use asynq_runtime::Client;
+use asynq_tests::{Fixture, Store};
+use serde_json::Value;
+
+/// One test body as two tests, one per broker; what they write is compared with the same snapshots.
+macro_rules! on_both_brokers {
+    ($($(#[$meta:meta])* async fn $name:ident($desk:ident) $body:block)*) => {$(
+        $(#[$meta])*
+        mod $name {
+            #[allow(unused_imports)] // a case may need none of them
+            use super::*;
+
+            async fn case<S: asynq_tests::Store>($desk: $crate::desk::Desk<S>) $body
+
+            #[tokio::test]
+            async fn on_sqlite() {
+                case($crate::desk::Desk::<asynq_tests::SqliteStore>::start().await).await;
+            }
+
+            #[tokio::test]
+            async fn on_redis() {
+                case($crate::desk::Desk::<asynq_tests::RedisStore>::start().await).await;
+            }
+        }
+    )*};
+}
+pub(crate) use on_both_brokers;
+
+/// A broker of a test's own, whose clock stands still.
+pub(crate) struct Desk<S> {
+    pub(crate) t: Fixture<S>,
+}
+
+/// How a command line is run.
+#[derive(Default)]
+pub(crate) struct Setting<'a> {
+    /// What somebody types, if there is a terminal.
+    pub(crate) typed: Option<&'a str>,
+    /// What comes through a pipe.
+    pub(crate) piped: &'a [u8],
+    /// After so many slices of long work somebody presses Ctrl+C.
+    pub(crate) stop_after: Option<usize>,
+    pub(crate) colours: bool,
+    pub(crate) width: Option<u16>,
+}
+
+/// What a command line did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    line: String,
+    pub(crate) code: u8,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl<S: Store> Desk<S> {
+    pub(crate) async fn start() -> Self {
+        Self { t: Fixture::start().await }
+    }
+
+    /// Runs the words of `line`, which are apart by spaces, as in a script.
+    pub(crate) async fn run(&self, line: &str) -> Answer {
+        self.run_in(Setting::default(), &line.split_whitespace().collect::<Vec<_>>()).await
+    }
+
+    /// The same with somebody at the terminal who types `text`.
+    pub(crate) async fn run_typing(&self, text: &str, line: &str) -> Answer {
+        let setting = Setting { typed: Some(text), ..Setting::default() };
+        self.run_in(setting, &line.split_whitespace().collect::<Vec<_>>()).await
+    }
+
+    /// Runs words with whatever is in them.
+    pub(crate) async fn run_words(&self, words: &[&str]) -> Answer {
+        self.run_in(Setting::default(), words).await
+    }
+
+    pub(crate) async fn run_in(&self, setting: Setting<'_>, words: &[&str]) -> Answer {
+        run(Some(Client::new(self.t.another_broker().await)), setting, words).await
+    }
+
+    /// The JSON that a command line writes, which must succeed.
+    pub(crate) async fn json(&self, line: &str) -> Value {
+        let answer = self.run(&format!("{line} --json")).await;
+        assert_eq!(answer.code, 0, "{answer}");
+        serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"))
+    }
+}
+
+/// Runs a command line; without a client it looks for its broker itself.
+pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&str]) -> Answer {
+    let (out, err) = (Buffer::default(), Buffer::default());
+    let Setting { typed, piped, stop_after, colours, width } = setting;
+    let world = World {
+        out: Box::new(out.clone()),
+        err: Box::new(err.clone()),
+        input: match typed {
+            Some(text) => Input::Terminal(Box::new(Cursor::new(text.as_bytes().to_vec()))),
+            None => Input::Piped(Box::new(Cursor::new(piped.to_vec()))),
+        },
+        type_unseen: || Ok("typed".into()),
+        colours,
+        width,
+        bars: false,
+        variable: |_| None,
+        client,
+        stop: Box::new(move || stop(stop_after)),
+    };
+    let args = std::iter::once("asynq").chain(words.iter().copied()).map(Into::into);
+    let code = asynq_cli::run(args, world).await;
+    Answer { line: words.join(" "), code, out: out.text(), err: err.text() }
+}
+
+/// A future that is asked once before each slice.
+fn stop(after: Option<usize>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let mut asked = 0;
+    Box::pin(std::future::poll_fn(move |_| {
+        asked += 1;
+        match after {
+            Some(after) if asked > after => std::task::Poll::Ready(()),
+            _ => std::task::Poll::Pending,
+        }
+    }))
+}
+
+impl fmt::Display for Answer {
+    /// As in a terminal, with what is new in each run made equal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "$ asynq {}\n{}", self.line, self.out)?;
+        if !self.err.is_empty() {
+            write!(f, "stderr: {}", self.err)?;
+        }
+        if self.code != 0 {
+            writeln!(f, "exit code {}", self.code)?;
+        }
+        writeln!(f)
+    }
+}
+
+/// Compares what was written with the snapshot of this name, the same for both brokers.
+pub(crate) fn assert_written(name: &str, answers: &[Answer]) {
+    let text: String = answers.iter().map(ToString::to_string).collect();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    for (pattern, instead) in [
+        (r"(sqlite|redis)://\S*[^\s,\x22]", "[broker]"),
+        (r#""memory_bytes": \d+"#, r#""memory_bytes": "[bytes]""#),
+        (r"Memory( +)[^\n]+", "Memory${1}[size]"),
+        // The brokers' leases differ.
+        (r#""lease_until": "[^"]+""#, r#""lease_until": "[time]""#),
+        (r"Lease until( +)[^\n]+", "Lease until${1}[time]"),
+        // Redis keeps these in whole seconds, as asynq does.
+        (r#"("(?:last_failed_at|completed_at|oldest_at)": "[^".]+)\.\d{3}Z"#, "${1}Z"),
+        (r"((?:Last failed|Completed) [^.\n]+)\.\d{3}Z", "${1}Z"),
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[id]"),
+    ] {
+        settings.add_filter(pattern, instead);
+    }
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

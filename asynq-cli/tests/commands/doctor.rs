@@ -1,0 +1,105 @@
+//! `doctor` on real brokers, sound and ill.
+
+use std::time::Duration;
+
+use asynq_runtime::task::{QueueWeight, ServerInfo};
+use asynq_tests::{Need, archive, default_queue, task, task_id};
+
+use crate::desk::{Desk, on_both_brokers};
+
+/// A server that takes from the default queue.
+async fn serve<S: asynq_tests::Store>(desk: &Desk<S>) {
+    let t = &desk.t;
+    let member = t.another_member(7).await;
+    let queues = vec![QueueWeight { queue: Some("default".into()), weight: Some(1) }];
+    let info = ServerInfo {
+        host: "host-7".into(),
+        pid: 4007,
+        status: "active".into(),
+        start_time: Some(t.now().into()),
+        queues,
+        ..ServerInfo::default()
+    };
+    t.broker().beat(&member, &info, &[]).await.unwrap();
+}
+
+/// What was found, as `severity check subject`, without what the machine itself brings: no Redis of a test keeps anything,
+/// and its clock stands still.
+async fn found<S: asynq_tests::Store>(desk: &Desk<S>) -> Vec<String> {
+    let answer = desk.run("doctor --json").await;
+    let report: serde_json::Value =
+        serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"));
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(answer.code, u8::from(!findings.is_empty()), "{answer}");
+    let text = |finding: &serde_json::Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    findings
+        .iter()
+        .filter(|finding| !["persistence", "clock"].contains(&finding["check"].as_str().unwrap()))
+        .map(|finding| format!("{} {} {}", text(finding, "severity"), text(finding, "check"), text(finding, "subject")))
+        .collect()
+}
+
+on_both_brokers! {
+    async fn a_system_in_order_has_no_findings(desk) {
+        serve(&desk).await;
+        desk.t.seed_every_state().await;
+        assert_eq!(found(&desk).await, [""; 0]);
+    }
+
+    async fn tasks_that_nobody_takes_are_found_with_the_command_that_mends_it(desk) {
+        desk.t.seed_pending(&["t1", "t2"]).await;
+        assert_eq!(found(&desk).await, ["error no-consumer default"]);
+        let answer = desk.run("doctor").await;
+        assert_eq!(answer.code, 1);
+        for part in ["2 tasks wait and no server serves the queue", "means", "mend", "--queues default"] {
+            assert!(answer.out.contains(part), "{part}\n{answer}");
+        }
+    }
+
+    async fn types_that_no_worker_knows_are_found(desk) {
+        serve(&desk).await;
+        desk.t.enqueue(task("t1")).await;
+        let run = desk.t.take_one().await;
+        desk.t.settle(&run, archive("handler not found for task \"email:send\"")).await;
+        assert_eq!(found(&desk).await, ["error no-handler default"]);
+    }
+
+    async fn an_active_task_without_a_lease_is_found(desk) {
+        if desk.t.lacks(Need::LostLease) {
+            return;
+        }
+        serve(&desk).await;
+        desk.t.seed_active("t1").await;
+        desk.t.store.lose_lease(&default_queue(), &task_id("t1"));
+        assert_eq!(found(&desk).await, ["error active-without-lease default"]);
+    }
+
+    async fn a_limit_that_comes_first_is_told(desk) {
+        serve(&desk).await;
+        let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
+        desk.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        desk.t.advance(Duration::from_secs(1));
+        serve(&desk).await;
+        let answer = desk.run("doctor --limit 1 --json").await;
+        assert!(answer.out.contains("\"complete\": false"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_broker_the_exit_code_is_two() {
+    let answer = crate::desk::run(None, Default::default(), &["doctor", "--url", "redis://127.0.0.1:1"]).await;
+    assert_eq!(answer.code, 2, "{answer}");
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = asynq_runtime::Client::connect(&server.url()).await.unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
+    drop(client);
+    let refused = crate::desk::run(None, Default::default(), &["stats", "--url", &server.url()]).await;
+    assert_eq!(refused.code, 2, "{refused}");
+    let answer = crate::desk::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
+    assert_eq!(answer.code, 1, "{answer}");
+    assert!(answer.out.contains("error: eviction:"), "{answer}");
+}

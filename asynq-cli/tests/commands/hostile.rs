@@ -1,0 +1,118 @@
+//! Names and texts that anybody may have chosen: nothing but what is to be seen reaches a terminal, and programs get the same.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::NewTask,
+    task::{QueueName, SchedulerEntry},
+};
+use asynq_tests::{Build as _, Store, archive, group, retry, task};
+
+use crate::desk::{Answer, Desk, on_both_brokers};
+
+/// Clears the screen, sets a colour and the title, turns the direction of writing; in C0, C1 and beyond.
+const EVIL: &str = "e\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{7f}\u{8}\r\u{85}\u{feff}v";
+
+fn evil(id: &str) -> NewTask {
+    let mut new = task(id).with_header(EVIL, EVIL);
+    new.message.r#type = EVIL.into();
+    new.message.queue = EVIL.into();
+    new.message.payload = EVIL.into();
+    new.queue = QueueName::from_wire(EVIL);
+    new
+}
+
+/// A queue of a hostile name with hostile tasks.
+async fn seed<S: Store>(desk: &Desk<S>) {
+    let hour = Duration::from_secs(3600);
+    let run = desk.t.start_run(evil("retry")).await;
+    desk.t.settle(&run, retry(hour, EVIL)).await;
+    let run = desk.t.start_run(evil("archived")).await;
+    desk.t.settle(&run, archive(EVIL)).await;
+    let mut grouped = evil("grouped").grouped("x");
+    grouped.message.group_key = EVIL.into();
+    grouped.group = Some(group(EVIL));
+    desk.t.enqueue(grouped).await;
+    desk.t.enqueue(evil("scheduled").after(hour)).await;
+    desk.t.start_run(evil("active")).await;
+    desk.t.enqueue(evil(EVIL)).await;
+    let entry = SchedulerEntry {
+        id: EVIL.into(),
+        spec: EVIL.into(),
+        task_type: EVIL.into(),
+        task_payload: EVIL.into(),
+        enqueue_options: vec![format!("Queue(\"{EVIL}\")"), EVIL.into()],
+        ..SchedulerEntry::default()
+    };
+    desk.t.broker().show_entries("host:1:x", &[entry], Duration::from_secs(60)).await.unwrap();
+}
+
+#[track_caller]
+fn is_harmless(answer: &Answer) {
+    for text in [&answer.out, &answer.err] {
+        let evil: Vec<char> =
+            text.chars().filter(|c| *c != '\n' && EVIL.contains(*c) && !c.is_ascii_graphic()).collect();
+        assert!(evil.is_empty(), "{evil:?} reached the terminal in {text:?}");
+        assert!(!text.chars().any(|c| c != '\n' && c.is_control()), "{text:?}");
+    }
+}
+
+on_both_brokers! {
+    async fn nothing_hostile_reaches_a_terminal(desk) {
+        seed(&desk).await;
+        for words in [
+            &["stats"][..],
+            &["queue", "ls"],
+            &["queue", "ls", "-l"],
+            &["queue", "inspect", EVIL, "nix\u{1b}[2J"],
+            &["queue", "history", EVIL],
+            &["queue", "pause", EVIL],
+            &["queue", "resume", EVIL],
+            &["queue", "rm", EVIL, "-f"],
+            &["task", "ls", "-q", EVIL, "-s", "pending"],
+            &["task", "ls", "-q", EVIL, "-s", "active"],
+            &["task", "ls", "-q", EVIL, "-s", "retry"],
+            &["task", "ls", "-q", EVIL, "-s", "archived"],
+            &["task", "ls", "-q", EVIL, "-s", "scheduled"],
+            &["task", "ls", "-q", EVIL, "-s", "aggregating"],
+            &["task", "ls", "-q", EVIL, "-s", EVIL],
+            &["task", "inspect", "-q", EVIL, EVIL],
+            &["task", "inspect", "-q", EVIL, "retry"],
+            &["task", "inspect", "-q", EVIL, "nix\u{1b}[2J"],
+            &["task", "run", "-q", EVIL, EVIL],
+            &["task", "cancel", EVIL],
+            &["task", "delete", "-q", EVIL, EVIL],
+            &["task", "delete-all", "-q", EVIL, "-s", "aggregating", "-g", EVIL],
+            &["task", "move", "-q", EVIL, "retry", "--to", EVIL],
+            &["task", "enqueue", "-t", EVIL, "-l", EVIL],
+            &["group", "ls", "-q", EVIL],
+            &["group", "ls", "-q", EVIL, "-l"],
+            &["cron", "ls"],
+            &["cron", "run", EVIL],
+            &["cron", "pause", EVIL],
+            &["cron", "history", EVIL],
+            &["server", "ls", EVIL],
+            &["--url", EVIL, EVIL],
+            &[EVIL],
+        ] {
+            for json in [&[][..], &["--json"]] {
+                let answer = desk.run_words(&[words, json].concat()).await;
+                is_harmless(&answer);
+                assert!(!answer.out.is_empty() || !answer.err.is_empty(), "{words:?}");
+                if !json.is_empty() && answer.code == 0 {
+                    serde_json::from_str::<serde_json::Value>(&answer.out).unwrap();
+                }
+            }
+        }
+    }
+
+    async fn programs_get_the_very_text(desk) {
+        seed(&desk).await;
+        assert_eq!(desk.json("queue ls").await[0]["queue"], EVIL);
+        let answer = desk.run_words(&["task", "inspect", "-q", EVIL, "retry", "--json"]).await;
+        let task: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+        assert_eq!((&task["type"], &task["last_error"]), (&EVIL.into(), &EVIL.into()));
+        assert_eq!(task["payload"]["data"], EVIL);
+        assert_eq!((&task["headers"][0]["key"], &task["failures"][0]["error"]), (&EVIL.into(), &EVIL.into()));
+    }
+}

@@ -1,0 +1,119 @@
+//! The real program: exit codes, pipes, the environment, signals.
+
+use std::{
+    io::Write as _,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::Client;
+use asynq_tests::{SqliteStore, Store as _, default_queue, task};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn asynq(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asynq"));
+    for name in ["ASYNQ_URL", "URI", "CLUSTER_ADDRS", "RUST_LOG", "NO_COLOR"] {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+pub(crate) fn ends(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[tokio::test]
+async fn exit_codes_are_those_that_help_tells() {
+    let store = SqliteStore::start().await;
+    let url = store.url();
+    let run = |args: &[&str]| asynq(args).env("ASYNQ_URL", &url).output().unwrap();
+    ends(&run(&["stats"]), 2);
+    ends(&run(&["task", "enqueue", "-t", "mail", "-l", "{}", "--id", "one"]), 0);
+    let stats = run(&["stats"]);
+    ends(&stats, 0);
+    assert!(!text(&stats.stdout).contains('\u{1b}'), "colours are off when piped");
+    ends(&run(&["task", "inspect", "-q", "default", "nobody"]), 1);
+    ends(&run(&["task", "delete", "-q", "default", "one"]), 3);
+    ends(&run(&["task", "delete", "-q", "default", "one", "--yes"]), 0);
+    ends(&run(&["no-such-command"]), 2);
+    ends(&run(&["--help"]), 0);
+    let version = run(&["--version"]);
+    ends(&version, 0);
+    assert_eq!(text(&version.stdout), format!("asynq version {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn variables_of_gos_tool_are_not_passed_over_in_silence() {
+    for name in ["URI", "CLUSTER_ADDRS"] {
+        let output = asynq(&["stats"]).env(name, "canary-host:6379").output().unwrap();
+        ends(&output, 2);
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("{name} is a variable of Go's tool; write ASYNQ_URL=redis://")), "{told}");
+        assert!(!told.contains("canary"), "{told}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut child = asynq(&["completions", "zsh"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    ends(&output, 0);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[tokio::test]
+async fn a_payload_may_be_piped() {
+    let store = SqliteStore::start().await;
+    let args = ["--url", &store.url(), "task", "enqueue", "-t", "mail", "--payload-file", "-", "--id", "x"];
+    let mut child = asynq(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"\x00piped").unwrap();
+    ends(&child.wait_with_output().unwrap(), 0);
+    let client = Client::connect(&store.url()).await.unwrap();
+    let stored = client.inspector().task("default", "x").await.unwrap();
+    assert_eq!(stored.payload.as_ref(), b"\x00piped");
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
+    const TASKS: usize = 10_000;
+    let store = SqliteStore::start().await;
+    let broker = store.connect(None).await;
+    for answer in broker.enqueue((0..TASKS).map(|n| task(&format!("t{n}"))).collect()).await {
+        answer.unwrap();
+    }
+    let left = async || broker.queue_stats(&default_queue()).await.unwrap().pending as usize;
+    let url = store.url();
+    let args = ["--url", &url, "task", "delete-all", "-q", "default", "-s", "pending", "--yes", "--json"];
+    let child = asynq(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "kill {name}");
+    };
+    let begun = Instant::now();
+    while left().await == TASKS {
+        assert!(begun.elapsed() < PATIENCE, "nothing is deleted");
+        tokio::task::yield_now().await;
+    }
+    // Held still, so that it cannot be done before the signal is there.
+    signal("-STOP");
+    assert!(left().await > 1_000, "most of it is still to be done");
+    signal("-INT");
+    signal("-CONT");
+    let output = child.wait_with_output().unwrap();
+    ends(&output, 130);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left = left().await;
+    assert_eq!((&told["stopped"], &told["changed"]), (&true.into(), &(TASKS - left).into()));
+    assert_eq!(told["left"], left);
+    assert!(text(&output.stderr).contains("stopped: ") && text(&output.stderr).contains("the same command goes on"));
+    ends(&asynq(&args).output().unwrap(), 0);
+    assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
+}

@@ -1,0 +1,116 @@
+//! `web`: the dashboard, served by the real program.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+};
+
+use asynq_tests::{SqliteStore, Store as _};
+
+use crate::{
+    desk::{self, Setting},
+    process::{asynq, ends, text},
+};
+
+/// A dashboard that listens.
+struct Web {
+    child: Child,
+    address: String,
+}
+
+impl Web {
+    async fn start(store: &SqliteStore, more: &[&str], variables: &[(&str, &str)]) -> Self {
+        // Looking makes no file: somebody has to be there first.
+        store.connect(None).await;
+        let url = store.url();
+        let args = [&["--url", &url, "web", "--listen", "127.0.0.1:0", "--json"][..], more].concat();
+        let mut child =
+            asynq(&args).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut answer = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        while !answer.ends_with("}\n") {
+            assert!(out.read_line(&mut answer).unwrap() > 0, "it ended before it listened: {answer}");
+        }
+        let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let address = told["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Self { child, address }
+    }
+
+    /// The status of an answer.
+    fn ask(&self, method: &str, path: &str, headers: &str) -> u16 {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let Self { address, .. } = self;
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let status = text(&answer).split(' ').nth(1).and_then(|status| status.parse().ok());
+        status.unwrap_or_else(|| panic!("{}", text(&answer)))
+    }
+
+    fn interrupt(self) {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        ends(&self.child.wait_with_output().unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_dashboard_is_served_until_ctrl_c() {
+    let store = SqliteStore::start().await;
+    let web = Web::start(&store, &["--title", "Mails"], &[]).await;
+    assert_eq!(web.ask("GET", "/", ""), 200);
+    web.interrupt();
+}
+
+#[tokio::test]
+async fn a_password_and_a_token_come_from_files_or_variables() {
+    let store = SqliteStore::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (hash, token) = (folder.path().join("hash"), folder.path().join("token"));
+    let piped = Setting { piped: b"a password of mine\n", ..Setting::default() };
+    let hashed = desk::run(None, piped, &["hash-password"]).await;
+    assert!(hashed.code == 0 && hashed.out.starts_with("$argon2id$"), "{hashed}");
+    std::fs::write(&hash, &hashed.out).unwrap();
+    std::fs::write(&token, "a-token-of-mine-that-is-long-enough-0123456789\n").unwrap();
+    let bearer = "authorization: Bearer a-token-of-mine-that-is-long-enough-0123456789\r\n";
+    let (hash, token) = (hash.to_str().unwrap(), token.to_str().unwrap());
+    for (flags, variables) in [
+        (&["--password-hash-file", hash, "--token-file", token][..], &[][..]),
+        (&[], &[("ASYNQ_DASHBOARD_PASSWORD_HASH", hashed.out.trim()), ("ASYNQ_DASHBOARD_TOKEN_FILE", token)]),
+    ] {
+        let web = Web::start(&store, flags, variables).await;
+        assert_ne!(web.ask("GET", "/", ""), 200, "without a login nothing is shown");
+        assert_eq!(web.ask("GET", "/", bearer), 200);
+        web.interrupt();
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_can_come_without_a_login() {
+    let store = SqliteStore::start().await;
+    let client = asynq_runtime::Client::new(store.connect(None).await);
+    let open = desk::run(Some(client.clone()), Setting::default(), &["web", "--listen", "0.0.0.0:0"]).await;
+    assert_eq!((open.code, open.out.as_str()), (2, ""), "{open}");
+    assert!(open.err.contains("would be open to everybody") && open.err.contains("ASYNQ_DASHBOARD_PASSWORD_HASH"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let client = asynq_runtime::Client::new(store.connect(None).await);
+    let busy = desk::run(Some(client), Setting::default(), &["web", "--listen", &address]).await;
+    assert_eq!(busy.code, 1, "{busy}");
+    assert!(busy.err.contains(&address), "{busy}");
+}
+
+#[tokio::test]
+async fn a_password_is_typed_unseen_and_never_a_flag() {
+    let typed = Setting { typed: Some(""), ..Setting::default() };
+    let hashed = desk::run(None, typed, &["hash-password", "--json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
+    assert!(told["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
+    assert_eq!(hashed.err, "Password: \n");
+    assert_eq!(desk::run(None, Setting::default(), &["hash-password"]).await.code, 2, "nothing is no password");
+    for words in [["web", "--password-hash", "x"], ["web", "--token", "x"]] {
+        let refused = desk::run(None, Setting::default(), &words).await;
+        assert_eq!(refused.code, 2, "{refused}");
+    }
+}

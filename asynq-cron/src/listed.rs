@@ -1,0 +1,165 @@
+//! Runs an entry that is only known from the list of entries: that of another program, ours or Go's (PROTOCOL §9.4).
+
+use asynq_runtime::{
+    RawTask, TaskId,
+    broker::EntryId,
+    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
+};
+use chrono::{DateTime, NaiveDateTime, Utc};
+
+use crate::{PeriodicError, Schedule, Tick};
+
+impl Schedule {
+    /// The queue of the tasks of a listed entry.
+    pub fn queue_of(entry: &SchedulerEntry) -> QueueName {
+        let named = options(entry).filter(|(name, _)| *name == "Queue").find_map(|(_, argument)| unquoted(argument));
+        QueueName::from_wire(named.as_deref().unwrap_or("default"))
+    }
+
+    /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap; returns the task's id.
+    /// Its options are what the list says; those that only our own message knows (`expires`, `max_crashes`, …) are not
+    /// among them: where the program has the entry itself, [`run_now`](Self::run_now) knows all.
+    ///
+    /// # Errors
+    ///
+    /// An option of the entry cannot be read, the task was refused, or the broker failed.
+    pub async fn run_listed(&self, entry: &SchedulerEntry) -> Result<TaskId, PeriodicError> {
+        let task = task_of(entry, Tick::new(self.client().broker().now()))?;
+        let id = self.client().enqueue(task).await?.id;
+        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(Utc::now().into()) };
+        let entry = EntryId::from_wire(&entry.id);
+        if let Err(error) = self.client().broker().record_enqueue(entry.as_str(), &event).await {
+            tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
+        }
+        Ok(id)
+    }
+}
+
+/// What one tick of the entry enqueues.
+fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError> {
+    let mut task = match entry.task_payload.is_empty() {
+        true => RawTask::without_payload(&entry.task_type),
+        false => RawTask::new(&entry.task_type, entry.task_payload.clone()),
+    };
+    for (name, argument) in options(entry) {
+        let unreadable = || PeriodicError::Option { entry: entry.id.clone(), option: format!("{name}({argument})") };
+        let text = || unquoted(argument).ok_or_else(unreadable);
+        let span = || asynq_grammar::duration::parse(argument).map_err(|_| unreadable());
+        task = match name {
+            "Queue" => task.queue(text()?),
+            "Group" => task.group(text()?),
+            "MaxRetry" => task.retry(argument.parse::<u32>().map_err(|_| unreadable())?),
+            // Go writes no limit at all as zero.
+            "Timeout" | "Unique" | "Retention" | "ProcessIn" if span()?.is_zero() => task,
+            "Timeout" => task.timeout(span()?),
+            "Unique" => task.unique(span()?),
+            "Retention" => task.retention(span()?),
+            "ProcessIn" => task.process_in(span()?),
+            "Deadline" => task.deadline(moment(argument).ok_or_else(unreadable)?),
+            // "Now" is what was asked for, an id can be taken once only, and what nobody knows Go's reader drops, too.
+            _ => task,
+        };
+    }
+    Ok(tick.headers().fold(task, |task, (key, value)| task.header(key, value)))
+}
+
+/// Names and arguments of the options of an entry.
+fn options(entry: &SchedulerEntry) -> impl Iterator<Item = (&str, &str)> {
+    entry.enqueue_options.iter().filter_map(|option| option.strip_suffix(')')?.split_once('('))
+}
+
+/// What Go's `%q` quotes.
+fn unquoted(quoted: &str) -> Option<String> {
+    let mut chars = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut text = String::new();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'x' => take_hex(&mut chars, 2)?,
+                'u' => take_hex(&mut chars, 4)?,
+                'U' => take_hex(&mut chars, 8)?,
+                c @ ('"' | '\\') => c,
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    Some(text)
+}
+
+fn take_hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
+    let number: String = chars.by_ref().take(digits).collect();
+    u32::from_str_radix(&number, 16).ok().filter(|_| number.len() == digits).and_then(char::from_u32)
+}
+
+/// `Wed May 18 03:33:20 UTC 2033`. Another zone's letters do not say which zone it is.
+fn moment(text: &str) -> Option<DateTime<Utc>> {
+    let at = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S UTC %Y").ok()?;
+    Some(at.and_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CronSpec, Periodic, scheduler::shown};
+
+    fn listed(options: &[&str]) -> SchedulerEntry {
+        SchedulerEntry {
+            id: "e1".into(),
+            task_type: "report".into(),
+            task_payload: "{}".into(),
+            enqueue_options: options.iter().map(ToString::to_string).collect(),
+            ..SchedulerEntry::default()
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_what_runs() {
+        let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
+        let raw = RawTask::new("report", "{}").queue("lo\"w)").retry(3).timeout("90s").unique("1h").retention("24h");
+        let raw = raw.group("the\\group").deadline(at).process_in("10m");
+        let spec = CronSpec::parse("@daily").expect("a spec");
+        let entry = Periodic::new(spec, raw).expect("an entry");
+        let listed = shown::entry(&(entry.clone().into(), None, None), at - chrono::TimeDelta::hours(1));
+        assert_eq!(Schedule::queue_of(&listed).as_str(), "lo\"w)");
+
+        let tick = Tick::new(at);
+        let planned = entry.bind(tick, at).expect("its own task");
+        let made = Periodic::new(CronSpec::parse("@daily").expect("a spec"), task_of(&listed, tick).expect("a task"));
+        let made = made.expect("an entry").bind(tick, at).expect("the listed task");
+        let plain = |task: asynq_runtime::broker::NewTask| {
+            let mut message = task.message;
+            (message.id, message.headers) = (String::new(), Vec::new());
+            (message, task.when, task.unique.map(|lock| lock.ttl))
+        };
+        assert_eq!(plain(made), plain(planned));
+    }
+
+    #[test]
+    fn options_of_go_are_read_as_go_reads_them() {
+        assert_eq!(Schedule::queue_of(&listed(&[])).as_str(), "default");
+        assert_eq!(Schedule::queue_of(&listed(&["MaxRetry(1)", "Queue(\"\\x1b\\u00e9\\n\")"])).as_str(), "\u{1b}é\n");
+        for fine in [
+            "TaskID(\"x\")",
+            "ProcessAt(Wed May 18 03:33:20 UTC 2033)",
+            "Header([\"k\",\"v\"])",
+            "rubbish",
+            "Timeout(0s)",
+        ] {
+            assert!(task_of(&listed(&[fine]), Tick::new(Utc::now())).is_ok(), "{fine}");
+        }
+        for wrong in [
+            "MaxRetry(many)",
+            "Queue(low)",
+            "Queue(\"\\q\")",
+            "Timeout(1.5s)",
+            "Deadline(Wed May 18 03:33:20 CET 2033)",
+        ] {
+            let error = task_of(&listed(&[wrong]), Tick::new(Utc::now())).expect_err(wrong);
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// Sends what a button stands for, after asking where it says so, and tells how it ended.
+//   data-post  address            data-body  JSON to send
+//   data-ask   question to confirm, data-type a word to type first, data-verb the button's word there
+//   data-then  address to go to afterwards
+import { refresh } from "./live.js";
+
+export function actions() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-post]");
+    if (button && button.localName === "button") run(button, button.dataset, button.dataset.body ? JSON.parse(button.dataset.body) : {});
+  });
+  // What the page before this one had to say.
+  const said = stored("asynq-said");
+  if (said) say(said);
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-post], form[data-edit]");
+    if (!form) return;
+    event.preventDefault();
+    if (form.dataset.edit) edit(form, event.submitter);
+    else run(event.submitter ?? form, form.dataset, Object.fromEntries(new FormData(form)));
+  });
+}
+
+// Asks if `data` wants it, posts `body`, and shows the outcome. True if it was done.
+export async function run(from, data, body) {
+  if (data.ask && !(await ask(data))) return false;
+  from.disabled = true;
+  from.setAttribute("aria-busy", "true");
+  try {
+    return await post(data, body);
+  } finally {
+    from.disabled = false;
+    from.removeAttribute("aria-busy");
+    refresh(true);
+  }
+}
+
+// New arguments for a task, and another run of it.
+async function edit(form, button) {
+  const { edit: address, run: again, as: kind } = form.dataset;
+  let text = form.elements.text.value;
+  if (kind === "arguments") {
+    try { text = JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
+  }
+  const done = await run(button, { post: address }, { [kind]: text });
+  if (done && button.value === "run") await run(button, { post: again }, {});
+}
+
+async function post(data, body) {
+  let answer;
+  try {
+    const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
+    answer = await fetch(data.post, { method: "POST", headers, body: JSON.stringify(body) });
+  } catch {
+    say("The dashboard does not answer; nothing is known of what was asked. Look, and ask again.", true);
+    return false;
+  }
+  const told = await answer.json().catch(() => ({}));
+  if (answer.status === 401) { location.reload(); return false; }
+  if (!answer.ok) {
+    say(told.error?.message ?? `Refused (${answer.status}).`, true);
+    return false;
+  }
+  say(told.message ?? "Done.");
+  if (told.more) return post(data, body);
+  if (data.then) {
+    try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
+    location.assign(data.then);
+  }
+  return true;
+}
+
+// A dialog that must be confirmed, and for what cannot be undone by typing a word.
+function ask({ ask: question, type, verb }) {
+  const dialog = document.querySelector("#ask");
+  const [ok, word] = [dialog.querySelector("[value=ok]"), dialog.querySelector("input")];
+  dialog.querySelector("p").textContent = question;
+  ok.textContent = verb ?? "Go on";
+  word.parentElement.hidden = !type;
+  word.value = "";
+  dialog.querySelector("code").textContent = type ?? "";
+  const check = () => { ok.disabled = Boolean(type) && word.value !== type; };
+  word.oninput = check;
+  check();
+  dialog.returnValue = "";
+  dialog.showModal();
+  (type ? word : dialog.querySelector("[value=no]")).focus();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), { once: true }));
+}
+
+function stored(name) {
+  try {
+    const text = sessionStorage.getItem(name);
+    sessionStorage.removeItem(name);
+    return text;
+  } catch {
+    return null;
+  }
+}
+
+let fades = 0;
+export function say(text, bad = false) {
+  const said = document.querySelector("#said");
+  said.textContent = text;
+  said.classList.toggle("bad", bad);
+  clearTimeout(fades);
+  fades = setTimeout(() => { said.textContent = ""; }, bad ? 12000 : 6000);
+}

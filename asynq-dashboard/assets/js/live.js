@@ -1,0 +1,94 @@
+// Keeps the page as the server would render it now: when the broker has news, the same address is fetched again.
+import { morph } from "./morph.js";
+
+const RETRY = 2000;
+const FRESH = 3000;
+let running = null;
+let waiting = null;
+let source = null;
+let timer = 0;
+let seen = new Date();
+
+// Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
+// Who asks while one is fetched gets one that is fetched after that.
+export async function refresh(asked = false) {
+  if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
+  if (!running) running = fetched().finally(() => { running = null; });
+  else await (waiting ??= running.then(() => { waiting = null; return refresh(true); }));
+  await running;
+}
+
+async function fetched() {
+  const main = document.querySelector("main");
+  clearTimeout(timer);
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
+    if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
+    if (answer.status === 401) return location.reload();
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelector("main");
+    if (answer.status >= 500) return away("The broker does not answer");
+    if (!fresh) return away("The dashboard gave no page");
+    morph(main, fresh);
+    document.title = page.title;
+    const where = page.querySelector(".where");
+    if (where) morph(document.querySelector(".where"), where);
+    seen = new Date();
+    back();
+    document.dispatchEvent(new Event("page"));
+  } catch {
+    away("The dashboard does not answer");
+  }
+}
+
+function away(what) {
+  const down = document.querySelector("#down");
+  const text = `${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`;
+  if (down.textContent !== text) down.textContent = text;
+  down.hidden = false;
+  document.body.classList.add("stale", "away");
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh(true), RETRY);
+}
+
+function back() {
+  document.querySelector("#down").hidden = true;
+  document.body.classList.remove("stale", "away");
+}
+
+export function live() {
+  // A page that could not be made says so; it is tried again until it can.
+  if (document.querySelector("main[data-failed]")) timer = setTimeout(() => refresh(true), RETRY);
+  const events = document.documentElement.dataset.events;
+  if (!events) return;
+  const look = () => { if (document.hidden) deaf(); else { listen(events); refresh(); } };
+  document.addEventListener("visibilitychange", look);
+  addEventListener("pagehide", deaf);
+  addEventListener("pageshow", (event) => { if (event.persisted) look(); });
+  listen(events);
+}
+
+// A browser opens six connections to a host at most: who is not looked at holds none.
+function deaf() {
+  source?.close();
+  source = null;
+}
+
+function listen(url) {
+  if (source || document.hidden) return;
+  const own = source = new EventSource(url);
+  let lost = false;
+  // What is told first is what the page shows already.
+  own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
+  own.addEventListener("broker", () => refresh());
+  own.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
+  own.addEventListener("error", () => {
+    if (own !== source) return;
+    lost = true;
+    refresh(true);
+    if (own.readyState === EventSource.CLOSED) {
+      deaf();
+      setTimeout(() => listen(url), RETRY);
+    }
+  });
+}

@@ -1,0 +1,72 @@
+// Picks rows of a table, and sends what is to be done with them.
+import { run } from "./actions.js";
+
+let every = false;
+let last = null;
+const boxes = () => [...document.querySelectorAll("input[name=id]")];
+
+export function select() {
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("[data-all], input[name=id]")) { every = false; show(); }
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.matches("input[name=id]")) range(event);
+    if (event.target.closest("[data-every]")) { every = true; show(); }
+    if (event.target.closest("[data-none]")) none();
+    const button = event.target.closest("[data-bulk]");
+    if (button) bulk(button);
+  });
+  document.addEventListener("page", show);
+  show();
+}
+
+// With shift held, everything between two clicks.
+function range(event) {
+  const all = boxes();
+  const [from, to] = [all.indexOf(last), all.indexOf(event.target)].sort((a, b) => a - b);
+  if (event.shiftKey && from >= 0) for (const box of all.slice(from, to + 1)) box.checked = event.target.checked;
+  last = event.target;
+}
+
+function none() {
+  every = false;
+  for (const box of boxes()) box.checked = false;
+  show();
+}
+
+function show() {
+  const bar = document.querySelector("#picked");
+  if (!bar) return;
+  const all = boxes();
+  const picked = all.filter((box) => box.checked).length;
+  if (!picked) every = false;
+  bar.hidden = !picked;
+  bar.querySelector("output").textContent = every ? `All ${bar.dataset.total} ${bar.dataset.state}` : `${picked} picked`;
+  const more = bar.querySelector("[data-every]");
+  if (more) more.hidden = every || picked < all.length;
+  const head = document.querySelector("[data-all]");
+  if (head) { head.checked = picked > 0 && picked === all.length; head.indeterminate = picked > 0 && picked < all.length; }
+}
+
+// Each running task is asked for by itself, after one question.
+async function cancel(button, asked) {
+  const addresses = boxes().filter((box) => box.checked).map((box) => `${box.closest("tr").querySelector("a").pathname}/cancel`);
+  for (const [n, post] of addresses.entries()) {
+    if (!(await run(button, n ? { post } : { ...asked, post }, {}))) return false;
+  }
+  return true;
+}
+
+async function bulk(button) {
+  const bar = document.querySelector("#picked");
+  const { state, group, total } = bar.dataset;
+  const ids = boxes().filter((box) => box.checked).map((box) => box.value);
+  const body = { action: button.dataset.bulk, state, ...(group && { group }), ...(every ? { all: true } : { ids }) };
+  const many = every ? `all ${total} ${state} tasks of this ${group ? "group" : "queue"}` : ids.length === 1 ? "1 task" : `${ids.length} tasks`;
+  const label = button.textContent;
+  const ask = `${label} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
+  const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}` };
+  const done = button.dataset.bulk === "cancel" ? await cancel(button, asked) : await run(button, asked, body);
+  if (done) none();
+}

@@ -1,0 +1,178 @@
+//! Runs, archives or deletes some tasks of a queue, or all in one state or group.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::{
+    broker::Chosen,
+    inspector::{InspectError, ListTasks},
+    task::{GroupName, TaskState},
+};
+use axum::{Json, extract::State};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    failure::{Failure, Kind},
+    input::Input,
+    path::{Name, Segments},
+    state::AppState,
+};
+
+/// How long one request goes on; then it says how many tasks are left.
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// What to do to which tasks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    action: Action,
+    /// The state whose tasks are meant.
+    state: String,
+    /// Only those that wait in this group.
+    #[serde(default)]
+    group: Option<String>,
+    /// These tasks, at most 500 …
+    #[serde(default)]
+    ids: Vec<String>,
+    /// … or all of them.
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Run,
+    Archive,
+    Delete,
+}
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    message: String,
+    /// Tasks that were changed.
+    changed: u64,
+    /// Tasks that are chosen now: not reached in time, or new.
+    left: u64,
+    /// Whether it is not done: ask again to go on.
+    more: bool,
+    /// Of tasks by id: why not, the first 20.
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    id: String,
+    message: String,
+}
+
+/// Most refusals that are told one by one.
+const MOST_TOLD: usize = 20;
+
+pub(super) async fn bulk(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Input(wanted): Input<Wanted>,
+) -> Result<Json<Report>, Failure> {
+    let state: TaskState =
+        wanted.state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{}`", wanted.state)))?;
+    let report = match (wanted.all, wanted.ids.as_slice()) {
+        (true, []) => all(&app, &queue, state, &wanted).await,
+        (false, ids @ [_, ..]) if ids.len() <= ListTasks::MOST => each(&app, &queue, ids, wanted.action).await,
+        (false, [_, ..]) => Err(Failure::bad_request("at most 500 ids can be given; give `all`")),
+        _ => Err(Failure::bad_request("give either `ids` or `all`")),
+    };
+    app.samples().forget().await;
+    report.map(Json)
+}
+
+async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> Result<Report, Failure> {
+    let chosen = match wanted.group.as_deref() {
+        Some(group) if state == TaskState::Aggregating => Chosen::InGroup(GroupName::from_wire(group)),
+        Some(_) => return Err(Failure::bad_request("only aggregating tasks wait in groups")),
+        None => Chosen::InState(state),
+    };
+    let inspector = app.inspector();
+    let bulk = match wanted.action {
+        Action::Run => inspector.run_all(queue, chosen),
+        Action::Archive => inspector.archive_all(queue, chosen),
+        Action::Delete => inspector.delete_all(queue, chosen),
+    };
+    let until = Instant::now() + LONGEST;
+    let mut bulk = match bulk.start().await {
+        // The state fits, as was checked: it is the group that is not there.
+        Err(error @ InspectError::Request { what: "group", .. }) => return Err(Failure::not_found(error.to_string())),
+        started => started?,
+    };
+    let mut more = false;
+    while bulk.slice().await?.is_some() {
+        if Instant::now() > until {
+            more = true;
+            break;
+        }
+    }
+    let report = bulk.report().await?;
+    let mut message = told(report.changed, wanted.action);
+    if more {
+        message.push_str(&format!(" {} are left: ask again to go on.", report.left));
+    }
+    if report.beyond_archive_limit > 0 {
+        message.push_str(&format!(
+            " The archive keeps 10,000: a worker will delete the {} oldest.",
+            report.beyond_archive_limit
+        ));
+    }
+    Ok(Report { message, changed: report.changed, left: report.left, more, refused: Vec::new() })
+}
+
+async fn each(app: &AppState, queue: &str, ids: &[String], action: Action) -> Result<Report, Failure> {
+    let inspector = app.inspector();
+    inspector.queue(queue).await?;
+    let (mut report, mut refusals) = (Report::default(), 0_u64);
+    let until = Instant::now() + LONGEST;
+    for (at, id) in ids.iter().enumerate() {
+        if Instant::now() > until {
+            report.left = (ids.len() - at) as u64;
+            break;
+        }
+        let changed = match action {
+            Action::Run => inspector.run(queue, id).await,
+            Action::Archive => inspector.archive(queue, id).await,
+            Action::Delete => inspector.delete(queue, id).await,
+        };
+        match changed.map_err(Failure::from) {
+            Ok(()) => report.changed += 1,
+            Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
+            Err(failure) => {
+                refusals += 1;
+                if report.refused.len() < MOST_TOLD {
+                    report.refused.push(Refused { id: id.clone(), message: failure.message });
+                }
+                if failure.kind == Kind::Away {
+                    report.left = (ids.len() - at - 1) as u64;
+                    break;
+                }
+            }
+        }
+    }
+    report.message = told(report.changed, action);
+    if let Some(first) = report.refused.first() {
+        report.message.push_str(&format!(" {refusals} could not be: {}.", first.message));
+    }
+    if report.left > 0 {
+        report.message.push_str(&format!(" {} were not reached: ask again.", report.left));
+    }
+    Ok(report)
+}
+
+fn told(changed: u64, action: Action) -> String {
+    let what = match action {
+        Action::Run => "made pending",
+        Action::Archive => "archived",
+        Action::Delete => "deleted",
+    };
+    match changed {
+        1 => format!("1 task was {what}."),
+        n => format!("{n} tasks were {what}."),
+    }
+}

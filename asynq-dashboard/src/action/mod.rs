@@ -1,0 +1,45 @@
+//! What changes something: POST routes that answer `{"message": …}`, with numbers where there are some.
+
+mod bulk;
+mod periodic;
+mod queue;
+mod task;
+
+use axum::{Json, routing::post};
+use serde::{Deserialize, Serialize};
+
+use crate::route::Route;
+
+/// Their routes, all of them [`Route::write`].
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::write("/queues/{queue}/pause", post(queue::pause)),
+        Route::write("/queues/{queue}/resume", post(queue::resume)),
+        Route::write("/queues/{queue}/delete", post(queue::delete)),
+        Route::write("/queues/{queue}/bulk", post(bulk::bulk)),
+        Route::write("/queues/{queue}/tasks/{id}/run", post(task::run)),
+        Route::write("/queues/{queue}/tasks/{id}/archive", post(task::archive)),
+        Route::write("/queues/{queue}/tasks/{id}/delete", post(task::delete)),
+        Route::write("/queues/{queue}/tasks/{id}/cancel", post(task::cancel)),
+        Route::write("/queues/{queue}/tasks/{id}/edit", post(task::edit)),
+        Route::write("/periodic/{queue}/{entry}/run", post(periodic::run)),
+        Route::write("/periodic/{queue}/{entry}/pause", post(periodic::pause)),
+        Route::write("/periodic/{queue}/{entry}/resume", post(periodic::resume)),
+    ]
+}
+
+/// A change that takes nothing but its path.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    /// For people.
+    message: String,
+}
+
+fn done(message: impl Into<String>) -> Json<Done> {
+    Json(Done { message: message.into() })
+}

@@ -1,0 +1,106 @@
+//! Pauses, resumes and deletes queues.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::{
+    inspector::{Force, InspectError},
+    task::TaskState,
+};
+use axum::{Json, extract::State};
+use serde::{Deserialize, Serialize};
+
+use super::{Done, Nothing, done};
+use crate::{
+    failure::Failure,
+    input::Input,
+    path::{Name, Segments},
+    state::AppState,
+};
+
+/// How long one request deletes tasks; then it says how many are left.
+const LONGEST: Duration = Duration::from_secs(15);
+
+pub(super) async fn pause(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Input(Nothing {}): Input<Nothing>,
+) -> Result<Json<Done>, Failure> {
+    app.inspector().queue(&queue).await?;
+    let changed = app.inspector().pause(&queue).await?;
+    app.samples().forget().await;
+    Ok(done(if changed { format!("Queue {queue} is paused.") } else { format!("Queue {queue} was paused already.") }))
+}
+
+pub(super) async fn resume(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Input(Nothing {}): Input<Nothing>,
+) -> Result<Json<Done>, Failure> {
+    app.inspector().queue(&queue).await?;
+    let changed = app.inspector().resume(&queue).await?;
+    app.samples().forget().await;
+    Ok(done(if changed { format!("Queue {queue} runs again.") } else { format!("Queue {queue} was not paused.") }))
+}
+
+/// What to delete.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Which {
+    /// Whether its tasks are deleted too; a queue with tasks is refused otherwise.
+    force: bool,
+}
+
+/// How far the deletion is.
+#[derive(Debug, Serialize)]
+pub(super) struct Deleted {
+    message: String,
+    /// Tasks that this request deleted.
+    tasks: u64,
+    /// Whether there is more to do: ask again to go on. The queue is paused until then.
+    more: bool,
+}
+
+/// Deletes a queue; one with very many tasks by several requests, each of which ends in time.
+pub(super) async fn delete(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Input(which): Input<Which>,
+) -> Result<Json<Deleted>, Failure> {
+    let inspector = app.inspector();
+    let force = if which.force { Force::Yes } else { Force::No };
+    let there = inspector.delete_queue(&queue, force).dry_run().await?;
+    let mut tasks = 0;
+    if there.tasks > 0 {
+        inspector.pause(&queue).await?;
+        let until = Instant::now() + LONGEST;
+        for state in [
+            TaskState::Pending,
+            TaskState::Scheduled,
+            TaskState::Retry,
+            TaskState::Archived,
+            TaskState::Completed,
+            TaskState::Aggregating,
+        ] {
+            let mut bulk = inspector.delete_all(&queue, state).start().await?;
+            while bulk.slice().await?.is_some() {
+                if Instant::now() > until {
+                    tasks += bulk.progress().changed;
+                    app.samples().forget().await;
+                    let left = inspector.queue(&queue).await?.size;
+                    let message = format!("{tasks} tasks are deleted, {left} are left: ask again to go on.");
+                    return Ok(Json(Deleted { message, tasks, more: true }));
+                }
+            }
+            tasks += bulk.progress().changed;
+        }
+    }
+    let removed = inspector.delete_queue(&queue, force).await;
+    app.samples().forget().await;
+    match removed {
+        Ok(removed) => tasks += removed.tasks,
+        // Its last task was deleted, and with it, in some brokers' eyes, the queue.
+        Err(InspectError::QueueNotFound { .. }) if tasks > 0 => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Json(Deleted { message: format!("Queue {queue} is deleted, and {tasks} tasks with it."), tasks, more: false }))
+}

@@ -1,0 +1,233 @@
+//! The JSON forms. Times are RFC 3339 in UTC with milliseconds, spans are seconds, and what nobody said is null.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    TaskInfo,
+    broker::{Failure, GroupStats, QueueStats, ServerState},
+};
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    look::{
+        broker::Health,
+        payload::{self, Shown},
+        periodic::{self, Entry},
+        search::Found,
+    },
+    sample::{Point, Snapshot, Totals},
+    state::AppState,
+};
+
+/// Most queues of one event.
+const MOST_QUEUES: usize = 500;
+
+/// A time.
+pub(crate) fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn seconds(span: Duration) -> f64 {
+    (span.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// One queue.
+pub(super) fn queue(queue: &QueueStats) -> Value {
+    json!({
+        "queue": queue.name.as_str(),
+        "size": queue.size,
+        "pending": queue.pending,
+        "active": queue.active,
+        "scheduled": queue.scheduled,
+        "retry": queue.retry,
+        "archived": queue.archived,
+        "completed": queue.completed,
+        "aggregating": queue.aggregating,
+        "processed_today": queue.processed,
+        "failed_today": queue.failed,
+        "processed_total": queue.processed_total,
+        "failed_total": queue.failed_total,
+        "latency_seconds": seconds(queue.latency),
+        "paused": queue.paused,
+        "at": time(queue.timestamp),
+    })
+}
+
+/// All queues together.
+pub(super) fn totals(totals: &Totals) -> Value {
+    json!({
+        "pending": totals.pending,
+        "active": totals.active,
+        "scheduled": totals.scheduled,
+        "retry": totals.retry,
+        "archived": totals.archived,
+        "completed": totals.completed,
+        "aggregating": totals.aggregating,
+        "processed_today": totals.processed,
+        "failed_today": totals.failed,
+        "processed_total": totals.processed_total,
+        "failed_total": totals.failed_total,
+        "latency_ms": totals.latency_ms,
+    })
+}
+
+/// What an event tells of one queue, or of all: of very many those where something waits or runs come first.
+pub(crate) fn samples(snapshot: &Snapshot, only: &str) -> Value {
+    let mut chosen: Vec<&QueueStats> = match only {
+        "" => snapshot.queues.iter().collect(),
+        name => snapshot.queue(name).into_iter().collect(),
+    };
+    let count = chosen.len();
+    if count > MOST_QUEUES {
+        chosen.sort_by_key(|queue| std::cmp::Reverse(queue.active + queue.pending + queue.retry));
+        chosen.truncate(MOST_QUEUES);
+    }
+    let left_out = count - chosen.len();
+    let queues: Map<String, Value> = chosen.into_iter().map(|stats| (stats.name.to_string(), queue(stats))).collect();
+    json!({
+        "at": time(snapshot.at),
+        "totals": totals(&snapshot.totals),
+        "queues": queues,
+        "left_out": left_out,
+    })
+}
+
+/// The points of a series, column by column, as charts want them.
+pub(super) fn series(points: &[Point]) -> Value {
+    fn column<T: Into<Value>>(points: &[Point], of: impl Fn(&Point) -> T) -> Value {
+        points.iter().map(|point| of(point).into()).collect()
+    }
+    json!({
+        "at_ms": column(points, |p| p.at_ms),
+        "pending": column(points, |p| p.pending),
+        "active": column(points, |p| p.active),
+        "scheduled": column(points, |p| p.scheduled),
+        "retry": column(points, |p| p.retry),
+        "archived": column(points, |p| p.archived),
+        "completed": column(points, |p| p.completed),
+        "aggregating": column(points, |p| p.aggregating),
+        "processed_per_second": column(points, |p| p.processed),
+        "failed_per_second": column(points, |p| p.failed),
+        "latency_ms": column(points, |p| p.latency_ms),
+    })
+}
+
+fn shown(shown: &Shown) -> Value {
+    json!({ "form": shown.form.as_str(), "text": shown.text, "size": shown.size, "is_cut": shown.is_cut })
+}
+
+/// One task.
+pub(super) fn task(app: &AppState, task: &TaskInfo) -> Value {
+    let progress =
+        task.progress.as_ref().map(|progress| json!({ "fraction": progress.fraction, "note": progress.note }));
+    let headers = task.headers.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect::<Vec<_>>();
+    json!({
+        "id": task.id.as_str(),
+        "queue": task.queue.as_str(),
+        "type": task.r#type,
+        "state": task.state.as_str(),
+        "payload": shown(&payload::payload(app.registry(), &task.r#type, &task.payload)),
+        "max_retry": task.max_retry,
+        "retried": task.retried,
+        "crashes": task.crashes,
+        "last_error": task.last_error.as_deref().map(|error| payload::error(error).text),
+        "last_failed_at": task.last_failed_at.map(time),
+        "timeout_seconds": task.timeout.map(seconds),
+        "deadline": task.deadline.map(time),
+        "next_process_at": task.next_process_at.map(time),
+        "lease_until": task.lease_until.map(time),
+        "is_orphan": task.is_orphan(app.client().broker().now()),
+        "retention_seconds": task.retention.map(seconds),
+        "completed_at": task.completed_at.map(time),
+        "result": task.result.as_ref().map(|result| shown(&payload::any(result))),
+        "progress": progress,
+        "unique_key": task.unique_key,
+        "group": task.group,
+        "headers": headers,
+    })
+}
+
+/// One failed attempt.
+pub(super) fn failure(failure: &Failure) -> Value {
+    json!({ "number": failure.number, "at": time(failure.at), "error": payload::error(&failure.error).text })
+}
+
+/// One group.
+pub(super) fn group(group: &GroupStats) -> Value {
+    json!({ "group": group.group.as_str(), "size": group.size, "oldest": group.oldest.map(time) })
+}
+
+/// What a search found.
+pub(super) fn found(app: &AppState, found: &Found) -> Value {
+    json!({
+        "looked_at": found.looked_at,
+        "next": found.next,
+        "tasks": found.tasks.iter().map(|found| task(app, found)).collect::<Vec<_>>(),
+    })
+}
+
+/// One server with what it runs.
+pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
+    let info = &server.info;
+    let queues: Map<String, Value> = info
+        .queues
+        .iter()
+        .map(|queue| (queue.queue.clone().unwrap_or_default(), queue.weight.unwrap_or_default().into()))
+        .collect();
+    let workers = server.workers.iter().map(|worker| {
+        json!({
+            "id": worker.task_id,
+            "type": worker.task_type,
+            "queue": worker.queue,
+            "payload": shown(&payload::payload(app.registry(), &worker.task_type, &worker.task_payload)),
+            "since": worker.start_time.and_then(periodic::time).map(time),
+            "deadline": worker.deadline.and_then(periodic::time).map(time),
+        })
+    });
+    json!({
+        "id": info.server_id,
+        "host": info.host,
+        "pid": info.pid,
+        "status": info.status,
+        "concurrency": info.concurrency,
+        "active": info.active_worker_count,
+        "strict_priority": info.strict_priority,
+        "queues": queues,
+        "started_at": info.start_time.and_then(periodic::time).map(time),
+        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
+        "tasks": workers.collect::<Vec<_>>(),
+    })
+}
+
+/// One periodic entry.
+pub(super) fn entry(entry: &Entry) -> Value {
+    json!({
+        "id": entry.id,
+        "queue": entry.queue,
+        "spec": entry.spec,
+        "sentence": entry.sentence,
+        "type": entry.r#type,
+        "payload": shown(&entry.payload),
+        "options": entry.options,
+        "previous": entry.previous.map(time),
+        "next": entry.next.iter().copied().map(time).collect::<Vec<_>>(),
+        "paused": entry.is_paused(),
+        "can_pause": entry.kept.is_some(),
+    })
+}
+
+/// How the broker does.
+pub(super) fn health(health: &Health) -> Value {
+    json!({
+        "kind": health.kind,
+        "location": health.location,
+        "lease_seconds": seconds(health.lease),
+        "now": time(health.now),
+        "ahead_ms": health.ahead.num_milliseconds(),
+        "ping_us": health.pings.iter().map(|ping| u64::try_from(ping.as_micros()).unwrap_or(u64::MAX)).collect::<Vec<_>>(),
+        "queues": health.queues,
+        "servers": health.servers,
+        "entries": health.entries,
+    })
+}

@@ -1,0 +1,134 @@
+//! Queues, their tasks, groups and history.
+
+use asynq_runtime::{
+    inspector::{ListGroups, ListTasks},
+    task::TaskState,
+};
+use axum::{Json, extract::State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::json;
+use crate::{
+    failure::Failure,
+    look::search,
+    path::{Asked, Name, Segments},
+    state::AppState,
+};
+
+/// Days of history unless others are asked for.
+const DAYS: usize = 30;
+/// Days that counters are kept.
+const MOST_DAYS: usize = 90;
+
+type Answer = Result<Json<Value>, Failure>;
+
+pub(super) async fn all(State(app): State<AppState>) -> Answer {
+    let snapshot = app.samples().snapshot().await?;
+    Ok(Json(json!({
+        "at": json::time(snapshot.at),
+        "totals": json::totals(&snapshot.totals),
+        "queues": snapshot.queues.iter().map(json::queue).collect::<Vec<_>>(),
+    })))
+}
+
+pub(super) async fn one(State(app): State<AppState>, Segments(queue): Segments<Name>) -> Answer {
+    let stats = app.inspector().queue(&queue).await?;
+    let mut value = json::queue(&stats);
+    value["memory_bytes"] = app.inspector().memory_usage(&queue).await?.into();
+    Ok(Json(value))
+}
+
+/// Which tasks.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    state: String,
+    group: String,
+    page: Option<usize>,
+    per: Option<usize>,
+    q: String,
+    after: String,
+}
+
+pub(super) async fn tasks(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Asked(which): Asked<Which>,
+) -> Answer {
+    if !which.q.is_empty() {
+        let query = search::Query {
+            q: which.q,
+            queue: queue.to_string(),
+            state: which.state,
+            after: which.after,
+            ..search::Query::default()
+        };
+        return Ok(Json(json::found(&app, &search::search(&app, &query).await?)));
+    }
+    let state = search::state(&which.state)?.unwrap_or(TaskState::Pending);
+    let (page, per) = (which.page.unwrap_or(1), which.per.unwrap_or(30));
+    if page > usize::MAX / ListTasks::MOST {
+        return Err(Failure::bad_request("there are not so many pages"));
+    }
+    let mut list = app.inspector().tasks(&queue, state).page(page).per_page(per);
+    if !which.group.is_empty() {
+        list = list.group(&which.group);
+    }
+    let tasks = list.await?;
+    Ok(Json(json!({
+        "state": state.as_str(),
+        "page": page,
+        "per": per,
+        "tasks": tasks.iter().map(|task| json::task(&app, task)).collect::<Vec<_>>(),
+    })))
+}
+
+pub(super) async fn task(State(app): State<AppState>, Segments((queue, id)): Segments<(Name, Name)>) -> Answer {
+    let task = app.inspector().task(&queue, &id).await?;
+    let failures = app.inspector().failures(&queue, &id).await?;
+    let mut value = json::task(&app, &task);
+    value["failures"] = failures.iter().map(json::failure).collect();
+    Ok(Json(value))
+}
+
+/// Which groups.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct After {
+    after: String,
+    limit: Option<usize>,
+}
+
+pub(super) async fn groups(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Asked(which): Asked<After>,
+) -> Answer {
+    let limit = which.limit.unwrap_or(ListGroups::LIMIT);
+    let mut list = app.inspector().groups(&queue).limit(limit);
+    if !which.after.is_empty() {
+        list = list.after(&which.after);
+    }
+    let groups = list.await?;
+    // The name after which the next page begins.
+    let next = groups.last().filter(|_| groups.len() == limit).map(|last| last.group.as_str());
+    Ok(Json(json!({ "next": next, "groups": groups.iter().map(json::group).collect::<Vec<_>>() })))
+}
+
+/// How many days.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Days {
+    days: Option<usize>,
+}
+
+pub(super) async fn history(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Asked(which): Asked<Days>,
+) -> Answer {
+    let days = app.inspector().history(&queue, which.days.unwrap_or(DAYS).min(MOST_DAYS)).await?;
+    let day = |day: &asynq_runtime::broker::DayStats| json!({ "date": day.date.to_string(), "processed": day.processed, "failed": day.failed });
+    Ok(Json(json!({ "days": days.iter().map(day).collect::<Vec<_>>() })))
+}

@@ -1,0 +1,78 @@
+//! Samples, search, servers, periodic entries and the broker.
+
+use asynq_runtime::broker::Page;
+use axum::{Json, extract::State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::json;
+use crate::{
+    failure::Failure,
+    look::{broker, periodic, search},
+    path::{Asked, Name, Segments},
+    state::AppState,
+};
+
+type Answer = Result<Json<Value>, Failure>;
+
+/// Which series.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    queue: String,
+}
+
+pub(super) async fn samples(State(app): State<AppState>, Asked(which): Asked<Which>) -> Answer {
+    let queue = (!which.queue.is_empty()).then_some(which.queue.as_str());
+    if let Some(queue) = queue {
+        app.inspector().queue(queue).await?;
+    }
+    Ok(Json(json::series(&app.samples().series(queue))))
+}
+
+pub(super) async fn search(State(app): State<AppState>, Asked(query): Asked<search::Query>) -> Answer {
+    Ok(Json(json::found(&app, &search::search(&app, &query).await?)))
+}
+
+pub(super) async fn servers(State(app): State<AppState>) -> Answer {
+    let servers = app.inspector().servers().await?;
+    Ok(Json(json!({ "servers": servers.iter().map(|server| json::server(&app, server)).collect::<Vec<_>>() })))
+}
+
+pub(super) async fn periodic(State(app): State<AppState>) -> Answer {
+    let (entries, count) = periodic::all(&app).await?;
+    Ok(Json(json!({
+        "left_out": count.saturating_sub(entries.len()),
+        "entries": entries.iter().map(json::entry).collect::<Vec<_>>(),
+    })))
+}
+
+/// Which page of an entry's history.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pages {
+    page: Option<usize>,
+}
+
+pub(super) async fn entry(
+    State(app): State<AppState>,
+    Segments((queue, id)): Segments<(Name, Name)>,
+    Asked(pages): Asked<Pages>,
+) -> Answer {
+    let entry = periodic::one(&app, &queue, &id).await?;
+    let page = Page { number: pages.page.unwrap_or(1).clamp(1, 1_000_000), ..Page::default() };
+    let history = periodic::history(&app, &id, page).await?;
+    let mut value = json::entry(&entry);
+    value["history"] = history
+        .iter()
+        .map(|event| {
+            let at = event.enqueue_time.and_then(periodic::time);
+            json!({ "task": event.task_id, "at": at.map(json::time) })
+        })
+        .collect();
+    Ok(Json(value))
+}
+
+pub(super) async fn broker(State(app): State<AppState>) -> Answer {
+    Ok(Json(json::health(&broker::health(&app).await?)))
+}

@@ -1,0 +1,254 @@
+//! How a dashboard is described, and what it becomes: a router, or a server of its own.
+
+use std::fmt;
+
+use asynq_runtime::{Client, Registry};
+use axum::{Router, http::HeaderName};
+
+use crate::{
+    error::DashboardError,
+    guard::{self, Hosts},
+    login::{Login, Password, Token},
+    route::{self, RouteInfo},
+    serve::{self, Bound},
+    state::{AppState, Config, Rules},
+};
+
+/// A dashboard over the broker of one client.
+///
+/// ```no_run
+/// use asynq_dashboard::Dashboard;
+/// use asynq_runtime::prelude::*;
+///
+/// # async fn serve() -> Result<(), BoxError> {
+/// let client = Client::from_env().await?;
+/// // Mounted in an application of one's own:
+/// let dashboard = Dashboard::new(&client)
+///     .mount("/jobs")
+///     .allow_host("example.com")
+///     .bearer_token(std::env::var("JOBS_TOKEN")?)
+///     .router()?;
+/// let app: axum::Router = axum::Router::new().merge(dashboard);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a dashboard does nothing until it is mounted or served"]
+#[derive(Clone)]
+pub struct Dashboard {
+    client: Client,
+    registry: Option<Registry>,
+    title: String,
+    read_only: bool,
+    mount: String,
+    hosts: Vec<String>,
+    password_hash: Option<String>,
+    token: Option<String>,
+    header: Option<String>,
+    without_login: bool,
+    observed_only: bool,
+}
+
+impl Dashboard {
+    /// Of the broker of this client.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            registry: None,
+            title: "asynq".to_owned(),
+            read_only: false,
+            mount: String::new(),
+            hosts: Vec::new(),
+            password_hash: None,
+            token: None,
+            header: None,
+            without_login: false,
+            observed_only: false,
+        }
+    }
+
+    /// What stands above every page; default `asynq`.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Whether nothing can be changed; default no. A change is not even among the routes then.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// The jobs that this program knows, so that their arguments are readable where they are not JSON.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Where it is mounted: every route and link begins with it. Default nothing, which is the root.
+    pub fn mount(mut self, path: impl Into<String>) -> Self {
+        self.mount = path.into();
+        self
+    }
+
+    /// Answers to this host name too, and not to those of this machine alone. May be called several times.
+    pub fn allow_host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// People log in with the password of this argon2 hash, in PHC form. After 5 wrong ones they have to wait. A session
+    /// lasts 12 hours without a request, and ends with the process.
+    pub fn password_hash(mut self, hash: impl Into<String>) -> Self {
+        self.password_hash = Some(hash.into());
+        self
+    }
+
+    /// Programs log in with `Authorization: Bearer TOKEN`; at least 16 characters.
+    pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Whoever has this header is logged in, as the one that it names. Only for an address that nobody reaches but a proxy
+    /// which sets the header itself and drops it from what it is sent.
+    pub fn trusted_header(mut self, name: impl Into<String>) -> Self {
+        self.header = Some(name.into());
+        self
+    }
+
+    /// Lets [`router`](Self::router) do without a login: the application that it is mounted in lets nobody through but
+    /// those who may see and change everything.
+    pub fn without_login(mut self) -> Self {
+        self.without_login = true;
+        self
+    }
+
+    /// Serves metrics and health checks alone. They may be bound to any address and answer to any host; of them, metrics
+    /// need the bearer token where there is one.
+    pub fn observed_only(mut self) -> Self {
+        self.observed_only = true;
+        self
+    }
+
+    /// The routes with who may call them, for an audit of one's own.
+    pub fn routes(&self) -> Vec<RouteInfo> {
+        let table = if self.observed_only { route::observed() } else { route::table() };
+        table.iter().map(RouteInfo::of).collect()
+    }
+
+    /// The router, to merge into that of an application. Its paths begin with [`mount`](Self::mount). Wrong logins are
+    /// counted by address where the application is served with axum's `into_make_service_with_connect_info::<SocketAddr>()`,
+    /// and all together otherwise.
+    ///
+    /// # Errors
+    ///
+    /// There is neither a login nor [`without_login`](Self::without_login), or something was given that cannot be used.
+    pub fn router(self) -> Result<Router, DashboardError> {
+        if !self.without_login && !self.observed_only && !self.has_login() {
+            return Err(DashboardError::MountedWithoutLogin);
+        }
+        Ok(route::router(&self.build()?.0, false))
+    }
+
+    /// Listens at `address`, such as `127.0.0.1:8080`; a port alone is one of 127.0.0.1, and port 0 any free one.
+    ///
+    /// # Errors
+    ///
+    /// Others could reach it and there is no login, something was given that cannot be used, or the address is taken.
+    pub async fn bind(mut self, address: &str) -> Result<Bound, DashboardError> {
+        let addresses = serve::resolve(address).await?;
+        if !self.observed_only
+            && !self.has_login()
+            && let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
+        {
+            return Err(DashboardError::NoLogin { address: open.ip() });
+        }
+        // Who comes by the address itself comes by no foreign name.
+        for address in addresses.iter().filter(|address| !address.ip().is_unspecified()) {
+            self.hosts.push(address.to_string());
+        }
+        let (app, path) = self.build()?;
+        Bound::new(address, &addresses, route::router(&app, true), app, path).await
+    }
+
+    /// Listens at `address` and serves until the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub async fn serve(self, address: &str) -> Result<(), DashboardError> {
+        self.bind(address).await?.serve_until(std::future::pending()).await;
+        Ok(())
+    }
+
+    fn has_login(&self) -> bool {
+        self.password_hash.is_some() || self.token.is_some() || self.header.is_some()
+    }
+
+    fn build(self) -> Result<(AppState, String), DashboardError> {
+        let is_whole = !self.observed_only;
+        let password = self.password_hash.filter(|_| is_whole);
+        let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
+        let token = self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?;
+        let header = self.header.filter(|_| is_whole);
+        let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
+        let login = Login::new(password, token, header.transpose()?);
+        let hosts = self.hosts.into_iter().map(|host| guard::name_of(&host).ok_or(DashboardError::Host { host }));
+        let hosts = hosts.collect::<Result<_, _>>()?;
+        let mount = mount(&self.mount)?;
+        let config = Config {
+            title: self.title,
+            read_only: self.read_only,
+            has_password: login.has_password(),
+            mount: mount.clone(),
+            observed_only: self.observed_only,
+        };
+        let rules = Rules { hosts: if self.observed_only { Hosts::Any } else { Hosts::Only(hosts) }, login };
+        Ok((AppState::new(self.client, self.registry, config, rules), mount))
+    }
+}
+
+/// The mount path without its last slash.
+fn mount(path: &str) -> Result<String, DashboardError> {
+    let trimmed = path.trim_end_matches('/');
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let is_path = trimmed.is_empty()
+        || (trimmed.starts_with('/')
+            && trimmed.chars().all(is_fit)
+            && trimmed[1..].split('/').all(|part| !matches!(part, "" | "." | "..")));
+    if is_path { Ok(trimmed.to_owned()) } else { Err(DashboardError::Mount { path: path.to_owned() }) }
+}
+
+impl fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dashboard")
+            .field("client", &self.client)
+            .field("title", &self.title)
+            .field("read_only", &self.read_only)
+            .field("mount", &self.mount)
+            .field("hosts", &self.hosts)
+            .field("has_login", &self.has_login())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_a_plain_path() {
+        for (path, expected) in [
+            ("", Some("")),
+            ("/", Some("")),
+            ("/jobs", Some("/jobs")),
+            ("/jobs/", Some("/jobs")),
+            ("/a/b-c", Some("/a/b-c")),
+        ] {
+            assert_eq!(mount(path).ok().as_deref(), expected, "{path}");
+        }
+        for bad in ["jobs", "/{x}", "/a b", "/a//b", "/../x", "/ä", "/a;x", "//evil.example"] {
+            assert!(mount(bad).is_err(), "{bad}");
+        }
+    }
+}

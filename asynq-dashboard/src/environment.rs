@@ -1,0 +1,96 @@
+//! What environment variables tell a dashboard; secrets also by files, as containers are given them.
+
+use std::{env, fs};
+
+use crate::{builder::Dashboard, error::DashboardError};
+
+/// Where a worker serves its dashboard.
+pub(crate) const DASHBOARD: &str = "ASYNQ_DASHBOARD";
+/// Where a worker serves metrics and health checks.
+pub(crate) const METRICS: &str = "ASYNQ_METRICS";
+
+const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
+const READ_ONLY: &str = "ASYNQ_DASHBOARD_READ_ONLY";
+const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
+const MOUNT: &str = "ASYNQ_DASHBOARD_MOUNT";
+const PASSWORD_HASH: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD_HASH", "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE"];
+const TOKEN: [&str; 2] = ["ASYNQ_DASHBOARD_TOKEN", "ASYNQ_DASHBOARD_TOKEN_FILE"];
+const TRUSTED_HEADER: &str = "ASYNQ_DASHBOARD_TRUSTED_HEADER";
+
+impl Dashboard {
+    /// Takes over what the environment says:
+    ///
+    /// | variable | |
+    /// |---|---|
+    /// | `ASYNQ_DASHBOARD_PASSWORD_HASH`, `…_FILE` | [`password_hash`](Self::password_hash), or the file that holds it |
+    /// | `ASYNQ_DASHBOARD_TOKEN`, `…_FILE` | [`bearer_token`](Self::bearer_token), or the file that holds it |
+    /// | `ASYNQ_DASHBOARD_TRUSTED_HEADER` | [`trusted_header`](Self::trusted_header) |
+    /// | `ASYNQ_DASHBOARD_READ_ONLY` | `true` or `false` |
+    /// | `ASYNQ_DASHBOARD_HOSTS` | [`allow_host`](Self::allow_host), several with commas |
+    /// | `ASYNQ_DASHBOARD_MOUNT` | [`mount`](Self::mount), where a proxy passes the path on as it is |
+    /// | `ASYNQ_DASHBOARD_TITLE` | [`title`](Self::title) |
+    ///
+    /// One that is empty counts as not set.
+    ///
+    /// # Errors
+    ///
+    /// A variable cannot be used, or its file cannot be read.
+    #[allow(clippy::wrong_self_convention)] // it reads as `Dashboard::new(&client).from_env()?`
+    pub fn from_env(self) -> Result<Self, DashboardError> {
+        self.configured(text)
+    }
+
+    fn configured(mut self, text: impl Fn(&'static str) -> Option<String>) -> Result<Self, DashboardError> {
+        if let Some(hash) = secret(PASSWORD_HASH, &text)? {
+            self = self.password_hash(hash);
+        }
+        if let Some(token) = secret(TOKEN, &text)? {
+            self = self.bearer_token(token);
+        }
+        if let Some(name) = text(TRUSTED_HEADER) {
+            self = self.trusted_header(name);
+        }
+        if let Some(title) = text(TITLE) {
+            self = self.title(title);
+        }
+        if let Some(path) = text(MOUNT) {
+            self = self.mount(path);
+        }
+        match text(READ_ONLY).as_deref() {
+            None => {}
+            Some("true" | "1" | "yes") => self = self.read_only(true),
+            Some("false" | "0" | "no") => self = self.read_only(false),
+            Some(other) => {
+                let reason = format!("it is `{other}`; write true or false");
+                return Err(DashboardError::Variable { variable: READ_ONLY, reason });
+            }
+        }
+        let hosts = text(HOSTS).unwrap_or_default();
+        Ok(hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).fold(self, Self::allow_host))
+    }
+}
+
+/// What a variable says, if it says something.
+pub(crate) fn text(variable: &'static str) -> Option<String> {
+    env::var(variable).ok().filter(|text| !text.is_empty())
+}
+
+/// A secret by its variable, or by the file that another variable names.
+fn secret(
+    [direct, file]: [&'static str; 2],
+    text: impl Fn(&'static str) -> Option<String>,
+) -> Result<Option<String>, DashboardError> {
+    match (text(direct), text(file)) {
+        (Some(_), Some(_)) => {
+            Err(DashboardError::Variable { variable: file, reason: format!("give either it or {direct}") })
+        }
+        (Some(secret), None) => Ok(Some(secret)),
+        (None, Some(path)) => match fs::read_to_string(&path) {
+            Ok(secret) => Ok(Some(secret.trim().to_owned())),
+            Err(error) => {
+                Err(DashboardError::Variable { variable: file, reason: format!("{path} cannot be read: {error}") })
+            }
+        },
+        (None, None) => Ok(None),
+    }
+}

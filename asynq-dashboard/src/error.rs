@@ -1,0 +1,78 @@
+//! Why a dashboard cannot be served, and what to write.
+
+use std::{io, net::IpAddr};
+
+/// A dashboard that cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DashboardError {
+    /// Others could reach it, and nobody would have to log in.
+    #[error(
+        "the dashboard would be open to everybody who reaches {address}: bind 127.0.0.1, or give it a login \
+         (`.password_hash(..)`, `.bearer_token(..)` or `.trusted_header(..)`; for a worker ASYNQ_DASHBOARD_PASSWORD_HASH, \
+         ASYNQ_DASHBOARD_TOKEN, or a file named by the same with _FILE)"
+    )]
+    NoLogin {
+        /// The address.
+        address: IpAddr,
+    },
+    /// It is mounted in an application, and nobody would have to log in.
+    #[error(
+        "the dashboard would be open to everybody who reaches the application: give it a login (`.password_hash(..)`, \
+         `.bearer_token(..)` or `.trusted_header(..)`), or say that the application has one: `.without_login()`"
+    )]
+    MountedWithoutLogin,
+    /// The password hash is none of argon2.
+    #[error(
+        "the password hash cannot be read: it must be one of argon2 in PHC form, as `argon2 SALT -id -e` writes it: \
+         $argon2id$v=19$m=19456,t=2,p=1$…$…"
+    )]
+    PasswordHash,
+    /// The bearer token is too short, or has characters that no header can.
+    #[error(
+        "the bearer token must have at least 16 printable ASCII characters and no space, such as `openssl rand -hex 32` writes"
+    )]
+    Token,
+    /// The trusted header is none.
+    #[error("`{name}` is no name of a header")]
+    Header {
+        /// What was given.
+        name: String,
+    },
+    /// A host that cannot be.
+    #[error("`{host}` is no host: write a name or an address without scheme and path, such as jobs.example.com")]
+    Host {
+        /// What was given.
+        host: String,
+    },
+    /// A mount path that cannot be.
+    #[error("`{path}` is no path to mount at: write one such as /jobs, of letters, digits and -_./ only")]
+    Mount {
+        /// What was given.
+        path: String,
+    },
+    /// An address that cannot be.
+    #[error("`{address}` is no address to listen at: write one such as 127.0.0.1:8080, or a port alone")]
+    Address {
+        /// What was given.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Bind {
+        /// The address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// An environment variable or the file that it names cannot be used.
+    #[error("{variable}: {reason}")]
+    Variable {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}

@@ -1,0 +1,178 @@
+//! Whatever a request can be answered with instead of what it asked for, as a page or as JSON.
+
+use asynq_cron::PeriodicError;
+use asynq_runtime::{broker::BrokerError, inspector::InspectError};
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+/// Seconds after which a page without the broker asks again by itself.
+const RETRY_AFTER: u32 = 3;
+
+/// A request that was not fulfilled. As a response it is rendered by what was asked for: a page, or JSON of the form
+/// `{"error": {"code", "message"}}`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    /// What kind it is.
+    pub(crate) kind: Kind,
+    /// What happened and what to do, for people. It may hold foreign text: escape it.
+    pub(crate) message: String,
+}
+
+/// The kinds of failures; each has its status and its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// 400: something was asked for that cannot be.
+    BadRequest,
+    /// 401: nobody is logged in. A page leads to the login instead.
+    NoLogin,
+    /// 403: the login was wrong.
+    WrongLogin,
+    /// 403: a host name that nobody allowed.
+    Host,
+    /// 403: a change that did not come from the dashboard's own pages.
+    CrossSite,
+    /// 403: the dashboard is read-only.
+    ReadOnly,
+    /// 404.
+    NotFound,
+    /// 405.
+    Method,
+    /// 409: the task or the queue is in a state in which this cannot be done.
+    Conflict,
+    /// 413: more than 1 MiB.
+    TooLarge,
+    /// 415: not `application/json`.
+    MediaType,
+    /// 429: too many wrong logins; again after so many seconds.
+    BackOff(u32),
+    /// 431: headers too large or too many, or a path too long.
+    Headers,
+    /// 500.
+    Internal,
+    /// 503: too many listeners; try again.
+    Busy,
+    /// 503: the broker does not answer; the page asks again by itself.
+    Away,
+    /// 504: the request took too long.
+    Slow,
+}
+
+impl Kind {
+    /// The status of the answer.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::NoLogin => StatusCode::UNAUTHORIZED,
+            Self::WrongLogin | Self::Host | Self::CrossSite | Self::ReadOnly => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::BackOff(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Headers => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Busy | Self::Away => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Slow => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The word for programs.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::NoLogin => "no_login",
+            Self::WrongLogin => "wrong_login",
+            Self::Host => "host",
+            Self::CrossSite => "cross_site",
+            Self::ReadOnly => "read_only",
+            Self::NotFound => "not_found",
+            Self::Method => "method",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too_large",
+            Self::MediaType => "media_type",
+            Self::BackOff(_) => "back_off",
+            Self::Headers => "headers",
+            Self::Internal => "internal",
+            Self::Busy => "busy",
+            Self::Away => "away",
+            Self::Slow => "slow",
+        }
+    }
+
+    /// After how many seconds asking again may work.
+    pub(crate) fn retry_after(self) -> Option<u32> {
+        match self {
+            Self::BackOff(seconds) => Some(seconds),
+            Self::Busy | Self::Away => Some(RETRY_AFTER),
+            _ => None,
+        }
+    }
+}
+
+impl Failure {
+    /// A failure of `kind` with a text for people.
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Something was asked for that cannot be.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Kind::BadRequest, message)
+    }
+
+    /// There is no such thing: `Failure::not_found("entry `x`")`.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, message)
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        let kind = match &error {
+            found if found.is_not_found() => Kind::NotFound,
+            InspectError::Unfit { .. }
+            | InspectError::IdConflict { .. }
+            | InspectError::Duplicate { .. }
+            | InspectError::Contended { .. }
+            | InspectError::QueueNotEmpty { .. }
+            | InspectError::QueueActive { .. }
+            | InspectError::QueueRefilled { .. } => Kind::Conflict,
+            InspectError::TooLarge { .. } => Kind::TooLarge,
+            InspectError::Interrupted { source, .. } | InspectError::Broker(source) => of_broker(source),
+            _ => Kind::BadRequest,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        Self::new(of_broker(&error), error.to_string())
+    }
+}
+
+impl From<PeriodicError> for Failure {
+    fn from(error: PeriodicError) -> Self {
+        Self::new(Kind::Conflict, error.to_string())
+    }
+}
+
+fn of_broker(error: &BrokerError) -> Kind {
+    if error.is_unavailable() { Kind::Away } else { Kind::Internal }
+}
+
+impl IntoResponse for Failure {
+    /// A bare answer that carries the failure; the outermost layer, which knows what was asked for, gives it its body.
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        if let Some(seconds) = self.kind.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}

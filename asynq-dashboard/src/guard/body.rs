@@ -1,0 +1,63 @@
+//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep.
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::Request,
+    http::header,
+};
+
+use crate::{
+    failure::{Failure, Kind},
+    look::payload::{DEEPEST, json::depth_of},
+};
+
+/// Most bytes of a body.
+pub(crate) const MOST: usize = 1024 * 1024;
+
+/// The request with its body read.
+pub(super) async fn read(request: Request) -> Result<Request, Failure> {
+    let too_large = || Failure::new(Kind::TooLarge, "the body is larger than 1 MiB");
+    let (parts, body) = request.into_parts();
+    let bytes = to_bytes(body, MOST).await.map_err(|_| too_large())?;
+    if !bytes.is_empty() {
+        let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !is_json(kind) {
+            return Err(Failure::new(Kind::MediaType, "a body must be JSON: `Content-Type: application/json`"));
+        }
+        if depth_of(&bytes) > DEEPEST {
+            return Err(Failure::bad_request("the JSON is more than 64 levels deep"));
+        }
+    }
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+fn is_json(kind: &str) -> bool {
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_json_and_small_or_refused() {
+        let large = " ".repeat(MOST + 1);
+        let deep = "[".repeat(65);
+        for (kind, body, expected) in [
+            ("application/json", "{}", None),
+            ("Application/JSON; charset=utf-8", "{}", None),
+            ("", "", None),
+            ("text/plain", "", None),
+            ("text/plain", "{}", Some(Kind::MediaType)),
+            ("application/x-www-form-urlencoded", "a=b", Some(Kind::MediaType)),
+            ("application/jsonp", "{}", Some(Kind::MediaType)),
+            ("", "{}", Some(Kind::MediaType)),
+            ("application/json", large.as_str(), Some(Kind::TooLarge)),
+            ("application/json", deep.as_str(), Some(Kind::BadRequest)),
+        ] {
+            let request = Request::post("/").header("content-type", kind).body(Body::from(body.to_owned()));
+            let answer = read(request.expect("a request")).await.err().map(|failure| failure.kind);
+            assert_eq!(answer, expected, "{kind} {}", body.len());
+        }
+    }
+}

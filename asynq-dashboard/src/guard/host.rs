@@ -1,0 +1,107 @@
+//! Which host names the dashboard answers to: against DNS rebinding, by which a foreign page reaches a local port under a
+//! name of its own.
+
+use std::net::IpAddr;
+
+use axum::{
+    extract::Request,
+    http::{Uri, header},
+};
+
+use crate::failure::{Failure, Kind};
+
+/// The names that it answers to.
+#[derive(Debug, Clone)]
+pub(crate) enum Hosts {
+    /// Those of this machine for itself, and these; all in small letters, without port.
+    Only(Vec<String>),
+    /// Any: for metrics and health checks alone, on a port that everybody may reach.
+    Any,
+}
+
+impl Hosts {
+    /// Refuses any other host.
+    pub(super) fn check(&self, host: Option<&str>) -> Result<(), Failure> {
+        let Self::Only(allowed) = self else { return Ok(()) };
+        let Some(name) = host.and_then(name_of) else {
+            return Err(Failure::new(Kind::Host, "the request names no host"));
+        };
+        if is_loopback(&name) || allowed.contains(&name) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Kind::Host,
+            format!(
+                "the host `{name}` is not allowed: if people come by this name, allow it with `.allow_host({name:?})` or \
+                 `--dashboard-host`"
+            ),
+        ))
+    }
+}
+
+/// What the request is addressed to, port included.
+pub(super) fn of(request: &Request) -> Option<String> {
+    // HTTP/2 has it in the URI.
+    let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)
+}
+
+/// The name of `name:port`, in small letters, without the dot at the end.
+pub(crate) fn name_of(host: &str) -> Option<String> {
+    let uri: Uri = host.parse().ok()?;
+    let authority =
+        uri.authority().filter(|authority| !authority.as_str().contains('@') && uri.path_and_query().is_none())?;
+    let name = authority.host().to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn is_loopback(name: &str) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    // Browsers resolve *.localhost to this machine without asking anybody.
+    name == "localhost" || name.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_and_what_was_allowed_and_nobody_else() {
+        let hosts = Hosts::Only(vec!["jobs.example.com".into(), "[2001:db8::1]".into(), "10.0.0.5".into()]);
+        for good in [
+            "localhost",
+            "LOCALHOST:8080",
+            "localhost.:8080",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:8080",
+            "dash.localhost",
+            "jobs.example.com",
+            "Jobs.Example.Com.:443",
+            "[2001:db8::1]:8080",
+            "10.0.0.5:80",
+        ] {
+            assert_eq!(hosts.check(Some(good)), Ok(()), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil.example:8080",
+            "jobs.example.com.evil.example",
+            "xjobs.example.com",
+            "evillocalhost",
+            "10.0.0.6",
+            "user@localhost",
+            "",
+            ":8080",
+            "localhost/x",
+            "localhost:8080:9",
+        ] {
+            assert!(hosts.check(Some(bad)).is_err(), "{bad}");
+        }
+        assert!(hosts.check(None).is_err());
+        assert_eq!(Hosts::Any.check(None), Ok(()));
+    }
+}

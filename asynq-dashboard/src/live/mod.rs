@@ -1,0 +1,129 @@
+//! Events for pages that are open: new numbers, and whether the broker answers.
+//!
+//! `GET /events` (`?queue=NAME` for one queue) sends `samples` with small JSON every few seconds, and `broker` with `away`
+//! or `back` when that changes. Either tells a page to fetch itself anew.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event, KeepAlive},
+    },
+    routing::get,
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use crate::{
+    api::json,
+    failure::{Failure, Kind},
+    path::Asked,
+    route::Route,
+    sample::News,
+    state::AppState,
+};
+
+/// Most listeners at a time; a page that finds no place asks again later.
+pub(crate) const MOST: usize = 64;
+/// How long one listener is served; a browser comes back by itself, and shows then that it is still logged in.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Without news: a sign of life, so that proxies keep the connection and a dead browser is noticed.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// Its route.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::read("/events", get(events))]
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Which {
+    /// Only this queue; all if empty.
+    queue: String,
+}
+
+async fn events(State(app): State<AppState>, Asked(which): Asked<Which>) -> Result<Response, Failure> {
+    let Ok(place) = Arc::clone(app.listeners()).try_acquire_owned() else {
+        return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
+    };
+    app.samples().start();
+    let stream = news(app.samples().subscribe(), which.queue, place).take_until(tokio::time::sleep(LONGEST));
+    let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
+    let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
+    // nginx would hold events back otherwise.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+struct Listener {
+    news: watch::Receiver<News>,
+    queue: String,
+    was_away: bool,
+    waiting: Vec<Event>,
+    _place: OwnedSemaphorePermit,
+}
+
+fn news(
+    mut news: watch::Receiver<News>,
+    queue: String,
+    place: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    // What is known already comes first.
+    news.mark_changed();
+    let listener = Listener { news, queue, was_away: false, waiting: Vec::new(), _place: place };
+    stream::unfold(listener, |mut listener| async move {
+        while listener.waiting.is_empty() {
+            listener.news.changed().await.ok()?;
+            let news = listener.news.borrow_and_update().clone();
+            let is_away = news.away.is_some();
+            // The last is sent first.
+            if !is_away && let Some(snapshot) = &news.latest {
+                let data = json::samples(snapshot, &listener.queue).to_string();
+                listener.waiting.push(Event::default().event("samples").data(data));
+            }
+            if is_away != listener.was_away {
+                let state = if is_away { "away" } else { "back" };
+                listener.waiting.push(Event::default().event("broker").data(state));
+            }
+            listener.was_away = is_away;
+        }
+        listener.waiting.pop().map(|event| (Ok(event), listener))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::broker::{BrokerError, BrokerErrorKind};
+    use chrono::DateTime;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::sample::Snapshot;
+
+    #[tokio::test]
+    async fn a_listener_hears_what_is_known_and_when_the_broker_goes_and_comes() {
+        let sender = watch::Sender::new(News::default());
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().expect("a place");
+        let mut heard = Box::pin(news(sender.subscribe(), String::new(), place));
+        let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new())));
+        let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
+        for (news, expected) in [
+            (News { latest: latest.clone(), away: None }, &["samples"][..]),
+            (News { latest: latest.clone(), away: away.clone() }, &["away"]),
+            (News { latest: latest.clone(), away: None }, &["back", "samples"]),
+        ] {
+            sender.send_replace(news);
+            for expected in expected {
+                let event = format!("{:?}", heard.next().await.expect("an event"));
+                assert!(event.contains(expected), "{event}");
+            }
+        }
+        assert_eq!(places.available_permits(), 0);
+        drop(heard);
+        assert_eq!(places.available_permits(), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! The password of people, as an argon2 hash.
+
+use std::{fmt, sync::Arc};
+
+use argon2::{
+    Argon2, PasswordHasher as _,
+    password_hash::{PasswordVerifier as _, phc::PasswordHash},
+};
+use asynq_runtime::BoxError;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use crate::failure::{Failure, Kind};
+
+/// Passwords that are checked at a time: each takes 19 MiB for a moment, with argon2's own settings.
+const AT_ONCE: usize = 2;
+/// Longest password that is looked at.
+const LONGEST: usize = 1024;
+
+/// The argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call gives
+/// another one. It takes about 20 MB and, in a release build, some ten milliseconds.
+///
+/// # Errors
+///
+/// A password that is longer than argon2 takes, 4 GiB.
+pub fn hash_password(password: &str) -> Result<String, BoxError> {
+    let salt = Uuid::new_v4();
+    Ok(Argon2::default().hash_password_with_salt(password.as_bytes(), salt.as_bytes())?.to_string())
+}
+
+/// A password that only its hash is known of.
+#[derive(Clone)]
+pub(crate) struct Password {
+    hash: Arc<str>,
+    checks: Arc<Semaphore>,
+}
+
+impl Password {
+    /// Of a hash in PHC form: `$argon2id$v=19$m=…`.
+    pub(crate) fn new(hash: &str) -> Option<Self> {
+        let read = PasswordHash::new(hash).ok()?;
+        let is_argon2 = read.algorithm.as_str().starts_with("argon2") && read.hash.is_some();
+        is_argon2.then(|| Self { hash: hash.into(), checks: Arc::new(Semaphore::new(AT_ONCE)) })
+    }
+
+    /// Whether it is the one. It takes as long as the hash was made to take, away from the threads of other requests.
+    pub(super) async fn is(&self, given: String) -> Result<bool, Failure> {
+        if given.len() > LONGEST {
+            return Ok(false);
+        }
+        let Ok(permit) = Arc::clone(&self.checks).try_acquire_owned() else {
+            return Err(Failure::new(Kind::Busy, "others are logging in; try again"));
+        };
+        let hash = Arc::clone(&self.hash);
+        let check = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            Argon2::default().verify_password(given.as_bytes(), &*hash).is_ok()
+        });
+        check.await.map_err(|_| Failure::new(Kind::Internal, "the password could not be checked"))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use argon2::{Algorithm, Params, Version};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_is_known_by_its_hash() {
+        let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).expect("parameters"));
+        let hash = cheap.hash_password_with_salt(b"correct horse", b"some salt 16 byt").expect("a hash").to_string();
+        let password = Password::new(&hash).expect("argon2");
+        assert!(password.is("correct horse".into()).await.expect("checked"));
+        assert!(!password.is("wrong horse".into()).await.expect("checked"));
+        assert!(!password.is("x".repeat(2000)).await.expect("checked"));
+        for bad in ["", "secret", "$2b$12$abc", "$argon2id$v=19$m=16,t=1,p=1$c29tZSBzYWx0"] {
+            assert!(Password::new(bad).is_none(), "{bad}");
+        }
+        assert_eq!(format!("{password:?}"), "Password(***)");
+    }
+
+    #[tokio::test]
+    async fn a_hash_is_salted_and_knows_its_password() {
+        let (one, other) = (hash_password("pass").expect("a hash"), hash_password("pass").expect("a hash"));
+        assert!(one.starts_with("$argon2id$") && one != other, "{one}");
+        assert!(Password::new(&one).expect("argon2").is("pass".into()).await.expect("checked"));
+    }
+}

@@ -1,0 +1,43 @@
+//! The bearer token of programs.
+
+use std::fmt;
+
+use subtle::ConstantTimeEq as _;
+
+/// A secret that is never shown.
+#[derive(Clone)]
+pub(crate) struct Token(String);
+
+impl Token {
+    /// Fewest bytes: shorter ones can be guessed.
+    pub(crate) const SHORTEST: usize = 16;
+
+    /// The token, unless it is too short or holds what no header can.
+    pub(crate) fn new(text: String) -> Option<Self> {
+        (text.len() >= Self::SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Self(text))
+    }
+
+    /// Whether it is the one, in a time that says nothing.
+    pub(super) fn is(&self, given: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(given).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_long_printable_and_never_shown() {
+        assert!(Token::new("short".into()).is_none() && Token::new("with a space in it".into()).is_none());
+        let token = Token::new("0123456789abcdef".into()).expect("long enough");
+        assert!(token.is(b"0123456789abcdef") && !token.is(b"0123456789abcdeX") && !token.is(b"") && !token.is(b"0"));
+        assert_eq!(format!("{token:?}"), "Token(***)");
+    }
+}

@@ -1,0 +1,61 @@
+//! How the broker does: what it is, how fast it answers, and how far its clock is from ours.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{failure::Failure, state::AppState};
+
+/// Pings of one measurement.
+const PINGS: usize = 5;
+
+/// How the broker does.
+#[derive(Debug, Clone)]
+pub(crate) struct Health {
+    /// `redis` or `sqlite`.
+    pub(crate) kind: &'static str,
+    /// The URL without its password.
+    pub(crate) location: String,
+    /// How long a dequeued task is its worker's without news.
+    pub(crate) lease: Duration,
+    /// The broker's clock.
+    pub(crate) now: DateTime<Utc>,
+    /// How far its clock is ahead of ours; negative if it is behind.
+    pub(crate) ahead: TimeDelta,
+    /// Round trips of some pings, the fastest first.
+    pub(crate) pings: Vec<Duration>,
+    /// Queues that it knows.
+    pub(crate) queues: usize,
+    /// Servers that live.
+    pub(crate) servers: usize,
+    /// Periodic entries that are shown.
+    pub(crate) entries: usize,
+}
+
+/// Asks the broker.
+///
+/// # Errors
+///
+/// It does not answer.
+pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
+    let broker = app.client().broker();
+    let mut pings = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let began = Instant::now();
+        broker.ping().await?;
+        pings.push(began.elapsed());
+    }
+    pings.sort_unstable();
+    let now = broker.now();
+    Ok(Health {
+        kind: broker.kind(),
+        location: broker.location(),
+        lease: broker.lease(),
+        now,
+        ahead: now - Utc::now(),
+        pings,
+        queues: broker.queues().await?.len(),
+        servers: broker.servers().await?.len(),
+        entries: app.schedule().entries().await?.len(),
+    })
+}

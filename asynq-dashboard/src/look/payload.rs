@@ -1,0 +1,143 @@
+//! Bytes of a task for people: arguments that the job itself explains, JSON, text, or a hex dump; never more than 64 KiB.
+
+use std::fmt::Write as _;
+
+use asynq_runtime::Registry;
+
+use crate::look::payload::json::{depth_of, indented};
+
+pub(crate) mod json;
+
+/// Most bytes of text that are shown.
+pub(crate) const MOST_TEXT: usize = 64 * 1024;
+/// Most bytes that are shown as hexadecimal digits.
+const MOST_HEX: usize = 4 * 1024;
+/// Deepest JSON that is laid out; deeper ones are shown as they are.
+pub(crate) const DEEPEST: usize = 64;
+
+/// Bytes made readable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// What they were taken for.
+    pub(crate) form: Form,
+    /// The text. It is foreign: escape it.
+    pub(crate) text: String,
+    /// How many bytes there are.
+    pub(crate) size: usize,
+    /// Whether the text is only the beginning.
+    pub(crate) is_cut: bool,
+}
+
+/// What bytes were taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// No bytes.
+    Empty,
+    /// Arguments of a job that this program knows, as JSON; a secret one is `***`.
+    Arguments,
+    /// JSON, laid out.
+    Json,
+    /// UTF-8.
+    Text,
+    /// Anything else, as a hex dump.
+    Binary,
+}
+
+impl Form {
+    /// Its name for people and programs.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Arguments => "arguments",
+            Self::Json => "json",
+            Self::Text => "text",
+            Self::Binary => "binary",
+        }
+    }
+}
+
+/// The payload of a task of this type.
+pub(crate) fn payload(registry: Option<&Registry>, r#type: &str, bytes: &[u8]) -> Shown {
+    let known = registry.and_then(|registry| registry.get(r#type));
+    match known.and_then(|job| job.show(bytes).ok()) {
+        Some(arguments) => {
+            let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+            cut(Form::Arguments, text, bytes.len())
+        }
+        None => any(bytes),
+    }
+}
+
+/// Bytes of which nothing is known, such as a result.
+pub(crate) fn any(bytes: &[u8]) -> Shown {
+    if bytes.is_empty() {
+        return Shown { form: Form::Empty, text: String::new(), size: 0, is_cut: false };
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return hex(bytes) };
+    let is_json = depth_of(bytes) <= DEEPEST && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    if is_json {
+        return cut(Form::Json, indented(text), bytes.len());
+    }
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        return hex(bytes);
+    }
+    cut(Form::Text, text.to_owned(), bytes.len())
+}
+
+/// An error's text, as long as may be shown.
+pub(crate) fn error(text: &str) -> Shown {
+    cut(Form::Text, text.to_owned(), text.len())
+}
+
+fn cut(form: Form, mut text: String, size: usize) -> Shown {
+    let is_cut = text.len() > MOST_TEXT;
+    if is_cut {
+        text.truncate((0..=MOST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
+    }
+    Shown { form, text, size, is_cut }
+}
+
+/// Sixteen bytes a line: offset, digits, and what of them is ASCII.
+fn hex(bytes: &[u8]) -> Shown {
+    let mut text = String::new();
+    for (line, chunk) in bytes[..bytes.len().min(MOST_HEX)].chunks(16).enumerate() {
+        let digits: String = chunk.iter().fold(String::new(), |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x} ");
+            digits
+        });
+        let ascii: String =
+            chunk.iter().map(|&b| if b.is_ascii_graphic() || b == b' ' { char::from(b) } else { '.' }).collect();
+        let _ = writeln!(text, "{:08x}  {digits:<48} {ascii}", line * 16);
+    }
+    Shown { form: Form::Binary, text, size: bytes.len(), is_cut: bytes.len() > MOST_HEX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_taken_for_what_they_are() {
+        for (bytes, form, text) in [
+            (&b""[..], Form::Empty, ""),
+            (b"{\"b\":1,\"a\":[]}", Form::Json, "{\n  \"b\": 1,\n  \"a\": []\n}"),
+            (b"hello\nworld", Form::Text, "hello\nworld"),
+            (b"\x1b[31mred", Form::Binary, "00000000  1b 5b 33 31 6d 72 65 64                          .[31mred\n"),
+            (b"\xff\x00", Form::Binary, "00000000  ff 00                                            ..\n"),
+        ] {
+            let shown = any(bytes);
+            assert_eq!((shown.form, shown.text.as_str(), shown.size, shown.is_cut), (form, text, bytes.len(), false));
+        }
+    }
+
+    #[test]
+    fn bombs_are_cut_and_cost_no_stack() {
+        let deep = "[".repeat(1 << 20);
+        let shown = any(deep.as_bytes());
+        assert_eq!((shown.form, shown.text.len(), shown.is_cut), (Form::Text, MOST_TEXT, true));
+        let long = "ä".repeat(MOST_TEXT);
+        let shown = any(long.as_bytes());
+        assert!(shown.is_cut && shown.text.len() <= MOST_TEXT && shown.text.ends_with('ä'));
+        assert_eq!(any(&vec![0xff; 1 << 20]).text.lines().count(), MOST_HEX / 16);
+    }
+}

@@ -1,0 +1,99 @@
+//! JSON by its characters: how deep it is, and laid out with every number, key and order as it was written.
+
+/// The deepest nesting of arrays and objects, without reading what is in them.
+pub(crate) fn depth_of(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for &byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// `text`, which must be JSON, with one member a line.
+pub(super) fn indented(text: &str) -> String {
+    let mut laid_out = String::with_capacity(text.len() * 2);
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    let mut chars = text.chars().peekable();
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some(c) = chars.next() {
+        if in_text {
+            laid_out.push(c);
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' => in_text = false,
+                _ => {}
+            }
+            continue;
+        }
+        match c {
+            c if c.is_ascii_whitespace() => {}
+            '{' | '[' => {
+                laid_out.push(c);
+                while chars.next_if(char::is_ascii_whitespace).is_some() {}
+                match chars.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(end) => laid_out.push(end),
+                    None => {
+                        depth += 1;
+                        line(&mut laid_out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut laid_out, depth);
+                laid_out.push(c);
+            }
+            ',' => {
+                laid_out.push(c);
+                line(&mut laid_out, depth);
+            }
+            ':' => laid_out.push_str(": "),
+            '"' => {
+                in_text = true;
+                laid_out.push(c);
+            }
+            c => laid_out.push(c),
+        }
+    }
+    laid_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_white_space_is_changed() {
+        for (text, expected) in [
+            ("1e400000", "1e400000"),
+            ("{}", "{}"),
+            ("[ ]", "[]"),
+            ("{\"a\":1,\"a\":[1,{}]}", "{\n  \"a\": 1,\n  \"a\": [\n    1,\n    {}\n  ]\n}"),
+            (r#"{"a,[\"":"b : {"}"#, "{\n  \"a,[\\\"\": \"b : {\"\n}"),
+        ] {
+            assert_eq!(indented(text), expected);
+        }
+    }
+
+    #[test]
+    fn depth_is_that_of_brackets_outside_of_texts() {
+        for (text, expected) in [("1", 0), ("[]", 1), (r#"{"[[\"[":[{}]}"#, 3), ("[[[", 3), ("]]]", 0)] {
+            assert_eq!(depth_of(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

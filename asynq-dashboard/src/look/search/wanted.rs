@@ -1,0 +1,82 @@
+//! Whether a task is one that was looked for.
+
+use asynq_runtime::{Registry, TaskInfo, TaskState};
+use chrono::{DateTime, Utc};
+
+use super::Query;
+use crate::{failure::Failure, look::payload};
+
+/// A query, read.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// In small letters.
+    pub(super) text: String,
+    /// As it was written.
+    pub(super) as_written: String,
+    pub(super) state: Option<TaskState>,
+    r#type: String,
+    since: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+}
+
+impl Wanted {
+    /// What the query says.
+    pub(super) fn read(query: &Query) -> Result<Self, Failure> {
+        Ok(Self {
+            text: query.q.trim().to_lowercase(),
+            as_written: query.q.trim().to_owned(),
+            state: state(&query.state)?,
+            r#type: query.r#type.clone(),
+            since: time("since", &query.since)?,
+            until: time("until", &query.until)?,
+        })
+    }
+
+    /// Whether the task has all that is wanted.
+    pub(super) fn fits(&self, registry: Option<&Registry>, task: &TaskInfo) -> bool {
+        self.state.is_none_or(|state| task.state == state)
+            && (self.r#type.is_empty() || task.r#type == self.r#type)
+            && self.has_time(task)
+            && self.has_text(registry, task)
+    }
+
+    fn has_time(&self, task: &TaskInfo) -> bool {
+        if self.since.is_none() && self.until.is_none() {
+            return true;
+        }
+        let times = [task.next_process_at, task.last_failed_at, task.completed_at];
+        times
+            .into_iter()
+            .flatten()
+            .any(|at| self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at <= until))
+    }
+
+    fn has_text(&self, registry: Option<&Registry>, task: &TaskInfo) -> bool {
+        if self.text.is_empty() {
+            return true;
+        }
+        let has = |text: &str| text.to_lowercase().contains(&self.text);
+        has(task.id.as_str())
+            || has(&task.r#type)
+            || task.last_error.as_deref().is_some_and(has)
+            || task.group.as_deref().is_some_and(has)
+            || has(&payload::payload(registry, &task.r#type, &task.payload).text)
+    }
+}
+
+/// The state of this name; no name is none.
+pub(crate) fn state(name: &str) -> Result<Option<TaskState>, Failure> {
+    match name {
+        "" => Ok(None),
+        name => name.parse().map(Some).map_err(|_| Failure::bad_request(format!("there is no state `{name}`"))),
+    }
+}
+
+fn time(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Failure> {
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!("`{what}` is `{text}`; write a time such as 2030-01-31T09:00:00Z"))
+        }),
+    }
+}

@@ -1,0 +1,176 @@
+//! Reads the numbers of all queues for a scrape, in bounded time however many there are and whichever fails.
+
+use std::{
+    collections::{HashMap, HashSet},
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    broker::{Broker, BrokerError, QueueStats},
+    task::QueueName,
+};
+use futures_util::{StreamExt as _, stream};
+use tokio::{sync::Mutex, time::timeout_at};
+
+/// Longest time that a scrape reads; Prometheus gives up after 10 s.
+const BUDGET: Duration = Duration::from_secs(4);
+/// Of which so much at most is for numbers; the rest is for memory, which is costly to estimate.
+const FOR_NUMBERS: Duration = Duration::from_secs(3);
+/// Queues that are asked for at the same time.
+const AT_ONCE: usize = 32;
+/// Who scrapes within this time after another gets the same answer.
+const FRESH: Duration = Duration::from_secs(1);
+/// Memory is estimated anew after this.
+const MEMORY_FRESH: Duration = Duration::from_secs(60);
+/// What could not be read in time is shown as it was for this long.
+const OLDEST: Duration = Duration::from_secs(300);
+
+/// Reads queues for whoever scrapes.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    broker: Arc<dyn Broker>,
+    /// One scrape at a time: who comes meanwhile takes its answer.
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    queues: HashMap<QueueName, Queue>,
+    last: Option<(Instant, Arc<Collected>)>,
+}
+
+/// What is known of a queue, and since when.
+#[derive(Debug, Clone)]
+struct Queue {
+    stats: QueueStats,
+    read: Instant,
+    memory: Option<(u64, Instant)>,
+}
+
+/// What a scrape found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Collected {
+    /// Whether the broker named its queues.
+    pub(crate) is_up: bool,
+    /// How many queues it named.
+    pub(crate) known: usize,
+    /// Queues with their bytes where those are known, by name.
+    pub(crate) queues: Vec<(QueueStats, Option<u64>)>,
+    /// Queues that could not be read.
+    pub(crate) failed: usize,
+    /// Queues for which there was no time; they are shown as they were a moment ago, and are the first of the next scrape.
+    pub(crate) late: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+impl Collector {
+    /// Of one broker.
+    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+        Self { broker, kept: Mutex::default() }
+    }
+
+    /// The queues as they are now.
+    pub(crate) async fn collect(&self) -> Arc<Collected> {
+        let mut kept = self.kept.lock().await;
+        if let Some((at, collected)) = &kept.last
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(collected);
+        }
+        let collected = Arc::new(kept.read(&*self.broker, Instant::now()).await);
+        kept.last = Some((Instant::now(), Arc::clone(&collected)));
+        collected
+    }
+}
+
+impl Kept {
+    async fn read(&mut self, broker: &dyn Broker, began: Instant) -> Collected {
+        let Some(Ok(names)) = within(began + FOR_NUMBERS, broker.queues()).await else {
+            return Collected { took: began.elapsed(), ..Collected::default() };
+        };
+        let known: HashSet<&QueueName> = names.iter().collect();
+        self.queues.retain(|name, queue| known.contains(name) && queue.read + OLDEST > began);
+        let order = oldest_first(&names, |name| self.queues.get(name).map(|queue| queue.read));
+        let Asked { read, failed, late } =
+            each(order, began + FOR_NUMBERS, |name| async move { broker.queue_stats(&name).await }).await;
+        for (name, stats) in read {
+            let memory = self.queues.get(&name).and_then(|queue| queue.memory);
+            self.queues.insert(name, Queue { stats, read: began, memory });
+        }
+        // It would show numbers that nobody can check.
+        for name in &failed {
+            self.queues.remove(name);
+        }
+        self.estimate(broker, began).await;
+        let mut queues: Vec<_> = self.queues.values().map(|queue| (queue.stats.clone(), queue.bytes())).collect();
+        queues.sort_by(|(a, _), (b, _)| a.name.as_str().cmp(b.name.as_str()));
+        Collected { is_up: true, known: names.len(), queues, failed: failed.len(), late, took: began.elapsed() }
+    }
+
+    /// Estimates memory where that was long ago, as far as there is time.
+    async fn estimate(&mut self, broker: &dyn Broker, began: Instant) {
+        let is_due = |queue: &Queue| queue.memory.is_none_or(|(_, at)| at + MEMORY_FRESH <= began);
+        let due: Vec<QueueName> = self.queues.values().filter(|q| is_due(q)).map(|q| q.stats.name.clone()).collect();
+        let order = oldest_first(&due, |name| self.queues.get(name).and_then(|queue| Some(queue.memory?.1)));
+        let Asked { read, .. } =
+            each(order, began + BUDGET, |name| async move { broker.memory_usage(&name).await }).await;
+        for (name, bytes) in read {
+            if let Some(queue) = self.queues.get_mut(&name) {
+                queue.memory = Some((bytes, began));
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn bytes(&self) -> Option<u64> {
+        self.memory.map(|(bytes, _)| bytes)
+    }
+}
+
+/// What was never read comes first, then what was read longest ago.
+fn oldest_first(names: &[QueueName], read: impl Fn(&QueueName) -> Option<Instant>) -> Vec<QueueName> {
+    let mut order: Vec<_> = names.iter().map(|name| (read(name), name)).collect();
+    order.sort_by_key(|(at, _)| *at);
+    order.into_iter().map(|(_, name)| name.clone()).collect()
+}
+
+/// What came of asking for several queues.
+struct Asked<T> {
+    read: Vec<(QueueName, T)>,
+    failed: Vec<QueueName>,
+    /// How many were not asked, or did not answer, before the time was over.
+    late: usize,
+}
+
+/// Asks for each, some at a time, until the time is over.
+async fn each<T, F>(names: Vec<QueueName>, until: Instant, ask: impl Fn(QueueName) -> F) -> Asked<T>
+where
+    F: Future<Output = Result<T, BrokerError>>,
+{
+    let mut asked = Asked { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
+    let answers = stream::iter(names).map(|name| {
+        let answer = within(until, ask(name.clone()));
+        async move { (name, answer.await) }
+    });
+    let mut answers = std::pin::pin!(answers.buffer_unordered(AT_ONCE));
+    while let Some((name, answer)) = answers.next().await {
+        match answer {
+            Some(Ok(answer)) => asked.read.push((name, answer)),
+            Some(Err(error)) => {
+                tracing::debug!(queue = %name, "a queue cannot be read for the metrics: {error}");
+                asked.failed.push(name);
+            }
+            None => asked.late += 1,
+        }
+    }
+    asked
+}
+
+/// The answer, unless the time is over.
+async fn within<T>(until: Instant, call: impl Future<Output = T>) -> Option<T> {
+    timeout_at(until.into(), call).await.ok()
+}

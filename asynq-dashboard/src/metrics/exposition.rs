@@ -1,0 +1,163 @@
+//! The numbers of queues in Prometheus's text format, by asynq's names (PROTOCOL §13), so that boards made for it work.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::QueueStats;
+use metrics_exporter_prometheus::{
+    LabelSet,
+    formatting::{write_help_line, write_metric_line, write_type_line},
+};
+
+use super::collector::Collected;
+
+/// One name, what kind it is, and what it means.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    help: &'static str,
+    lines: fn(&Collected, &mut Lines<'_>),
+}
+
+/// Every name that is read from the broker. Two of asynq's gauges end in `_total`; boards know them like that.
+pub(super) const FAMILIES: [Family; 11] = [
+    Family {
+        name: "asynq_tasks_enqueued_total",
+        kind: "gauge",
+        help: "Tasks in the queue by state; those that wait in groups are not among them.",
+        lines: |all, lines| lines.each_queue(all, states),
+    },
+    Family {
+        name: "asynq_queue_size",
+        kind: "gauge",
+        help: "Tasks in the queue in all states, those in groups included.",
+        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.size as f64)),
+    },
+    Family {
+        name: "asynq_queue_latency_seconds",
+        kind: "gauge",
+        help: "How long the oldest pending task has been waiting.",
+        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.latency.as_secs_f64())),
+    },
+    Family {
+        name: "asynq_queue_memory_usage_approx_bytes",
+        kind: "gauge",
+        help: "Bytes that the queue takes, estimated from some of its tasks once a minute.",
+        lines: |all, lines| lines.per_queue(all, |_, bytes| bytes.map(|bytes| bytes as f64)),
+    },
+    Family {
+        name: "asynq_tasks_processed_total",
+        kind: "counter",
+        help: "Runs that ended since the beginning, failed ones included.",
+        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.processed_total as f64)),
+    },
+    Family {
+        name: "asynq_tasks_failed_total",
+        kind: "counter",
+        help: "Runs that failed since the beginning.",
+        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.failed_total as f64)),
+    },
+    Family {
+        name: "asynq_queue_paused_total",
+        kind: "gauge",
+        help: "1 if the queue is paused, else 0.",
+        lines: |all, lines| lines.per_queue(all, |queue, _| Some(f64::from(u8::from(queue.paused)))),
+    },
+    Family {
+        name: "asynq_broker_up",
+        kind: "gauge",
+        help: "1 if the broker answered this scrape, else 0; then there are no numbers of queues.",
+        lines: |all, lines| lines.one(f64::from(u8::from(all.is_up))),
+    },
+    Family {
+        name: "asynq_queues",
+        kind: "gauge",
+        help: "Queues that the broker names.",
+        lines: |all, lines| lines.one(all.known as f64),
+    },
+    Family {
+        name: "asynq_queues_unread",
+        kind: "gauge",
+        help: "Queues without numbers of this moment: failed ones are left out, late ones are shown as they were.",
+        lines: |all, lines| {
+            lines.labelled(&[("reason", "failed")], all.failed as f64);
+            lines.labelled(&[("reason", "late")], all.late as f64);
+        },
+    },
+    Family {
+        name: "asynq_scrape_seconds",
+        kind: "gauge",
+        help: "How long reading the queues took.",
+        lines: |all, lines| lines.one(all.took.max(Duration::from_nanos(1)).as_secs_f64()),
+    },
+];
+
+/// The text of what was collected.
+pub(super) fn of(collected: &Collected) -> String {
+    let mut text = String::with_capacity(2048 + collected.queues.len() * 1024);
+    for Family { name, kind, help, lines } in FAMILIES {
+        write_help_line(&mut text, name, None, None, help);
+        write_type_line(&mut text, name, None, None, kind);
+        lines(collected, &mut Lines { text: &mut text, name });
+        text.push('\n');
+    }
+    text
+}
+
+/// What a recorder wrote, without families that are ours: a name must not be there twice, whatever a program calls its
+/// own metrics.
+pub(super) fn without_our_names(text: &str) -> String {
+    let is_ours = |line: &str| {
+        let name = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
+        let name = name.split(['{', ' ']).next().unwrap_or_default();
+        FAMILIES.iter().any(|family| family.name == name)
+    };
+    text.split_inclusive('\n').filter(|line| !is_ours(line)).collect()
+}
+
+/// The lines of one family.
+struct Lines<'t> {
+    text: &'t mut String,
+    name: &'static str,
+}
+
+impl Lines<'_> {
+    fn one(&mut self, value: f64) {
+        self.labelled(&[], value);
+    }
+
+    fn labelled(&mut self, labels: &[(&'static str, &str)], value: f64) {
+        let labels = labels.iter().map(|&(name, value)| metrics::Label::new(name, value.to_owned()));
+        let key = metrics::Key::from_parts(self.name, labels.collect::<Vec<_>>());
+        let labels = LabelSet::from_key_and_global(&key, &Default::default());
+        write_metric_line::<&str, _>(self.text, self.name, None, &labels, None, value, None);
+    }
+
+    fn each_queue(&mut self, all: &Collected, lines: fn(&mut Self, &QueueStats)) {
+        for (queue, _) in &all.queues {
+            lines(self, queue);
+        }
+    }
+
+    fn per_queue(&mut self, all: &Collected, value: fn(&QueueStats, Option<u64>) -> Option<f64>) {
+        for (queue, bytes) in &all.queues {
+            if let Some(value) = value(queue, *bytes) {
+                self.labelled(&[("queue", queue.name.as_str())], value);
+            }
+        }
+    }
+}
+
+/// asynq's states, in its order.
+fn states(lines: &mut Lines<'_>, queue: &QueueStats) {
+    let states = [
+        ("active", queue.active),
+        ("pending", queue.pending),
+        ("scheduled", queue.scheduled),
+        ("retry", queue.retry),
+        ("archived", queue.archived),
+        ("completed", queue.completed),
+    ];
+    for (state, n) in states {
+        lines.labelled(&[("queue", queue.name.as_str()), ("state", state)], n as f64);
+    }
+}

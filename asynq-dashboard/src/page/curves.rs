@@ -1,0 +1,121 @@
+//! The charts of one queue, or of all: throughput, size by state, latency.
+
+use std::time::Duration;
+
+use super::{
+    format::{count, span},
+    part::chart::{Chart, Kind, Series as Row, Unit},
+};
+use crate::sample::{Point, Series};
+
+/// Most points of one chart.
+const POINTS: usize = 90;
+
+/// The three charts of a series.
+pub(super) fn charts(series: &Series) -> Vec<Chart> {
+    let points = thinned(series, POINTS);
+    let times: Vec<i64> = points.iter().map(|point| point.at_ms / 1000).collect();
+    let row =
+        |class, name, of: fn(&Point) -> f64| Row { class, name, values: points.iter().map(|p| Some(of(p))).collect() };
+    let last = points.last().copied();
+    let now = |text: fn(&Point) -> String| last.as_ref().map(text).unwrap_or_default();
+    vec![
+        Chart {
+            id: "throughput",
+            title: "Throughput",
+            kind: Kind::Lines,
+            unit: Unit::Rate,
+            now: now(|p| format!("{}/s, {}/s failed", rate(p.processed), rate(p.failed))),
+            times: times.clone(),
+            series: vec![
+                row("processed", "Processed", |p| f64::from(p.processed)),
+                row("failed", "Failed", |p| f64::from(p.failed)),
+            ],
+        },
+        Chart {
+            id: "size",
+            title: "Open tasks by state",
+            kind: Kind::Stack,
+            unit: Unit::Count,
+            now: now(|p| format!("{} open", count(open(p)))),
+            times: times.clone(),
+            series: vec![
+                row("pending", "Pending", |p| f64::from(p.pending)),
+                row("active", "Active", |p| f64::from(p.active)),
+                row("scheduled", "Scheduled", |p| f64::from(p.scheduled)),
+                row("retry", "Retry", |p| f64::from(p.retry)),
+                row("aggregating", "Aggregating", |p| f64::from(p.aggregating)),
+            ],
+        },
+        Chart {
+            id: "latency",
+            title: "Latency",
+            kind: Kind::Lines,
+            unit: Unit::Span,
+            now: now(|p| span(Duration::from_millis(p.latency_ms.into()))),
+            times,
+            series: vec![row("latency", "Wait of the oldest pending task", |p| f64::from(p.latency_ms) / 1000.0)],
+        },
+    ]
+}
+
+fn open(p: &Point) -> u64 {
+    [p.pending, p.active, p.scheduled, p.retry, p.aggregating].into_iter().map(u64::from).sum()
+}
+
+/// A rate with as many digits as it deserves.
+fn rate(per_second: f32) -> String {
+    if per_second >= 100.0 || per_second == 0.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") }
+}
+
+/// At most `most` points: of neighbours the mean rates, and the last of everything else, so that counts stay exact.
+pub(super) fn thinned(series: &Series, most: usize) -> Series {
+    let step = series.len().div_ceil(most.max(1)).max(1);
+    // Slices are counted from the newest, or every new point would move all others.
+    let mut points: Series = series
+        .rchunks(step)
+        .filter_map(|some| {
+            let mean = |of: fn(&Point) -> f32| some.iter().map(of).sum::<f32>() / some.len() as f32;
+            some.last().map(|&last| Point { processed: mean(|p| p.processed), failed: mean(|p| p.failed), ..last })
+        })
+        .collect();
+    points.reverse();
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(n: u32) -> Point {
+        Point {
+            at_ms: i64::from(n) * 5000,
+            pending: n,
+            active: 1,
+            scheduled: 0,
+            retry: 0,
+            archived: 7,
+            completed: 0,
+            aggregating: 0,
+            processed: n as f32,
+            failed: 0.0,
+            latency_ms: 1500,
+        }
+    }
+
+    #[test]
+    fn an_hour_becomes_a_few_points_with_mean_rates() {
+        let hour: Series = (0..720).map(point).collect();
+        let few = thinned(&hour, 90);
+        assert_eq!((few.len(), few[89].pending, few[89].processed), (90, 719, 715.5));
+        assert_eq!(thinned(&hour[..3].to_vec(), 90), hour[..3]);
+        assert!(thinned(&Series::new(), 90).is_empty());
+    }
+
+    #[test]
+    fn the_last_numbers_are_said() {
+        let said: Vec<_> = charts(&vec![point(1), point(2)]).into_iter().map(|chart| chart.now).collect();
+        assert_eq!(said, ["2.0/s, 0/s failed", "3 open", "1.5 s"]);
+        assert!(charts(&Series::new()).iter().all(|chart| chart.now.is_empty()));
+    }
+}

@@ -1,0 +1,156 @@
+//! `/periodic/{queue}/{entry}`: one periodic entry, its next runs and what it enqueued.
+
+use asynq_runtime::{
+    broker::Page as Slice,
+    task::{SchedulerEnqueueEvent, Timestamp},
+};
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Page, Tab,
+    format::{exact, when, when_known},
+    part::{
+        listing::empty,
+        text::{self, cell, id},
+    },
+    periodic::{buttons, times},
+};
+use crate::{
+    failure::Failure,
+    look::{
+        payload::Form,
+        periodic::{self, Entry},
+    },
+    path::{Asked, Name, Segments, href, with_query},
+    state::AppState,
+};
+
+/// Enqueues on one page.
+const PER_PAGE: usize = 30;
+
+/// What may be asked for.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Wish {
+    page: usize,
+    all: u8,
+}
+
+/// What the page shows.
+#[derive(Debug)]
+struct View {
+    mount: String,
+    can_change: bool,
+    now: DateTime<Utc>,
+    entry: Entry,
+    history: Vec<SchedulerEnqueueEvent>,
+    wish: Wish,
+}
+
+/// Answers `/periodic/{queue}/{entry}`.
+pub(crate) async fn get(
+    State(app): State<AppState>,
+    Segments((queue, id)): Segments<(Name, Name)>,
+    Asked(wish): Asked<Wish>,
+) -> Result<Page, Failure> {
+    let wish = Wish { page: wish.page.clamp(1, 10_000), ..wish };
+    let entry = periodic::one(&app, &queue, &id).await?;
+    let history = periodic::history(&app, &id, Slice { number: wish.page, size: PER_PAGE }).await?;
+    let view = View {
+        mount: app.config().mount.clone(),
+        can_change: !app.config().read_only,
+        now: app.client().broker().now(),
+        entry,
+        history,
+        wish,
+    };
+    Ok(Page::new(view.entry.r#type.clone(), Tab::Periodic, render(&view)))
+}
+
+fn render(view: &View) -> Markup {
+    let (entry, now) = (&view.entry, view.now);
+    let here = href(&view.mount, &["periodic", &entry.queue, &entry.id]);
+    let limit = if view.wish.all > 0 { text::WHOLE } else { text::BLOCK };
+    html! {
+        nav.crumbs aria-label="Where this is" { a href=(href(&view.mount, &["periodic"])) { "Periodic" } }
+        div.title {
+            h1 { (cell(&entry.r#type)) }
+            @if entry.is_paused() { span.tag.warn { "paused" } }
+            @if entry.kept.is_none() { span.tag { "Go" } }
+            span.grow {}
+            @if view.can_change { (buttons(&view.mount, entry)) }
+        }
+        div.two {
+            div {
+                (history(view, &here))
+                section.panel {
+                    h2 { "Arguments" }
+                    @if entry.payload.form == Form::Empty { p.soft { "Empty." } }
+                    @else { (text::block(&entry.payload.text, "", limit, &with_query(&here, &[("all", "1")]))) }
+                }
+            }
+            div {
+                section.panel {
+                    h2 { "Facts" }
+                    dl.facts {
+                        dt { "Schedule" } dd { code { (cell(&entry.spec)) } }
+                        @if let Some(sentence) = &entry.sentence { dt { "That is" } dd { (cell(sentence)) } }
+                        dt { "Queue" } dd { a href=(href(&view.mount, &["queues", &entry.queue])) { (cell(&entry.queue)) } }
+                        dt { "Last" } dd { (when_known(now, entry.previous)) }
+                        @for option in entry.options.iter().take(50) { dt { "Option" } dd.mono { (cell(option)) } }
+                        @if let Some(kept) = &entry.kept {
+                            dt { "Zone" } dd { (cell(&kept.zone)) }
+                            @if let Some(task) = &kept.previous {
+                                dt { "Last task" } dd.mono { a href=(href(&view.mount, &["queues", &entry.queue, "tasks", task.as_str()])) { (cell(task.as_str())) } }
+                            }
+                        }
+                        dt { "Id" } dd.mono { (cell(&entry.id)) }
+                    }
+                }
+                section.panel {
+                    h2 { "Next runs" }
+                    @if entry.is_paused() { p.soft { "None while it is paused. What falls into that time is not made up for." } }
+                    @else if entry.next.is_empty() { p.soft { "Its schedule cannot be read here, or has no more." } }
+                    @else { (times(now, &entry.next)) }
+                }
+            }
+        }
+    }
+}
+
+fn history(view: &View, here: &str) -> Markup {
+    let page = view.wish.page;
+    let link = |page: usize| with_query(here, &[("page", &page.to_string())]);
+    html! {
+        section.panel.flush {
+            h2 { "History" }
+            @if view.history.is_empty() {
+                (empty("Nothing enqueued yet", &html! { p { "Each run is listed here, for 90 days." } }))
+            } @else {
+                div.scroll { table {
+                    thead { tr { th scope="col" { "Task" } th scope="col" { "Enqueued" } th scope="col" { "At" } } }
+                    tbody { @for event in &view.history { (enqueued(view, event)) } }
+                } }
+            }
+            nav.pages aria-label="Pages" {
+                @if page > 1 { a.button rel="prev" href=(link(page - 1)) { "Newer" } }
+                span.grow {}
+                @if view.history.len() == PER_PAGE { a.button rel="next" href=(link(page + 1)) { "Older" } }
+            }
+        }
+    }
+}
+
+fn enqueued(view: &View, event: &SchedulerEnqueueEvent) -> Markup {
+    let at = event.enqueue_time.and_then(Timestamp::to_datetime);
+    html! {
+        tr {
+            th.id scope="row" { a href=(href(&view.mount, &["queues", &view.entry.queue, "tasks", &event.task_id])) { (id(&event.task_id)) } }
+            td { @if let Some(at) = at { (when(view.now, at)) } }
+            td.soft { @if let Some(at) = at { (exact(at)) } }
+        }
+    }
+}

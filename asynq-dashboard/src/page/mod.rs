@@ -1,0 +1,156 @@
+//! The pages: one file each, and the frame around them.
+
+mod broker;
+mod curves;
+mod entry;
+mod format;
+mod frame;
+mod groups;
+mod login;
+mod overview;
+mod part;
+mod periodic;
+mod pick;
+mod queue;
+mod search;
+mod servers;
+mod task;
+mod timeline;
+
+use axum::{
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use maud::{Markup, html};
+
+pub(crate) use self::frame::layout;
+use crate::{
+    failure::{Failure, Kind},
+    route::Route,
+    state::AppState,
+};
+
+/// A page without its frame. As a response it is framed by the outermost layer with [`layout`].
+#[derive(Debug, Clone)]
+pub(crate) struct Page {
+    /// What stands in the browser's tab, before the dashboard's own title.
+    pub(crate) title: String,
+    /// Which entry of the navigation it belongs to.
+    pub(crate) active: Tab,
+    /// What goes into `<main>`.
+    pub(crate) body: Markup,
+    kind: PageKind,
+}
+
+/// What the frame has to know of a page.
+#[derive(Debug, Clone, Copy, Default)]
+struct PageKind {
+    charts: bool,
+    still: bool,
+    bare: bool,
+    failed: bool,
+}
+
+/// The entries of the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tab {
+    /// No entry: login, failures.
+    None,
+    /// `/` and everything below `/queues`.
+    Queues,
+    /// `/search`.
+    Search,
+    /// `/servers`.
+    Servers,
+    /// `/periodic`.
+    Periodic,
+    /// `/broker`.
+    Broker,
+}
+
+impl Page {
+    /// A page that is kept up to date by itself.
+    pub(crate) fn new(title: impl Into<String>, active: Tab, body: Markup) -> Self {
+        Self { title: title.into(), active, body, kind: PageKind::default() }
+    }
+
+    /// With the library that draws charts.
+    fn with_charts(mut self) -> Self {
+        self.kind.charts = true;
+        self
+    }
+
+    /// Not kept up to date: what it shows was expensive to find.
+    fn still(mut self) -> Self {
+        self.kind.still = true;
+        self
+    }
+
+    /// Without navigation, for who is not logged in.
+    fn bare(mut self) -> Self {
+        (self.kind.bare, self.kind.still) = (true, true);
+        self
+    }
+
+    fn has_charts(&self) -> bool {
+        self.kind.charts
+    }
+
+    fn is_still(&self) -> bool {
+        self.kind.still
+    }
+
+    fn is_bare(&self) -> bool {
+        self.kind.bare
+    }
+
+    /// Whether it says that there is no page now, and is worth another try.
+    fn is_failure(&self) -> bool {
+        self.kind.failed
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let mut response = ().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The pages' routes; all of them [`Route::read`] but the form of the login.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::read("/", get(overview::get)),
+        Route::read("/queues/{queue}", get(queue::get)),
+        Route::read("/queues/{queue}/groups", get(groups::get)),
+        Route::read("/queues/{queue}/tasks/{id}", get(task::get)),
+        Route::read("/search", get(search::get)),
+        Route::read("/servers", get(servers::get)),
+        Route::read("/periodic", get(periodic::get)),
+        Route::read("/periodic/{queue}/{entry}", get(entry::get)),
+        Route::read("/broker", get(broker::get)),
+        Route::public("/login", get(login::get)),
+    ]
+}
+
+/// The page that says what went wrong.
+pub(crate) fn failure(app: &AppState, failure: &Failure) -> Page {
+    let title = match failure.kind {
+        Kind::NotFound => "Not here",
+        Kind::Away => "The broker does not answer",
+        Kind::NoLogin | Kind::WrongLogin => "No entry",
+        Kind::ReadOnly => "Read-only",
+        _ => "This did not work",
+    };
+    let body = html! {
+        div.title { h1 { (title) } span.tag { (failure.kind.status().as_u16()) } }
+        p.notice.bad role="alert" { (part::text::cut(&failure.message, part::text::BLOCK).0) }
+        @if failure.kind.retry_after().is_some() { p.soft { "This page tries again by itself." } }
+        p { a.button href=(app.href(&[])) { "All queues" } }
+    };
+    let mut page = Page::new(title, Tab::None, body).with_charts();
+    page.kind.failed = failure.kind.retry_after().is_some();
+    page.kind.still = !page.kind.failed;
+    page
+}

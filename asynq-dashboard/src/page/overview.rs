@@ -1,0 +1,259 @@
+//! `/`: every queue with its numbers, and all of them together over the last hour.
+
+use std::cmp::Reverse;
+
+use asynq_runtime::{TaskState, broker::QueueStats};
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Page, Tab, curves,
+    format::{count, counted, exact, percent, span},
+    part::{
+        button::Button,
+        chart::{Chart, spark},
+        listing::{Span, empty},
+        state::{ORDER, bar, in_state, state},
+    },
+};
+use crate::{
+    failure::Failure,
+    path::{Asked, href, with_query},
+    sample::{Series, Snapshot, Totals},
+    state::AppState,
+};
+
+/// Queues on one page.
+const PER_PAGE: usize = 25;
+/// Up to so many queues are read anew for each look; beyond, the last sweep's numbers are shown, those of the page fresh.
+const READ_ALL: usize = 200;
+
+/// What may be asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Wish {
+    /// Only queues whose names contain this.
+    #[serde(default)]
+    q: String,
+    #[serde(default)]
+    page: usize,
+    #[serde(default)]
+    sort: Sort,
+}
+
+/// In which order queues come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sort {
+    #[default]
+    Name,
+    Size,
+    Latency,
+    Processed,
+    Failed,
+}
+
+impl Sort {
+    const ALL: [(Self, &'static str, &'static str); 5] = [
+        (Self::Name, "name", "Name"),
+        (Self::Size, "size", "Size"),
+        (Self::Latency, "latency", "Latency"),
+        (Self::Processed, "processed", "Processed today"),
+        (Self::Failed, "failed", "Failed today"),
+    ];
+
+    fn key(self) -> &'static str {
+        Self::ALL.iter().find(|(sort, ..)| *sort == self).map_or("name", |(_, key, _)| key)
+    }
+}
+
+/// What the page shows.
+#[derive(Debug)]
+struct View {
+    mount: String,
+    may_change: bool,
+    at: DateTime<Utc>,
+    totals: Totals,
+    all_queues: usize,
+    paused: usize,
+    wish: Wish,
+    span: Span,
+    rows: Vec<Row>,
+    charts: Vec<Chart>,
+}
+
+#[derive(Debug)]
+struct Row {
+    stats: QueueStats,
+    series: Series,
+}
+
+/// Answers `/`.
+pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -> Result<Page, Failure> {
+    let latest = app.samples().subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
+    let is_swept = latest.is_some();
+    let snapshot = match latest {
+        Some(swept) => swept,
+        None => app.samples().snapshot().await?,
+    };
+    let (span, mut shown) = choose(&snapshot, &wish);
+    if is_swept {
+        for stats in &mut shown {
+            *stats = app.client().broker().queue_stats(&stats.name).await?;
+        }
+    }
+    let rows = shown.into_iter().map(|stats| Row { series: app.samples().series(Some(stats.name.as_str())), stats });
+    let view = View {
+        mount: app.config().mount.clone(),
+        may_change: !app.config().read_only,
+        at: snapshot.at,
+        totals: snapshot.totals,
+        all_queues: snapshot.queues.len(),
+        paused: snapshot.queues.iter().filter(|queue| queue.paused).count(),
+        span,
+        rows: rows.collect(),
+        wish,
+        charts: curves::charts(&app.samples().series(None)),
+    };
+    Ok(Page::new("Queues", Tab::Queues, render(&view)).with_charts())
+}
+
+/// The queues of the page that was asked for.
+fn choose(snapshot: &Snapshot, wish: &Wish) -> (Span, Vec<QueueStats>) {
+    let part = wish.q.trim().to_lowercase();
+    let mut found: Vec<&QueueStats> =
+        snapshot.queues.iter().filter(|queue| queue.name.as_str().to_lowercase().contains(&part)).collect();
+    match wish.sort {
+        Sort::Name => {}
+        Sort::Size => found.sort_by_key(|queue| Reverse(queue.size)),
+        Sort::Latency => found.sort_by_key(|queue| Reverse(queue.latency)),
+        Sort::Processed => found.sort_by_key(|queue| Reverse(queue.processed)),
+        Sort::Failed => found.sort_by_key(|queue| Reverse(queue.failed)),
+    }
+    let span = Span::new(wish.page, PER_PAGE, found.len() as u64);
+    (span, found.into_iter().skip(span.offset()).take(PER_PAGE).cloned().collect())
+}
+
+fn render(view: &View) -> Markup {
+    html! {
+        div.title {
+            h1 { "Queues" }
+            p {
+                (counted(view.all_queues as u64, "queue"))
+                @if view.paused > 0 { ", " (count(view.paused as u64)) " paused" }
+                ", as of " time datetime=(view.at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact(view.at)) { (view.at.format("%H:%M:%S")) " UTC" }
+            }
+        }
+        @if view.all_queues == 0 {
+            div.panel {
+                (empty("No queue yet", &html! {
+                    p { "A queue comes into being with its first task. Enqueue one: " code { "asynq task enqueue --type email:send --payload '{}' --queue default" } }
+                }))
+            }
+        } @else {
+            (figures(&view.totals))
+            section.charts aria-label="The last hour, all queues" { @for chart in &view.charts { (chart.show()) } }
+            (table(view))
+        }
+    }
+}
+
+fn figures(totals: &Totals) -> Markup {
+    let waiting = totals.pending + totals.scheduled + totals.retry + totals.aggregating;
+    html! {
+        dl.figures {
+            div { dt { "Waiting" } dd { (count(waiting)) } }
+            div { dt { "Running" } dd { (count(totals.active)) } }
+            div { dt { "Longest wait" } dd { (span(std::time::Duration::from_millis(totals.latency_ms))) } }
+            div { dt { "Processed today" } dd { (count(totals.processed)) } }
+            div { dt { "Failed today" } dd {
+                (count(totals.failed)) " " small { (percent(totals.failed, totals.processed)) }
+            } }
+            div { dt { "Archived" } dd.alarm[totals.archived > 0] { (count(totals.archived)) } }
+        }
+    }
+}
+
+fn table(view: &View) -> Markup {
+    let here = href(&view.mount, &[]);
+    let wish = &view.wish;
+    html! {
+        section.panel.flush aria-label="The queues" {
+            form.row method="get" action=(here) role="search" {
+                input type="search" name="q" value=(wish.q) placeholder="Filter by name" aria-label="Filter queues by name";
+                span.grow {}
+                label.row.soft { "Order "
+                    select name="sort" data-submit {
+                        @for (sort, key, name) in Sort::ALL { option value=(key) selected[sort == wish.sort] { (name) } }
+                    }
+                }
+                noscript { button { "Show" } }
+            }
+            @if view.rows.is_empty() {
+                (empty("No queue has such a name", &html! { a href=(here) { "Show all queues" } }))
+            } @else {
+                div.scroll { table.cards {
+                    thead { tr {
+                        th scope="col" { "Queue" }
+                        th scope="col" { "Tasks by state" }
+                        th.num scope="col" { "Size" }
+                        @for of in ORDER { th.num.(width(of)) scope="col" { (state(of)) } }
+                        th.num scope="col" { "Latency" }
+                        th.num scope="col" { "Processed" }
+                        th.num scope="col" { "Failed" }
+                        th scope="col" { "Last hour" }
+                        @if view.may_change { th scope="col" { span.sr { "Actions" } } }
+                    } }
+                    tbody { @for row in &view.rows { (line(view, row)) } }
+                } }
+                (view.span.pages(|page| with_query(&here, &[("q", &wish.q), ("sort", if wish.sort == Sort::Name { "" } else { wish.sort.key() }), ("page", &page.to_string())])))
+            }
+        }
+    }
+}
+
+/// On which screens a state has a column; the bar tells all of them everywhere.
+fn width(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Completed | TaskState::Aggregating => "desk-only",
+        TaskState::Scheduled => "wide-only",
+        _ => "n",
+    }
+}
+
+fn line(view: &View, row: &Row) -> Markup {
+    let (queue, name) = (&row.stats, row.stats.name.as_str());
+    let link = href(&view.mount, &["queues", name]);
+    let zero = |n: u64| if n == 0 { "zero" } else { "n" };
+    html! {
+        tr id={ "q-" (name) } {
+            th.name scope="row" { a href=(link) { (name) } @if queue.paused { " " span.tag.warn { "paused" } } }
+            td.whole { (bar(queue)) }
+            td.num data-l="Size" { (count(queue.size)) }
+            @for of in ORDER {
+                @let n = in_state(queue, of);
+                td.num.(width(of)).(zero(n)) data-l=(of) { (count(n)) }
+            }
+            td.num data-l="Latency" { (span(queue.latency)) }
+            td.num data-l="Processed" { (count(queue.processed)) }
+            td.num data-l="Failed" { (count(queue.failed)) @if queue.failed > 0 { " " small { (percent(queue.failed, queue.processed)) } } }
+            td { (sparkline(name, &row.series)) }
+            @if view.may_change { td.num { (pause(&view.mount, queue)) } }
+        }
+    }
+}
+
+/// The button that pauses a queue, or lets it go on.
+pub(super) fn pause(mount: &str, queue: &QueueStats) -> Markup {
+    let name = queue.name.as_str();
+    let (label, verb) = if queue.paused { ("Resume", "resume") } else { ("Pause", "pause") };
+    Button { label, post: href(mount, &["queues", name, verb]), ..Button::default() }.show()
+}
+
+/// The last quarter of an hour, four points a minute at most.
+fn sparkline(name: &str, series: &Series) -> Markup {
+    let points = curves::thinned(series, 40);
+    let rate = |of: fn(&crate::sample::Point) -> f32| points.iter().map(|p| Some(f64::from(of(p)))).collect::<Vec<_>>();
+    spark(&format!("spark-{name}"), &rate(|p| p.processed), &rate(|p| p.failed))
+}

@@ -1,0 +1,58 @@
+//! Buttons that change something: `actions.js` sends them.
+
+use maud::{Markup, html};
+
+/// What a button does when it is pressed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Button<'a> {
+    /// What stands on it.
+    pub(crate) label: &'a str,
+    /// Where it posts.
+    pub(crate) post: String,
+    /// JSON to send; nothing if empty.
+    pub(crate) body: &'a str,
+    /// What is asked first; nothing if empty.
+    pub(crate) ask: String,
+    /// A word that must be typed then; none if empty.
+    pub(crate) word: &'a str,
+    /// Where the page goes afterwards; it stays if empty.
+    pub(crate) then: String,
+    /// Its class: `go`, `danger` or none.
+    pub(crate) class: &'a str,
+}
+
+impl Button<'_> {
+    /// The button.
+    pub(crate) fn show(&self) -> Markup {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        html! {
+            button type="button" class=[some(self.class)] data-post=(self.post) data-body=[some(self.body)] data-ask=[some(&self.ask)]
+                data-type=[some(self.word)] data-then=[some(&self.then)] data-verb=[some(&self.ask).map(|_| self.label)] {
+                (self.label)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_button_says_what_it_sends_and_asks_where_it_should() {
+        let plain = Button { label: "Pause", post: "/queues/q/pause".into(), ..Button::default() };
+        assert_eq!(plain.show().into_string(), r#"<button type="button" data-post="/queues/q/pause">Pause</button>"#);
+        let grave =
+            Button { label: "Delete", ask: "Sure?".into(), word: "q", then: "/".into(), class: "danger", ..plain };
+        let grave = grave.show().into_string();
+        for part in [
+            r#"class="danger""#,
+            r#"data-ask="Sure?""#,
+            r#"data-type="q""#,
+            r#"data-then="/""#,
+            r#"data-verb="Delete""#,
+        ] {
+            assert!(grave.contains(part), "{grave}");
+        }
+    }
+}

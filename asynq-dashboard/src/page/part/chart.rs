@@ -1,0 +1,143 @@
+//! A chart: its data for `charts.js`, and its last values as text.
+
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+/// How a chart is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One line per series.
+    Lines,
+    /// Areas on top of each other.
+    Stack,
+    /// A bar per day.
+    Bars,
+}
+
+/// What its numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Things.
+    Count,
+    /// Things per second.
+    Rate,
+    /// Seconds.
+    Span,
+}
+
+/// Numbers over time.
+#[derive(Debug, Clone)]
+pub(crate) struct Chart {
+    /// Names it on its page; it keeps its place by it.
+    pub(crate) id: &'static str,
+    /// What it shows.
+    pub(crate) title: &'static str,
+    /// How it is drawn.
+    pub(crate) kind: Kind,
+    /// What its numbers are.
+    pub(crate) unit: Unit,
+    /// Its last values in words.
+    pub(crate) now: String,
+    /// Unix seconds, ascending.
+    pub(crate) times: Vec<i64>,
+    /// The series.
+    pub(crate) series: Vec<Series>,
+}
+
+/// One row of numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    /// Its colour: a state, `processed`, `failed` or `latency`.
+    pub(crate) class: &'static str,
+    /// What it is.
+    pub(crate) name: &'static str,
+    /// A number per time; none where nothing is known.
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+impl Chart {
+    /// The figure. What has less than two points is said to be on its way.
+    pub(crate) fn show(&self) -> Markup {
+        let label = format!("{}: {}", self.title, self.now);
+        html! {
+            figure.chart.panel id=(self.id) {
+                h3 { (self.title) span data-at { (self.now) } }
+                @if self.times.len() < 2 {
+                    div.plot.soft { "The first points come within seconds." }
+                } @else {
+                    div.plot id={ (self.id) "-plot" } role="img" aria-label=(label) data-chart=(self.data()) {}
+                }
+                @if self.series.len() > 1 {
+                    figcaption.legend {
+                        @for series in &self.series { span class={ "state off s-" (series.class) } { (series.name) } }
+                    }
+                }
+            }
+        }
+    }
+
+    fn data(&self) -> Value {
+        let kind = match self.kind {
+            Kind::Lines => "lines",
+            Kind::Stack => "stack",
+            Kind::Bars => "bars",
+        };
+        let unit = match self.unit {
+            Unit::Count => "count",
+            Unit::Rate => "rate",
+            Unit::Span => "span",
+        };
+        let series: Vec<Value> = self
+            .series
+            .iter()
+            .map(|s| json!([s.class, s.name, s.values.iter().map(|v| v.map(rounded)).collect::<Vec<_>>()]))
+            .collect();
+        json!({ "k": kind, "u": unit, "t": self.times, "s": series })
+    }
+}
+
+/// Three digits behind the point are more than a chart can show.
+fn rounded(value: f64) -> Value {
+    let rounded = (value * 1000.0).round() / 1000.0;
+    if rounded.fract() == 0.0 && rounded.abs() < 9e15 { json!(rounded as i64) } else { json!(rounded) }
+}
+
+/// A line without axes: what was processed, and what failed.
+pub(crate) fn spark(id: &str, processed: &[Option<f64>], failed: &[Option<f64>]) -> Markup {
+    let row = |values: &[Option<f64>]| {
+        values.iter().map(|v| v.map(|v| rounded(v).to_string()).unwrap_or_default()).collect::<Vec<_>>().join(",")
+    };
+    html! {
+        @if processed.len() < 2 { div.spark {} } @else {
+            div.spark id=(id) aria-hidden="true" data-spark={ (row(processed)) ";" (row(failed)) } {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(times: Vec<i64>) -> Chart {
+        let values = times.iter().map(|&t| (t > 1).then_some(1.0 / 3.0)).collect();
+        let series = vec![Series { class: "failed", name: "Failed", values }];
+        Chart { id: "c", title: "Rate", kind: Kind::Lines, unit: Unit::Rate, now: "0.3/s".into(), times, series }
+    }
+
+    #[test]
+    fn a_chart_carries_its_numbers_and_says_them() {
+        assert_eq!(
+            chart(vec![1, 2]).data(),
+            json!({ "k": "lines", "u": "rate", "t": [1, 2], "s": [["failed", "Failed", [null, 0.333]]] })
+        );
+        let html = chart(vec![1, 2]).show().into_string();
+        assert!(html.contains(r#"aria-label="Rate: 0.3/s""#) && html.contains("data-chart="), "{html}");
+        assert!(!chart(vec![1]).show().into_string().contains("data-chart="));
+    }
+
+    #[test]
+    fn a_spark_is_short() {
+        let html = spark("s", &[Some(1.0), None], &[Some(0.0), Some(2.5)]).into_string();
+        assert!(html.contains(r#"data-spark="1,;0,2.5""#), "{html}");
+    }
+}

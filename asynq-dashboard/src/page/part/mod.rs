@@ -1,0 +1,8 @@
+//! What several pages show.
+
+pub(crate) mod button;
+pub(crate) mod chart;
+pub(crate) mod listing;
+pub(crate) mod state;
+pub(crate) mod tasks;
+pub(crate) mod text;

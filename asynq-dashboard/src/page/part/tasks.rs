@@ -1,0 +1,229 @@
+//! A table of tasks: its columns are those that matter in their state.
+
+use asynq_runtime::{Registry, TaskInfo, TaskState};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{
+    state::state,
+    text::{self, cell},
+};
+use crate::{
+    look::payload,
+    page::format::{count, when, when_known},
+    path::{href, with_query},
+};
+
+/// What a table of tasks needs to know.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    /// Where the dashboard is mounted.
+    pub(crate) mount: &'a str,
+    /// The jobs that are known.
+    pub(crate) registry: Option<&'a Registry>,
+    /// The broker's time.
+    pub(crate) now: DateTime<Utc>,
+    /// The state that all of them are in; none if they are mixed, from several queues.
+    pub(crate) state: Option<TaskState>,
+    /// Whether rows can be picked.
+    pub(crate) can_pick: bool,
+}
+
+impl Table<'_> {
+    /// The table.
+    pub(crate) fn show(&self, tasks: &[TaskInfo]) -> Markup {
+        html! {
+            div.scroll { table.cards {
+                thead { tr {
+                    @if self.can_pick { th.check scope="col" { input type="checkbox" data-all aria-label="Pick all of this page"; } }
+                    th scope="col" { "Id" }
+                    th scope="col" { "Type" }
+                    @if self.state.is_none() { th scope="col" { "State" } th scope="col" { "Queue" } }
+                    th scope="col" { "Arguments" }
+                    @for title in self.titles() { th scope="col" { (title) } }
+                } }
+                tbody { @for task in tasks { (self.row(task)) } }
+            } }
+        }
+    }
+
+    fn titles(&self) -> &'static [&'static str] {
+        match self.state {
+            None => &["Time", "Error or group"],
+            Some(TaskState::Active) => &["Tried", "Lease", "Progress"],
+            Some(TaskState::Pending) => &["Tried", "Last error"],
+            Some(TaskState::Scheduled) => &["Tried", "Due"],
+            Some(TaskState::Retry) => &["Tried", "Due", "Error"],
+            Some(TaskState::Archived) => &["Tried", "Failed", "Error"],
+            Some(TaskState::Completed) => &["Completed", "Kept until", "Result"],
+            Some(TaskState::Aggregating) => &["Group"],
+        }
+    }
+
+    fn row(&self, task: &TaskInfo) -> Markup {
+        let (queue, id) = (task.queue.as_str(), task.id.as_str());
+        let shown = payload::payload(self.registry, &task.r#type, &task.payload);
+        html! {
+            tr id={ "t-" (queue) "-" (id) } {
+                @if self.can_pick {
+                    td.check { input type="checkbox" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
+                }
+                (self.name(task))
+                td.short { (cell(&task.r#type)) }
+                @if self.state.is_none() {
+                    td { (state(task.state)) }
+                    td.short { a href=(href(self.mount, &["queues", queue])) { (cell(queue)) } }
+                }
+                td.clip.mono.whole { (cell(&one_line(&shown))) }
+                (self.cells(task))
+            }
+        }
+    }
+
+    /// The id, which leads to the task.
+    fn name(&self, task: &TaskInfo) -> Markup {
+        let id = task.id.as_str();
+        html! {
+            th.id scope="row" {
+                a href=(href(self.mount, &["queues", task.queue.as_str(), "tasks", id])) title=(text::cut(id, text::CELL).0) { (text::id(id)) }
+            }
+        }
+    }
+
+    fn cells(&self, task: &TaskInfo) -> Markup {
+        let time = |title: &str, at| html! { td data-l=(title) { (when_known(self.now, at)) } };
+        let tried = html! { td data-l="Tried" { (tried(task)) } };
+        let error = html! { td.clip.whole.alarm[task.state != TaskState::Pending] {
+            @if let Some(error) = &task.last_error { (cell(error)) }
+        } };
+        match self.state {
+            None => html! {
+                (time("Time", moment(task)))
+                td.clip.whole {
+                    @if let Some(error) = &task.last_error { (cell(error)) }
+                    @else if let Some(group) = &task.group { (cell(group)) }
+                }
+            },
+            Some(TaskState::Active) => html! {
+                (tried)
+                td data-l="Lease" {
+                    (when_known(self.now, task.lease_until))
+                    @if task.is_orphan(self.now) { " " span.tag.bad title="Its lease has passed: nobody runs it" { "orphan" } }
+                }
+                td.whole { @if let Some(progress) = &task.progress {
+                    progress value=(progress.fraction) max="1" aria-label="Progress" {} small { (cell(&progress.note)) }
+                } }
+            },
+            Some(TaskState::Pending) => html! { (tried) (error) },
+            Some(TaskState::Scheduled) => html! { (tried) (time("Due", task.next_process_at)) },
+            Some(TaskState::Retry) => html! { (tried) (time("Due", task.next_process_at)) (error) },
+            Some(TaskState::Archived) => html! { (tried) (time("Failed", task.last_failed_at)) (error) },
+            Some(TaskState::Completed) => html! {
+                (time("Completed", task.completed_at))
+                td data-l="Kept until" { (when_known(self.now, kept_until(task))) }
+                td.clip.mono.whole { @if let Some(result) = &task.result { (cell(&one_line(&payload::any(result)))) } }
+            },
+            Some(TaskState::Aggregating) => html! {
+                td data-l="Group" {
+                    @let group = task.group.as_deref().unwrap_or_default();
+                    @let path = href(self.mount, &["queues", task.queue.as_str()]);
+                    a href=(with_query(&path, &[("state", "aggregating"), ("group", group)])) { (cell(group)) }
+                }
+            },
+        }
+    }
+}
+
+/// How often it failed, of how many tries.
+fn tried(task: &TaskInfo) -> Markup {
+    html! {
+        (count(task.retried.into())) " / " (count(task.max_retry.into()))
+        @if task.crashes > 0 { " " span.tag.bad title="How often its worker died" { (count(task.crashes.into())) " crashed" } }
+    }
+}
+
+/// The time that matters in the task's state.
+fn moment(task: &TaskInfo) -> Option<DateTime<Utc>> {
+    match task.state {
+        TaskState::Active => task.lease_until,
+        TaskState::Completed => task.completed_at,
+        TaskState::Archived => task.last_failed_at,
+        _ => task.next_process_at,
+    }
+}
+
+/// When a completed task is deleted.
+pub(crate) fn kept_until(task: &TaskInfo) -> Option<DateTime<Utc>> {
+    task.completed_at?.checked_add_signed(chrono::TimeDelta::from_std(task.retention?).ok()?)
+}
+
+/// A payload in one line.
+fn one_line(shown: &payload::Shown) -> String {
+    if shown.form == payload::Form::Binary {
+        return format!("{} bytes", count(shown.size as u64));
+    }
+    let words = shown.text.split_whitespace();
+    let mut line = String::new();
+    for word in words {
+        if line.len() > 4 * text::CELL {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().take(text::CELL + 1));
+    }
+    line
+}
+
+/// A time with its words, for lists of facts.
+pub(crate) fn fact(now: DateTime<Utc>, name: &str, at: Option<DateTime<Utc>>) -> Markup {
+    html! { @if let Some(at) = at { dt { (name) } dd { (when(now, at)) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::TaskMessage;
+
+    use super::*;
+
+    fn task(payload: &'static [u8], state: TaskState) -> TaskInfo {
+        let message = TaskMessage {
+            id: "\"><i>".into(),
+            queue: "a/b".into(),
+            r#type: "<b>".into(),
+            payload: payload.into(),
+            ..TaskMessage::default()
+        };
+        TaskInfo::from_message(&message, state)
+    }
+
+    fn table(state: Option<TaskState>) -> Table<'static> {
+        Table { mount: "/m", registry: None, now: DateTime::UNIX_EPOCH, state, can_pick: true }
+    }
+
+    #[test]
+    fn every_state_has_a_cell_per_title() {
+        for state in TaskState::ALL.into_iter().map(Some).chain([None]) {
+            let html = table(state).show(&[task(b"1", TaskState::Active)]).into_string();
+            let cells = |tag: &str| html.matches(tag).count();
+            assert_eq!(cells("<th "), cells("<td") + 2, "{state:?}: {html}");
+        }
+    }
+
+    #[test]
+    fn foreign_text_stays_text() {
+        let html = table(None).show(&[task(b"<script>", TaskState::Pending)]).into_string();
+        for raw in ["<script>", "<b>", "\"><i>"] {
+            assert!(!html.contains(raw), "{html}");
+        }
+        assert!(html.contains(r#"href="/m/queues/a%2Fb/tasks/%22%3E%3Ci%3E""#), "{html}");
+    }
+
+    #[test]
+    fn arguments_are_one_short_line() {
+        assert_eq!(one_line(&payload::any(b"{\"a\": [1,\n 2]}")), r#"{ "a": [ 1, 2 ] }"#);
+        assert_eq!(one_line(&payload::any(b"\xff\0")), "2 bytes");
+        assert!(one_line(&payload::any(&vec![b'x'; 1 << 20])).len() < 1000);
+    }
+}

@@ -1,0 +1,75 @@
+//! Foreign text of any length: cut on pages, whole where somebody asks for it.
+
+use maud::{Markup, html};
+
+/// Most characters of a cell of a table.
+pub(crate) const CELL: usize = 120;
+/// Most characters of a block of text on a page.
+pub(crate) const BLOCK: usize = 4000;
+/// Most characters of a block that is shown whole; more is to be fetched by the API.
+pub(crate) const WHOLE: usize = 400_000;
+
+/// The first `limit` characters, and how many more there are.
+pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
+    match text.char_indices().nth(limit) {
+        None => (text, 0),
+        Some((end, _)) => (&text[..end], text[end..].chars().count()),
+    }
+}
+
+/// A text in one line of a table; the first of it is in the title as well.
+pub(crate) fn cell(text: &str) -> Markup {
+    let (shown, more) = cut(text, CELL);
+    html! { (shown) @if more > 0 { "…" } }
+}
+
+/// An id for a table: the ends of a long one, because ids that were made one after another differ in the last characters.
+pub(crate) fn id(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= 24 {
+        return text.to_owned();
+    }
+    let (head, tail) = (text.chars().take(8), text.chars().skip(length - 12));
+    head.chain(['…']).chain(tail).collect()
+}
+
+/// A block of text; what is cut off can be asked for at `all`.
+pub(crate) fn block(text: &str, class: &str, limit: usize, all: &str) -> Markup {
+    let (shown, more) = cut(text, limit);
+    html! {
+        pre.(class) tabindex="0" { (shown) @if more > 0 { "…" } }
+        @if more > 0 {
+            p.soft {
+                (super::super::format::count(more as u64)) " more characters. "
+                @if limit < WHOLE { a href=(all) { "Show all" } } @else { "The API gives the whole." }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("äöü", 3), ("äöü", 0));
+        assert_eq!(cut("äöü", 2), ("äö", 1));
+        assert_eq!(cut("", 0), ("", 0));
+    }
+
+    #[test]
+    fn a_long_id_shows_both_ends() {
+        assert_eq!(id("0dc1f3a5-8e01-7001-8000-0000000004d2"), "0dc1f3a5…0000000004d2");
+        assert_eq!(id(&"ä".repeat(24)), "ä".repeat(24));
+    }
+
+    #[test]
+    fn what_is_cut_off_can_be_asked_for() {
+        let whole = block("abc", "", 3, "/x").into_string();
+        assert!(!whole.contains("Show all"), "{whole}");
+        let part = block("<b>&", "bad", 2, "/x?all=1").into_string();
+        assert!(part.contains("&lt;b…") && part.contains(r#"href="/x?all=1""#), "{part}");
+        assert!(block(&"x".repeat(WHOLE + 1), "", WHOLE, "/x").into_string().contains("1 more characters. The API"));
+    }
+}

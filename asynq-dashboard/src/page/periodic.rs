@@ -1,0 +1,84 @@
+//! `/periodic`: what is enqueued by the clock.
+
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{
+    Page, Tab,
+    format::{count, when, when_known},
+    part::{button::Button, listing::empty, text::cell},
+};
+use crate::{
+    failure::Failure,
+    look::periodic::{self, Entry},
+    path::href,
+    state::AppState,
+};
+
+/// Answers `/periodic`.
+pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
+    let (entries, all) = periodic::all(&app).await?;
+    let config = app.config();
+    let body = render(&config.mount, !config.read_only, &entries, all, app.client().broker().now());
+    Ok(Page::new("Periodic", Tab::Periodic, body))
+}
+
+fn render(mount: &str, can_change: bool, entries: &[Entry], all: usize, now: DateTime<Utc>) -> Markup {
+    html! {
+        div.title { h1 { "Periodic" } p { (counted_entries(all as u64)) } }
+        section.panel.flush aria-label="Periodic entries" {
+            @if entries.is_empty() {
+                (empty("Nothing is enqueued by the clock", &html! {
+                    p { "Give a job a schedule, " code { "#[job(cron = \"0 9 * * *\")]" } ", and run a worker: its entry is listed while a scheduler runs." }
+                }))
+            } @else {
+                div.scroll { table.cards {
+                    thead { tr {
+                        th scope="col" { "Type" } th scope="col" { "Schedule" } th scope="col" { "Queue" }
+                        th scope="col" { "Next" } th scope="col" { "Last" }
+                        @if can_change { th scope="col" { span.sr { "Actions" } } }
+                    } }
+                    tbody { @for entry in entries { (row(mount, can_change, entry, now)) } }
+                } }
+                @if all > entries.len() { p.pages { (count((all - entries.len()) as u64)) " more are not listed." } }
+            }
+        }
+    }
+}
+
+fn counted_entries(n: u64) -> String {
+    if n == 1 { "1 entry".to_owned() } else { format!("{} entries", count(n)) }
+}
+
+fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Markup {
+    html! {
+        tr id={ "e-" (entry.queue) "-" (entry.id) } {
+            th.name scope="row" {
+                a href=(href(mount, &["periodic", &entry.queue, &entry.id])) { (cell(&entry.r#type)) }
+                @if entry.is_paused() { " " span.tag.warn { "paused" } }
+                @if entry.kept.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
+            }
+            td.whole { code { (cell(&entry.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
+            td data-l="Queue" { (cell(&entry.queue)) }
+            td data-l="Next" { (when_known(now, entry.next.first().copied())) }
+            td data-l="Last" { (when_known(now, entry.previous)) }
+            @if can_change { td.num { div.row { (buttons(mount, entry)) } } }
+        }
+    }
+}
+
+/// What can be done to an entry.
+pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
+    let post = |verb| href(mount, &["periodic", &entry.queue, &entry.id, verb]);
+    let (label, verb) = if entry.is_paused() { ("Resume", "resume") } else { ("Pause", "pause") };
+    html! {
+        (Button { label: "Run now", post: post("run"), ..Button::default() }.show())
+        @if entry.kept.is_some() { (Button { label, post: post(verb), ..Button::default() }.show()) }
+    }
+}
+
+/// A list of times to come.
+pub(super) fn times(now: DateTime<Utc>, times: &[DateTime<Utc>]) -> Markup {
+    html! { ol.line { @for &at in times { li.s-scheduled { (super::format::exact(at)) " " span.soft { (when(now, at)) } } } } }
+}

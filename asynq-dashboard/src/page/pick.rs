@@ -1,0 +1,55 @@
+//! The bar that appears when rows of a table are picked, with what can be done to them; `select.js` works it.
+
+use asynq_runtime::{TaskState, broker::BulkAction};
+use maud::{Markup, html};
+
+use super::format::count;
+use crate::path::href;
+
+/// The bar. `total` is how many tasks "all" would be; none where that cannot be asked for.
+pub(super) fn bar(mount: &str, queue: &str, state: TaskState, group: &str, total: Option<u64>) -> Markup {
+    let group = (!group.is_empty()).then_some(group);
+    html! {
+        div #picked role="group" aria-label="What to do with the picked tasks" hidden
+            data-url=(href(mount, &["queues", queue, "bulk"])) data-state=(state) data-group=[group] data-total=[total.map(count)] {
+            output aria-live="polite" {}
+            @if total.is_some() && state != TaskState::Active {
+                button.bare type="button" data-every hidden { "Pick all " (total.map(count).unwrap_or_default()) }
+            }
+            @for (verb, label, class) in actions(state) {
+                button.(class) type="button" data-bulk=(verb) { (label) }
+            }
+            button.bare type="button" data-none aria-label="Pick nothing" { "✕" }
+        }
+    }
+}
+
+/// What can be done to tasks in a state: word, label, class.
+fn actions(state: TaskState) -> Vec<(&'static str, &'static str, &'static str)> {
+    if state == TaskState::Active {
+        return vec![("cancel", "Cancel", "danger")];
+    }
+    [
+        (BulkAction::Run, ("run", "Run now", "go")),
+        (BulkAction::Archive, ("archive", "Archive", "plain")),
+        (BulkAction::Delete, ("delete", "Delete", "danger")),
+    ]
+    .into_iter()
+    .filter(|(action, _)| action.fits(state))
+    .map(|(_, button)| button)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_state_allows_is_offered() {
+        let verbs = |state| actions(state).into_iter().map(|(verb, ..)| verb).collect::<Vec<_>>();
+        assert_eq!(verbs(TaskState::Active), ["cancel"]);
+        assert_eq!(verbs(TaskState::Pending), ["archive", "delete"]);
+        assert_eq!(verbs(TaskState::Retry), ["run", "archive", "delete"]);
+        assert_eq!(verbs(TaskState::Completed), ["delete"]);
+    }
+}

@@ -1,0 +1,317 @@
+//! `/queues/{queue}`: the numbers of one queue, and its tasks state by state.
+
+use asynq_runtime::{
+    TaskInfo, TaskState,
+    broker::{DayStats, QueueStats},
+    inspector::ListTasks,
+};
+use axum::extract::State;
+use chrono::NaiveTime;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Page, Tab, curves,
+    format::{count, exact, percent, size, span},
+    overview::pause,
+    part::{
+        button::Button,
+        chart::{Chart, Kind, Series, Unit},
+        listing::{Span, empty},
+        state::{ORDER, in_state, state},
+        tasks::Table,
+    },
+    pick,
+};
+use crate::{
+    failure::Failure,
+    look::search::{self, Found, Query},
+    path::{Asked, Name, Segments, href, with_query},
+    state::AppState,
+};
+
+/// Tasks on one page, unless asked otherwise.
+const PER_PAGE: usize = 30;
+/// Days of the chart.
+const DAYS: usize = 30;
+
+/// What may be asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Wish {
+    state: String,
+    page: usize,
+    per: usize,
+    /// Only tasks of this group.
+    group: String,
+    /// Only tasks in which this is found.
+    q: String,
+    /// Where a search goes on.
+    after: String,
+}
+
+/// What the page shows.
+#[derive(Debug)]
+struct View<'a> {
+    app: &'a AppState,
+    stats: QueueStats,
+    memory: u64,
+    state: TaskState,
+    wish: Wish,
+    list: List,
+    charts: Vec<Chart>,
+}
+
+/// The tasks: a page of all, or what was found.
+#[derive(Debug)]
+enum List {
+    Page(Span, Vec<TaskInfo>),
+    Found(Found),
+}
+
+/// Answers `/queues/{queue}`.
+pub(crate) async fn get(
+    State(app): State<AppState>,
+    Segments(queue): Segments<Name>,
+    Asked(wish): Asked<Wish>,
+) -> Result<Page, Failure> {
+    let inspector = app.inspector();
+    let stats = inspector.queue(&queue).await?;
+    // It is known now: the inspector would read all names anew for each question.
+    let broker = app.client().broker();
+    let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
+    let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
+    let list = if wish.q.trim().is_empty() {
+        let total =
+            if wish.group.is_empty() { in_state(&stats, state) } else { group_size(&app, &queue, &wish.group).await? };
+        let per = if wish.per == 0 { PER_PAGE } else { wish.per.min(ListTasks::MOST) };
+        let span = Span::new(wish.page, per, total);
+        let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);
+        let tasks = if wish.group.is_empty() { tasks } else { tasks.group(&wish.group) };
+        List::Page(span, tasks.await?)
+    } else {
+        let query = Query {
+            q: wish.q.clone(),
+            queue: queue.to_string(),
+            state: state.to_string(),
+            after: wish.after.clone(),
+            ..Query::default()
+        };
+        List::Found(search::search(&app, &query).await?)
+    };
+    let mut charts = curves::charts(&app.samples().series(Some(&queue)));
+    charts.push(days(&broker.history(&stats.name, DAYS).await?));
+    let memory = broker.memory_usage(&stats.name).await?;
+    let is_search = matches!(list, List::Found(_));
+    let body = render(&View { app: &app, stats, memory, state, wish, list, charts });
+    let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
+    Ok(if is_search { page.still() } else { page })
+}
+
+/// How many tasks wait in a group.
+async fn group_size(app: &AppState, queue: &str, group: &str) -> Result<u64, Failure> {
+    let before = app.client().broker().groups(&asynq_runtime::task::QueueName::from_wire(queue), None, 500).await?;
+    Ok(before.iter().find(|stats| stats.group.as_str() == group).map_or(0, |stats| stats.size))
+}
+
+/// The state that people want to see: what runs, else what there is.
+fn first_state(stats: &QueueStats) -> TaskState {
+    ORDER.into_iter().find(|&state| in_state(stats, state) > 0).unwrap_or(TaskState::Pending)
+}
+
+/// Runs per day.
+fn days(history: &[DayStats]) -> Chart {
+    let days: Vec<&DayStats> = history.iter().rev().collect();
+    let row = |class, name, of: fn(&DayStats) -> u64| Series {
+        class,
+        name,
+        values: days.iter().map(|day| Some(of(day) as f64)).collect(),
+    };
+    let now = history
+        .first()
+        .map(|day| format!("{} today, {} failed", count(day.processed), percent(day.failed, day.processed)));
+    Chart {
+        id: "days",
+        title: "Runs per day",
+        kind: Kind::Bars,
+        unit: Unit::Count,
+        now: now.unwrap_or_default(),
+        times: days.iter().map(|day| day.date.and_time(NaiveTime::MIN).and_utc().timestamp()).collect(),
+        series: vec![row("processed", "Processed", |day| day.processed), row("failed", "Failed", |day| day.failed)],
+    }
+}
+
+fn render(view: &View<'_>) -> Markup {
+    let (mount, stats) = (view.app.config().mount.as_str(), &view.stats);
+    let name = stats.name.as_str();
+    html! {
+        nav.crumbs aria-label="Where this is" { a href=(href(mount, &[])) { "Queues" } }
+        div.title {
+            h1 { (name) }
+            @if stats.paused { span.tag.warn { "paused" } }
+            span.grow {}
+            @if !view.app.config().read_only {
+                (pause(mount, stats))
+                (Button {
+                    label: "Delete queue",
+                    post: href(mount, &["queues", name, "delete"]),
+                    ask: format!(
+                        "Delete queue {name} with its {}? Their arguments, results and errors are lost.",
+                        super::format::counted(stats.size, "task")
+                    ),
+                    body: r#"{"force":true}"#,
+                    word: name,
+                    then: href(mount, &[]),
+                    class: "danger",
+                }.show())
+            }
+        }
+        (figures(view))
+        details open { summary { h2 { "Over time" } }
+            div.charts { @for chart in &view.charts { (chart.show()) } }
+        }
+        (tabs(view))
+        (tasks(view))
+    }
+}
+
+fn figures(view: &View<'_>) -> Markup {
+    let stats = &view.stats;
+    let name = stats.name.as_str();
+    html! {
+        dl.figures {
+            div { dt { "Size" } dd { (count(stats.size)) } }
+            div { dt { "Latency" } dd { (span(stats.latency)) } }
+            div { dt { "Processed today" } dd { (count(stats.processed)) } }
+            div { dt { "Failed today" } dd { (count(stats.failed)) " " small { (percent(stats.failed, stats.processed)) } } }
+            div { dt { "Since the beginning" } dd { (count(stats.processed_total)) " " small { (percent(stats.failed_total, stats.processed_total)) " failed" } } }
+            div { dt { "Memory, about" } dd { (size(view.memory)) } }
+            @if stats.aggregating > 0 {
+                div { dt { "Groups" } dd { a href=(href(&view.app.config().mount, &["queues", name, "groups"])) { "Show" } } }
+            }
+        }
+        p.soft.sr { "As of " (exact(stats.timestamp)) }
+    }
+}
+
+fn tabs(view: &View<'_>) -> Markup {
+    let path = href(&view.app.config().mount, &["queues", view.stats.name.as_str()]);
+    html! {
+        nav.tabs aria-label="Tasks by state" {
+            @for of in ORDER {
+                a href=(with_query(&path, &[("state", of.as_str())])) aria-current=[(of == view.state).then_some("page")] {
+                    (state(of)) b { (count(in_state(&view.stats, of))) }
+                }
+            }
+        }
+    }
+}
+
+fn tasks(view: &View<'_>) -> Markup {
+    let (wish, mount) = (&view.wish, view.app.config().mount.as_str());
+    let name = view.stats.name.as_str();
+    let path = href(mount, &["queues", name]);
+    let can_change = !view.app.config().read_only;
+    let table = Table {
+        mount,
+        registry: view.app.registry(),
+        now: view.stats.timestamp,
+        state: Some(view.state),
+        can_pick: can_change,
+    };
+    let link = |key: &str, value: &str| {
+        let per = if wish.per == 0 { String::new() } else { wish.per.to_string() };
+        let pairs =
+            [("state", view.state.as_str()), ("group", &wish.group), ("q", &wish.q), ("per", &per), (key, value)];
+        with_query(&path, &pairs)
+    };
+    let rows = match &view.list {
+        List::Page(_, tasks) => tasks,
+        List::Found(found) => &found.tasks,
+    };
+    html! {
+        section.panel.flush aria-label={ "Tasks that are " (view.state) } {
+            form.row method="get" action=(path) role="search" {
+                input type="hidden" name="state" value=(view.state);
+                input type="search" name="q" value=(wish.q) placeholder={ "Find in " (view.state) " tasks: id, type, arguments, error" }
+                    aria-label={ "Find in " (view.state) " tasks" };
+                button { "Find" }
+                @if !wish.q.is_empty() || !wish.group.is_empty() {
+                    a.button href=(with_query(&path, &[("state", view.state.as_str())])) { "Show all " (view.state) }
+                }
+                @if !wish.group.is_empty() { input type="hidden" name="group" value=(wish.group); span.tag { "group " (super::part::text::cell(&wish.group)) } }
+                span.grow {}
+                @if let List::Page(span, _) = &view.list {
+                    label.row.soft { "Per page "
+                        select name="per" data-submit {
+                            @for per in [10, 30, 100, 500] { option value=(per) selected[per == span.per] { (per) } }
+                        }
+                    }
+                }
+            }
+            @if rows.is_empty() { (nothing(view, &path)) } @else { (table.show(rows)) }
+            @match &view.list {
+                List::Page(span, _) => { @if span.total > 0 { (span.pages(|page| link("page", &page.to_string()))) } },
+                List::Found(found) => (super::search::how_far(found, |after| link("after", after))),
+            }
+        }
+        @if can_change && !rows.is_empty() {
+            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }))
+        }
+    }
+}
+
+/// What an empty state means.
+fn nothing(view: &View<'_>, path: &str) -> Markup {
+    if !view.wish.q.is_empty() {
+        return empty(
+            "Nothing found so far",
+            &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } },
+        );
+    }
+    let (what, then) = match view.state {
+        TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
+        TaskState::Pending => {
+            ("Nothing waits for a worker", "What is enqueued for now comes here until a worker is free.")
+        }
+        TaskState::Scheduled => ("Nothing waits for its time", "Enqueue with a delay or a time, and it waits here."),
+        TaskState::Retry => {
+            ("Nothing waits for another attempt", "A task that failed waits here until it is tried again.")
+        }
+        TaskState::Archived => {
+            ("Nothing was given up", "A task whose attempts are used up comes here; it can be run again.")
+        }
+        TaskState::Completed => ("No success is kept", "Give a job a retention, and its tasks stay here for so long."),
+        TaskState::Aggregating => {
+            ("No group has tasks", "Enqueue with a group, and a server with an aggregator makes one task of many.")
+        }
+    };
+    empty(what, &html! { p { (then) } })
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::QueueName;
+    use chrono::{DateTime, NaiveDate};
+
+    use super::*;
+
+    #[test]
+    fn the_first_tab_is_one_with_tasks() {
+        let mut stats = QueueStats::empty(QueueName::from_wire("q"), DateTime::UNIX_EPOCH);
+        assert_eq!(first_state(&stats), TaskState::Pending);
+        stats.archived = 1;
+        assert_eq!(first_state(&stats), TaskState::Archived);
+        stats.active = 1;
+        assert_eq!(first_state(&stats), TaskState::Active);
+    }
+
+    #[test]
+    fn days_go_from_left_to_right() {
+        let day = |d| NaiveDate::from_ymd_opt(2030, 1, d).unwrap_or_default();
+        let chart = days(&[DayStats::new(day(2), 10, 1), DayStats::new(day(1), 4, 0)]);
+        assert_eq!(chart.times, [1_893_456_000, 1_893_542_400]);
+        assert_eq!(chart.series[0].values, [Some(4.0), Some(10.0)]);
+        assert_eq!(chart.now, "10 today, 10 % failed");
+    }
+}

@@ -1,0 +1,144 @@
+//! `/search`: tasks of all queues by id, type, arguments, error and time, as far as one look reaches.
+
+use asynq_runtime::TaskState;
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::{
+    Page, Tab,
+    format::count,
+    part::{listing::empty, state::ORDER, tasks::Table},
+};
+use crate::{
+    failure::Failure,
+    look::search::{self, Found, Query},
+    path::{Asked, href, with_query},
+    state::AppState,
+};
+
+/// Answers `/search`.
+pub(crate) async fn get(State(app): State<AppState>, Asked(query): Asked<Query>) -> Result<Page, Failure> {
+    let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), ..query };
+    let found = if is_blank(&query) { None } else { Some(search::search(&app, &query).await?) };
+    Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref())).still())
+}
+
+/// Whether nothing was asked for.
+fn is_blank(query: &Query) -> bool {
+    [&query.q, &query.queue, &query.state, &query.r#type, &query.since, &query.until]
+        .into_iter()
+        .all(|part| part.trim().is_empty())
+}
+
+/// The time of a form, `2030-01-02T03:04`, which is meant in UTC.
+fn in_utc(time: &str) -> String {
+    match time.trim() {
+        short if short.len() == 16 && short.is_ascii() => format!("{short}:00Z"),
+        exact if exact.len() == 19 && exact.is_ascii() => format!("{exact}Z"),
+        other => other.to_owned(),
+    }
+}
+
+/// The same for the form.
+fn in_form(time: &str) -> &str {
+    time.strip_suffix('Z').unwrap_or(time)
+}
+
+fn render(app: &AppState, query: &Query, found: Option<&Found>) -> Markup {
+    let mount = app.config().mount.as_str();
+    let here = href(mount, &["search"]);
+    html! {
+        div.title { h1 { "Search" } p { "An exact id is found at once; everything else by looking at task after task." } }
+        form.panel.stack method="get" action=(here) role="search" {
+            div.row {
+                input type="search" name="q" value=(query.q) placeholder="Id, or text of the arguments, error, type or group" aria-label="Search for" autofocus[found.is_none()];
+                button.go { "Search" }
+                @if found.is_some() { a.button href=(here) { "Clear" } }
+            }
+            div.fields {
+                label { "Queue" input name="queue" value=(query.queue) placeholder="any"; }
+                label { "State" select name="state" {
+                    option value="" { "any" }
+                    @for state in ORDER { option value=(state) selected[query.state == state.as_str()] { (state) } }
+                } }
+                label { "Type" input name="type" value=(query.r#type) placeholder="any" list="types"; }
+                label { "From (UTC)" input type="datetime-local" step="1" name="since" value=(in_form(&query.since)); }
+                label { "To (UTC)" input type="datetime-local" step="1" name="until" value=(in_form(&query.until)); }
+            }
+            @if let Some(registry) = app.registry() {
+                datalist #types { @for job in registry.iter().take(200) { option value=(job.name) {} } }
+            }
+        }
+        @match found {
+            None => div.panel { (empty("What do you look for?", &html! {
+                p { "The time is when a task is due, failed or completed. Every part that you fill in must fit." }
+            })) },
+            Some(found) => section.panel.flush aria-label="What was found" {
+                @if found.tasks.is_empty() {
+                    (empty(if found.next.is_some() { "Nothing so far" } else { "Nothing found" }, &html! {
+                        p { @if found.next.is_some() { "There is more to look at: go on below, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
+                    }))
+                } @else {
+                    (Table { mount, registry: app.registry(), now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
+                }
+                (how_far(found, |after| link(&here, query, after)))
+            },
+        }
+    }
+}
+
+fn link(here: &str, query: &Query, after: &str) -> String {
+    with_query(
+        here,
+        &[
+            ("q", &query.q),
+            ("queue", &query.queue),
+            ("state", &query.state),
+            ("type", &query.r#type),
+            ("since", &query.since),
+            ("until", &query.until),
+            ("after", after),
+        ],
+    )
+}
+
+/// How far a search has looked, and the way on.
+pub(super) fn how_far(found: &Found, link: impl Fn(&str) -> String) -> Markup {
+    html! {
+        nav.pages aria-label="How far the search looked" {
+            span {
+                (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at"
+                @if found.next.is_none() { ": that was all" }
+            }
+            span.grow {}
+            @if let Some(next) = &found.next { a.button rel="next" href=(link(next)) { "Look further" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_the_form_is_in_utc() {
+        for (given, meant) in [
+            ("", ""),
+            ("2030-01-02T03:04", "2030-01-02T03:04:00Z"),
+            ("2030-01-02T03:04:05", "2030-01-02T03:04:05Z"),
+            ("2030-01-02T03:04:05Z", "2030-01-02T03:04:05Z"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(in_utc(given), meant);
+        }
+        assert_eq!(in_form("2030-01-02T03:04:05Z"), "2030-01-02T03:04:05");
+    }
+
+    #[test]
+    fn a_search_says_how_far_it_looked() {
+        let some = Found { looked_at: 1200, next: Some("1.2.q".into()), ..Found::default() };
+        let html = how_far(&some, |after| format!("?after={after}")).into_string();
+        assert!(html.contains("0 found, 1,200 looked at") && html.contains("?after=1.2.q"), "{html}");
+        assert!(how_far(&Found::default(), str::to_owned).into_string().contains("that was all"));
+    }
+}

@@ -1,0 +1,161 @@
+//! `/servers`: who works, and on what now.
+
+use asynq_runtime::{
+    broker::ServerState,
+    task::{ServerInfo, Timestamp, WorkerInfo},
+};
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{
+    Page, Tab,
+    format::{count, counted, when, when_known},
+    part::{
+        listing::empty,
+        text::{cell, id},
+    },
+};
+use crate::{failure::Failure, path::href, state::AppState};
+
+/// Most running tasks of one server that are listed.
+const MOST_RUNNING: usize = 100;
+/// Most servers that are listed.
+const MOST_SERVERS: usize = 200;
+
+/// Answers `/servers`.
+pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
+    let servers = app.inspector().servers().await?;
+    let now = app.client().broker().now();
+    Ok(Page::new("Servers", Tab::Servers, render(&app.config().mount, &servers, now)))
+}
+
+fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
+    let running: usize = servers.iter().map(|server| server.workers.len()).sum();
+    let room: i64 = servers.iter().map(|server| i64::from(server.info.concurrency)).sum();
+    html! {
+        div.title {
+            h1 { "Servers" }
+            p { (counted(servers.len() as u64, "server")) ", " (count(running as u64)) " of " (count(u64::try_from(room).unwrap_or(0))) " places busy" }
+        }
+        @if servers.is_empty() {
+            div.panel { (empty("Nobody works", &html! {
+                p { "Tasks wait until a worker runs. Start your program as one: " code { "my-program worker" } " or build a " code { "Server" } ". A server is listed within 5 seconds." }
+            })) }
+        }
+        @for server in servers.iter().take(MOST_SERVERS) { (one(mount, server, now)) }
+        @if servers.len() > MOST_SERVERS { p.soft { (count((servers.len() - MOST_SERVERS) as u64)) " more servers are not listed." } }
+    }
+}
+
+fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
+    let info = &server.info;
+    let mut workers: Vec<&WorkerInfo> = server.workers.iter().collect();
+    workers.sort_by_key(|worker| worker.start_time.and_then(Timestamp::to_datetime));
+    html! {
+        section.panel.flush id={ "s-" (info.server_id) } {
+            div.row {
+                h2 { (cell(&info.host)) ":" (info.pid) }
+                span.tag.warn[info.status != "active"] { (cell(&info.status)) }
+                span.tag { @if info.rust_version.is_empty() { "Go" } @else { "Rust " (cell(&info.rust_version)) } }
+                span.soft { "started " (when_known(now, info.start_time.and_then(Timestamp::to_datetime))) }
+                span.grow {}
+                (places(server))
+            }
+            div.row.soft {
+                span { @if info.strict_priority { "Strictly in this order:" } @else { "Queues by weight:" } }
+                @for (name, weight) in queues(info) { a.tag href=(href(mount, &["queues", name])) { (cell(name)) " " (weight) } }
+                span.grow {}
+                span.mono { (cell(&info.server_id)) }
+            }
+            @if !workers.is_empty() {
+                div.scroll { table.cards {
+                    thead { tr {
+                        th scope="col" { "Runs" } th scope="col" { "Type" } th scope="col" { "Queue" } th scope="col" { "Since" } th scope="col" { "Must end" }
+                    } }
+                    tbody { @for worker in workers.iter().take(MOST_RUNNING) { (run(mount, worker, now)) } }
+                } }
+                @if workers.len() > MOST_RUNNING { p.pages { (count((workers.len() - MOST_RUNNING) as u64)) " more run here." } }
+            }
+        }
+    }
+}
+
+/// How many of its places are busy.
+fn places(server: &ServerState) -> Markup {
+    let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
+    html! {
+        span { strong { (count(busy as u64)) } " of " (count(all as u64)) " busy" }
+        meter.sr min="0" max=(all.max(1)) value=(busy) {}
+    }
+}
+
+fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
+    let time = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime);
+    html! {
+        tr {
+            th.id scope="row" { a href=(href(mount, &["queues", &worker.queue, "tasks", &worker.task_id])) { (id(&worker.task_id)) } }
+            td.short { (cell(&worker.task_type)) }
+            td data-l="Queue" { (cell(&worker.queue)) }
+            td data-l="Since" { (when_known(now, time(worker.start_time))) }
+            td data-l="Must end" {
+                @match time(worker.deadline) {
+                    Some(at) if at < now => span.alarm { (when(now, at)) },
+                    at => (when_known(now, at)),
+                }
+            }
+        }
+    }
+}
+
+/// Its queues, the heaviest first.
+fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
+    let mut queues: Vec<_> = info
+        .queues
+        .iter()
+        .map(|queue| (queue.queue.as_deref().unwrap_or_default(), queue.weight.unwrap_or_default()))
+        .collect();
+    queues.sort_by_key(|&(name, weight)| (std::cmp::Reverse(weight), name));
+    queues.truncate(100);
+    queues
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::QueueWeight;
+
+    use super::*;
+
+    fn server(workers: usize) -> ServerState {
+        let info = ServerInfo {
+            host: "<web>".into(),
+            concurrency: 10,
+            status: "active".into(),
+            queues: ["low", "high"]
+                .iter()
+                .zip(1..)
+                .map(|(name, weight)| QueueWeight { queue: Some((*name).into()), weight: Some(weight) })
+                .collect(),
+            ..ServerInfo::default()
+        };
+        ServerState { info, workers: vec![WorkerInfo { task_id: "<t>".into(), ..WorkerInfo::default() }; workers] }
+    }
+
+    #[test]
+    fn what_runs_is_listed_and_a_long_list_is_cut() {
+        let html = render("", &[server(102)], DateTime::UNIX_EPOCH).into_string();
+        assert!(html.contains("1 server, 102 of 10 places busy") && html.contains("2 more run here"), "{html}");
+        assert!(!html.contains("<web>") && !html.contains("<t>"));
+        assert!(html.contains("Go</span>"));
+    }
+
+    #[test]
+    fn nobody_is_said_with_what_to_do() {
+        assert!(render("", &[], DateTime::UNIX_EPOCH).into_string().contains("Nobody works"));
+    }
+
+    #[test]
+    fn the_heaviest_queue_is_first() {
+        assert_eq!(queues(&server(0).info), [("high", 2), ("low", 1)]);
+    }
+}

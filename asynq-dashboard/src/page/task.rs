@@ -1,0 +1,259 @@
+//! `/queues/{queue}/tasks/{id}`: everything that is known of one task.
+
+use asynq_runtime::{
+    TaskInfo, TaskState,
+    broker::Failure as Attempt,
+    task::{ServerInfo, Timestamp, WorkerInfo},
+};
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Page, Tab,
+    format::{count, counted, size, span, when},
+    part::{button::Button, state::state, tasks::fact, text},
+    timeline,
+};
+use crate::{
+    failure::Failure,
+    look::payload::{self, Form, Shown},
+    path::{Asked, Name, Segments, href, with_query},
+    state::AppState,
+};
+
+/// Longest text that can be edited here.
+const EDITABLE: usize = 64 * 1024;
+
+/// What may be asked for.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Wish {
+    /// Long texts as long as they may be shown.
+    all: u8,
+}
+
+/// What the page shows.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) mount: String,
+    pub(super) can_change: bool,
+    pub(super) now: DateTime<Utc>,
+    pub(super) task: TaskInfo,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) payload: Shown,
+    pub(super) result: Option<Shown>,
+    pub(super) runs_at: Option<(ServerInfo, WorkerInfo)>,
+    pub(super) limit: usize,
+}
+
+/// Answers `/queues/{queue}/tasks/{id}`.
+pub(crate) async fn get(
+    State(app): State<AppState>,
+    Segments((queue, id)): Segments<(Name, Name)>,
+    Asked(wish): Asked<Wish>,
+) -> Result<Page, Failure> {
+    let inspector = app.inspector();
+    let task = inspector.task(&queue, &id).await?;
+    let attempts = app.client().broker().failures(&task.queue, &task.id).await?;
+    let runs_at = match task.state {
+        TaskState::Active => worker(inspector.servers().await?, &task),
+        _ => None,
+    };
+    let view = View {
+        mount: app.config().mount.clone(),
+        can_change: !app.config().read_only,
+        now: app.client().broker().now(),
+        payload: payload::payload(app.registry(), &task.r#type, &task.payload),
+        result: task.result.as_deref().map(payload::any),
+        attempts,
+        runs_at,
+        limit: if wish.all > 0 { text::WHOLE } else { text::BLOCK },
+        task,
+    };
+    Ok(Page::new(format!("{} {}", view.task.r#type, view.task.id), Tab::Queues, render(&view)))
+}
+
+/// Who runs the task, as its server shows it.
+fn worker(servers: Vec<asynq_runtime::broker::ServerState>, task: &TaskInfo) -> Option<(ServerInfo, WorkerInfo)> {
+    servers.into_iter().find_map(|server| {
+        let runs = |worker: &&WorkerInfo| worker.task_id == task.id.as_str() && worker.queue == task.queue.as_str();
+        server.workers.iter().find(runs).cloned().map(|worker| (server.info, worker))
+    })
+}
+
+impl View {
+    fn path(&self, last: &[&str]) -> String {
+        let mut parts = vec!["queues", self.task.queue.as_str(), "tasks", self.task.id.as_str()];
+        parts.extend(last);
+        href(&self.mount, &parts)
+    }
+}
+
+fn render(view: &View) -> Markup {
+    let task = &view.task;
+    let queue = href(&view.mount, &["queues", task.queue.as_str()]);
+    html! {
+        nav.crumbs aria-label="Where this is" {
+            a href=(href(&view.mount, &[])) { "Queues" } span { "/" }
+            a href=(queue) { (text::cell(task.queue.as_str())) } span { "/" }
+            a href=(with_query(&queue, &[("state", task.state.as_str())])) { (task.state) }
+        }
+        div.title {
+            h1 { (text::cell(&task.r#type)) }
+            (state(task.state))
+            @if task.is_orphan(view.now) { span.tag.bad { "orphan: its lease has passed and nobody runs it" } }
+            span.grow {}
+            @if view.can_change { (actions(view, &queue)) }
+        }
+        @if let Some(progress) = &task.progress {
+            div.panel.stack {
+                div.row { strong { (format!("{:.0} %", progress.fraction * 100.0)) } span.soft { (text::cell(&progress.note)) } }
+                progress value=(progress.fraction) max="1" aria-label="Progress" {}
+            }
+        }
+        div.two {
+            div {
+                (arguments(view))
+                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (shown(view, result, "")) } }
+                (errors(view))
+            }
+            div {
+                (facts(view))
+                section.panel { h2 { "Timeline" } (timeline::show(view)) }
+                @if !task.headers.is_empty() { (headers(view)) }
+            }
+        }
+    }
+}
+
+fn actions(view: &View, queue: &str) -> Markup {
+    use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
+    let state = view.task.state;
+    let button = |label, verb: &str, ask: &str, class| Button {
+        label,
+        post: view.path(&[verb]),
+        ask: ask.to_owned(),
+        class,
+        ..Button::default()
+    };
+    html! {
+        @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", "", "go").show()) }
+        @if matches!(state, Pending | Scheduled | Retry | Completed | Aggregating) { (button("Archive", "archive", "Archive this task? It will not run until somebody asks for it.", "").show()) }
+        @if state == Active { (button("Cancel", "cancel", "Ask its worker to cancel this run? What it has done so far stays done.", "danger").show()) }
+        @if state != Active {
+            (Button { then: with_query(queue, &[("state", state.as_str())]), ..button("Delete", "delete", "Delete this task with its arguments, result and errors? This cannot be undone.", "danger") }.show())
+        }
+    }
+}
+
+fn shown(view: &View, shown: &Shown, class: &str) -> Markup {
+    let all = with_query(&view.path(&[]), &[("all", "1")]);
+    html! {
+        @if shown.form == Form::Empty { p.soft { "Empty." } } @else {
+            (text::block(&shown.text, class, view.limit, &all))
+            @if shown.is_cut && view.limit == text::WHOLE { p.soft { "This is the beginning; there are " (size(shown.size as u64)) " in all." } }
+        }
+    }
+}
+
+fn arguments(view: &View) -> Markup {
+    let form = match view.payload.form {
+        Form::Empty => "",
+        Form::Arguments => "as the job reads them",
+        Form::Json => "JSON",
+        Form::Text => "text",
+        Form::Binary => "bytes; start the dashboard in the worker to see them as arguments",
+    };
+    html! {
+        section.panel {
+            h2 { "Arguments " small { (form) @if view.payload.size > 0 { ", " (size(view.payload.size as u64)) } } }
+            (shown(view, &view.payload, ""))
+            @if view.can_change && can_edit(view) { (editor(view)) }
+        }
+    }
+}
+
+/// Arguments with a secret in them are not: what is shown is not what is stored.
+fn can_edit(view: &View) -> bool {
+    !matches!(view.task.state, TaskState::Active | TaskState::Completed)
+        && view.payload.form != Form::Binary
+        && !view.payload.is_cut
+        && view.payload.text.len() <= EDITABLE
+        && !view.payload.text.contains("\"***\"")
+}
+
+fn editor(view: &View) -> Markup {
+    html! {
+        details {
+            summary { "Edit and resubmit" }
+            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
+                textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
+                div.row {
+                    button.go name="then" value="run" { @if view.task.state == TaskState::Pending { "Save" } @else { "Save and run now" } }
+                    @if view.task.state != TaskState::Pending { button name="then" value="" { "Save" } }
+                    span.soft { "What has been tried stays counted." }
+                }
+            }
+        }
+    }
+}
+
+fn errors(view: &View) -> Markup {
+    let task = &view.task;
+    let all = with_query(&view.path(&[]), &[("all", "1")]);
+    let known = view.attempts.first().map(|attempt| attempt.error.as_str());
+    html! {
+        @if task.last_error.is_some() || !view.attempts.is_empty() {
+            section.panel {
+                h2 { "Errors " small { "the last 10, newest first" } }
+                @if let Some(error) = task.last_error.as_deref().filter(|error| Some(*error) != known) {
+                    p.soft { "Last" @if let Some(at) = task.last_failed_at { ", " (when(view.now, at)) } }
+                    (text::block(error, "bad", view.limit, &all))
+                }
+                @for attempt in &view.attempts {
+                    p.soft { "Attempt " (count(attempt.number.into())) ", " (when(view.now, attempt.at)) }
+                    (text::block(&attempt.error, "bad", view.limit, &all))
+                }
+            }
+        }
+    }
+}
+
+fn facts(view: &View) -> Markup {
+    let task = &view.task;
+    html! {
+        section.panel {
+            h2 { "Facts" }
+            dl.facts {
+                dt { "Id" } dd.mono { (text::cell(task.id.as_str())) }
+                dt { "Type" } dd { (text::cell(&task.r#type)) }
+                dt { "Queue" } dd { a href=(href(&view.mount, &["queues", task.queue.as_str()])) { (text::cell(task.queue.as_str())) } }
+                dt { "Tried" } dd { (counted(task.retried.into(), "failure")) ", " "at most " (count(task.max_retry.into())) " retried" }
+                @if task.crashes > 0 { dt { "Crashes" } dd.alarm { (count(task.crashes.into())) " workers died while they ran it" } }
+                @if let Some(timeout) = task.timeout { dt { "Timeout" } dd { (span(timeout)) } }
+                (fact(view.now, "Deadline", task.deadline))
+                @if let Some(retention) = task.retention { dt { "Retention" } dd { (span(retention)) } }
+                @if let Some(group) = &task.group {
+                    @let path = href(&view.mount, &["queues", task.queue.as_str()]);
+                    dt { "Group" } dd { a href=(with_query(&path, &[("state", "aggregating"), ("group", group)])) { (text::cell(group)) } }
+                }
+                @if let Some(key) = &task.unique_key { dt { "Unique key" } dd.mono { (text::cell(key)) } }
+                @if let Some((server, worker)) = &view.runs_at {
+                    dt { "Runs at" } dd { a href=(href(&view.mount, &["servers"])) { (text::cell(&server.host)) ":" (server.pid) } }
+                    (fact(view.now, "Since", worker.start_time.and_then(Timestamp::to_datetime)))
+                }
+            }
+        }
+    }
+}
+
+fn headers(view: &View) -> Markup {
+    html! {
+        section.panel {
+            h2 { "Headers" }
+            dl.facts { @for (key, value) in view.task.headers.iter().take(100) { dt.mono { (text::cell(key)) } dd.mono { (text::cell(value)) } } }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The life of a task as far as it is known: what was, and what is to come.
+
+use asynq_runtime::{TaskInfo, TaskState, task::Timestamp};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{format::when, part::tasks::kept_until, task::View};
+
+/// One moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Moment {
+    at: DateTime<Utc>,
+    what: String,
+    /// The state that it led to, which gives its mark.
+    state: Option<TaskState>,
+}
+
+/// The list, in the order of time.
+pub(super) fn show(view: &View) -> Markup {
+    let since = view.runs_at.as_ref().and_then(|(_, worker)| worker.start_time).and_then(Timestamp::to_datetime);
+    let failed: Vec<_> = view.attempts.iter().map(|attempt| (attempt.number, attempt.at)).collect();
+    html! {
+        ol.line {
+            @for moment in moments(&view.task, &failed, since) {
+                li class=[moment.state.map(|state| format!("s-{state}"))] {
+                    (moment.what) " " span.soft { (when(view.now, moment.at)) }
+                }
+            }
+        }
+    }
+}
+
+fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTime<Utc>>) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    let mut add = |at: Option<DateTime<Utc>>, what: &str, state| {
+        moments.extend(at.map(|at| Moment { at, what: what.to_owned(), state }));
+    };
+    add(born(task.id.as_str()), "Created", Some(TaskState::Pending));
+    for &(number, at) in failed {
+        add(Some(at), &format!("Attempt {number} failed"), Some(TaskState::Retry));
+    }
+    // Attempts are kept by our own servers; of Go's only the last is known, to the second.
+    let is_known = |at: DateTime<Utc>| failed.iter().any(|(_, known)| known.timestamp() == at.timestamp());
+    add(task.last_failed_at.filter(|&at| !is_known(at)), "Failed last", Some(TaskState::Retry));
+    add(since, "This attempt began", Some(TaskState::Active));
+    add(task.completed_at, "Completed", Some(TaskState::Completed));
+    match task.state {
+        TaskState::Scheduled => add(task.next_process_at, "Due", Some(TaskState::Scheduled)),
+        TaskState::Retry => add(task.next_process_at, "Next attempt", Some(TaskState::Scheduled)),
+        TaskState::Active => add(task.lease_until, "Its lease ends unless the worker extends it", None),
+        _ => {}
+    }
+    add(kept_until(task), "Deleted", None);
+    add(task.deadline, "No attempt may run after this", None);
+    moments.sort_by_key(|moment| moment.at);
+    if task.state == TaskState::Archived {
+        let at = moments.last().map(|moment| moment.at);
+        moments.extend(at.map(|at| Moment { at, what: "Archived".to_owned(), state: Some(TaskState::Archived) }));
+    }
+    moments
+}
+
+/// When an id of ours was made: a UUID v7 begins with it.
+fn born(id: &str) -> Option<DateTime<Utc>> {
+    let (seconds, nanos) =
+        uuid::Uuid::try_parse(id).ok().filter(|id| id.get_version_num() == 7)?.get_timestamp()?.to_unix();
+    DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::TaskMessage;
+
+    use super::*;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_893_553_445 + seconds, 0).unwrap_or_default()
+    }
+
+    #[test]
+    fn moments_come_in_the_order_of_time() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Retry);
+        (task.last_failed_at, task.next_process_at) = (Some(at(20)), Some(at(60)));
+        let said = |task: &TaskInfo, failed: &[_], since| -> Vec<String> {
+            moments(task, failed, since).into_iter().map(|moment| moment.what).collect()
+        };
+        assert_eq!(
+            said(&task, &[(2, at(20)), (1, at(10))], None),
+            ["Attempt 1 failed", "Attempt 2 failed", "Next attempt"]
+        );
+        assert_eq!(said(&task, &[], None), ["Failed last", "Next attempt"]);
+        task.state = TaskState::Archived;
+        assert_eq!(said(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
+        task.state = TaskState::Active;
+        assert_eq!(said(&task, &[(1, at(20))], Some(at(30))), ["Attempt 1 failed", "This attempt began"]);
+    }
+
+    #[test]
+    fn an_id_of_ours_knows_its_time() {
+        assert_eq!(
+            born("0190a5a0-8e00-7000-8000-000000000000").map(|at| at.timestamp_millis()),
+            Some(0x0190_a5a0_8e00)
+        );
+        assert_eq!(born("b9410bfb-e0d3-4ede-9abb-9f7d6e314a6a"), None);
+        assert_eq!(born("mine"), None);
+    }
+}

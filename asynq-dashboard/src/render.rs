@@ -1,0 +1,106 @@
+//! The outermost layer: gives pages their frame, failures their page or JSON, and every answer its security headers.
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{Html, IntoResponse, Response},
+};
+use serde_json::json;
+
+use crate::{
+    failure::{Failure, Kind},
+    page::{self, Page},
+    path,
+    state::AppState,
+};
+
+/// What every answer says: nothing but our own files runs or is shown, nobody frames us, and no page tells where it came
+/// from.
+const HEADERS: [(HeaderName, &str); 8] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+];
+
+/// What a request asked for, as far as its answer depends on it.
+struct Asked {
+    /// Failures as JSON: for changes, for the API, and for whoever does not ask for HTML, as browsers do.
+    json: bool,
+    path: String,
+}
+
+impl Asked {
+    fn of(app: &AppState, request: &Request) -> Self {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let below = request.uri().path().strip_prefix(app.config().mount.as_str()).unwrap_or_default();
+        let accepted = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let is_page = accepted.is_some_and(|accept| accept.contains("text/html"));
+        let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_api = below == "/events" || below.starts_with("/api/");
+        Self { json: is_change || is_api || !is_page, path }
+    }
+}
+
+/// Renders what the inner layers left to render.
+pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    app.samples().start_unless(app.config().observed_only);
+    let asked = Asked::of(&app, &request);
+    let mut response = next.run(request).await;
+    if let Some(page) = response.extensions_mut().remove::<Page>() {
+        response = with_body(response, Html(page::layout(&app, &page).into_string()).into_response());
+    } else if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        response = failed(&app, &asked, failure, response);
+    }
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    // What tasks hold stays out of caches; assets say otherwise themselves.
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn failed(app: &AppState, asked: &Asked, failure: Failure, response: Response) -> Response {
+    if asked.json {
+        let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
+        return with_body(response, axum::Json(body).into_response());
+    }
+    if failure.kind == Kind::NoLogin && app.config().has_password {
+        let to = path::with_query(&app.href(&["login"]), &[("next", &asked.path)]);
+        if let Ok(to) = HeaderValue::try_from(to) {
+            let mut response = with_body(response, Body::empty().into_response());
+            *response.status_mut() = StatusCode::SEE_OTHER;
+            response.headers_mut().insert(header::LOCATION, to);
+            return response;
+        }
+    }
+    let is_away = failure.kind == Kind::Away;
+    let page = page::layout(app, &page::failure(app, &failure)).into_string();
+    let mut response = with_body(response, Html(page).into_response());
+    if let (true, Some(seconds)) = (is_away, failure.kind.retry_after()) {
+        // Browsers ask again by themselves, also without scripts.
+        response.headers_mut().insert(header::REFRESH, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The status and headers of the one with the body and its type of the other.
+fn with_body(mut outer: Response, inner: Response) -> Response {
+    let (parts, body) = inner.into_parts();
+    *outer.body_mut() = body;
+    outer.headers_mut().remove(header::CONTENT_LENGTH);
+    if let Some(kind) = parts.headers.get(header::CONTENT_TYPE) {
+        outer.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
+    }
+    outer
+}

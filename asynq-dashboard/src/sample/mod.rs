@@ -1,0 +1,126 @@
+//! The numbers of all queues: now, and in the last hour for the charts.
+
+mod series;
+mod snapshot;
+mod sweep;
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::broker::{Broker, BrokerError};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::series::Kept;
+pub(crate) use self::{
+    series::{Point, Series},
+    snapshot::{Snapshot, Totals},
+};
+use crate::failure::Failure;
+
+/// Samples the queues for as long as it lives, and reads them at once for whoever asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Samples(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    broker: Arc<dyn Broker>,
+    kept: Mutex<Kept>,
+    news: watch::Sender<News>,
+    /// One read at a time: who comes meanwhile takes its answer.
+    reading: tokio::sync::Mutex<Option<Read>>,
+    sampler: OnceLock<AbortOnDropHandle<()>>,
+}
+
+/// What the sampler tells those who look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct News {
+    /// The latest numbers; `None` before the first sweep.
+    pub(crate) latest: Option<Arc<Snapshot>>,
+    /// What the broker said where it does not answer now.
+    pub(crate) away: Option<BrokerError>,
+}
+
+/// One read of all queues, with what it took.
+#[derive(Debug, Clone)]
+struct Read {
+    snapshot: Arc<Snapshot>,
+    at: Instant,
+    took: Duration,
+}
+
+impl Read {
+    /// Whether it may be shown again: for four times as long as it took to read,
+    /// so that ten thousand queues are not read anew for each of ten people.
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < self.took * 4
+    }
+}
+
+impl Samples {
+    /// Of one broker; nothing is sampled before [`start`](Self::start).
+    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+        Self(Arc::new(Shared {
+            broker,
+            kept: Mutex::default(),
+            news: watch::Sender::new(News::default()),
+            reading: tokio::sync::Mutex::default(),
+            sampler: OnceLock::new(),
+        }))
+    }
+
+    /// Starts to sample, if it has not been started; ends when the last handle is dropped. Needs a tokio runtime.
+    pub(crate) fn start(&self) {
+        self.0.sampler.get_or_init(|| {
+            let weak = Arc::downgrade(&self.0);
+            AbortOnDropHandle::new(tokio::spawn(sweep::run(weak)))
+        });
+    }
+
+    /// [`start`](Self::start), unless nobody will look.
+    pub(crate) fn start_unless(&self, nobody_looks: bool) {
+        if !nobody_looks {
+            self.start();
+        }
+    }
+
+    /// All queues as they are now; where reading them takes long, as they were a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        Ok(self.0.read().await?)
+    }
+
+    /// Forgets what was read: somebody has just changed something.
+    pub(crate) async fn forget(&self) {
+        *self.0.reading.lock().await = None;
+    }
+
+    /// The last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet. With very
+    /// many queues asking makes it sampled from now on.
+    pub(crate) fn series(&self, queue: Option<&str>) -> Series {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
+    }
+
+    /// The news as they come.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<News> {
+        self.0.news.subscribe()
+    }
+}
+
+impl Shared {
+    async fn read(&self) -> Result<Arc<Snapshot>, BrokerError> {
+        let mut last = self.reading.lock().await;
+        if let Some(read) = last.as_ref().filter(|read| read.is_fresh(Instant::now())) {
+            return Ok(Arc::clone(&read.snapshot));
+        }
+        let began = Instant::now();
+        let snapshot = Arc::new(snapshot::read(&*self.broker).await?);
+        *last = Some(Read { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,225 @@
+//! The last hour of each queue in a bounded ring.
+//!
+//! A point has 56 bytes and a ring 720 of them, one each 5 seconds: 40 kB. At most 256 queues have one, so that all of it
+//! stays below 11 MB however many queues there are. Where there are more, those have one that somebody looked at or that
+//! work now.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use super::snapshot::{Snapshot, Totals};
+
+/// Points of one ring: an hour of sweeps, 5 seconds apart.
+const POINTS: usize = 720;
+/// Queues that have a ring.
+const RINGS: usize = 256;
+/// For how long a ring is safe from a queue that works now, after somebody looked or its queue worked.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// One queue, or all together, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    /// Milliseconds since the Unix epoch.
+    pub(crate) at_ms: i64,
+    /// Pending tasks.
+    pub(crate) pending: u32,
+    /// Running tasks.
+    pub(crate) active: u32,
+    /// Scheduled tasks.
+    pub(crate) scheduled: u32,
+    /// Tasks that wait for their next attempt.
+    pub(crate) retry: u32,
+    /// Given-up tasks.
+    pub(crate) archived: u32,
+    /// Kept successes.
+    pub(crate) completed: u32,
+    /// Tasks that wait in groups.
+    pub(crate) aggregating: u32,
+    /// Runs per second that ended since the point before.
+    pub(crate) processed: f32,
+    /// Runs per second that failed since the point before.
+    pub(crate) failed: f32,
+    /// How long the oldest pending task has been waiting, in milliseconds.
+    pub(crate) latency_ms: u32,
+}
+
+/// Points, the oldest first.
+pub(crate) type Series = Vec<Point>;
+
+/// All rings.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    totals: Ring,
+    queues: HashMap<String, Ring>,
+    /// Queues without a ring that somebody looked at.
+    wanted: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    points: VecDeque<Point>,
+    /// What was counted at the last point.
+    last: Option<(i64, Totals)>,
+    /// When somebody last looked, or the queue last worked.
+    interest: Option<Instant>,
+}
+
+impl Kept {
+    /// Adds one point to every ring, and gives rings to those that deserve one.
+    pub(super) fn add(&mut self, snapshot: &Snapshot, now: Instant) {
+        let at = snapshot.at.timestamp_millis();
+        self.totals.push(at, snapshot.totals, now);
+        self.queues.retain(|name, _| snapshot.queue(name).is_some());
+        for queue in &snapshot.queues {
+            let (name, numbers) = (queue.name.as_str(), Totals::of(queue));
+            if let Some(ring) = self.queues.get_mut(name) {
+                ring.push(at, numbers, now);
+                continue;
+            }
+            let is_wanted = self.wanted.as_deref() == Some(name);
+            let works = numbers.active > 0 || numbers.pending > 0;
+            if self.queues.len() < RINGS || ((is_wanted || works) && self.make_room(now, is_wanted)) {
+                let mut ring = Ring::default();
+                ring.push(at, numbers, now);
+                ring.interest = (is_wanted || works).then_some(now);
+                self.queues.insert(name.to_owned(), ring);
+            }
+        }
+        self.wanted = None;
+    }
+
+    /// Takes the ring away from the queue that has been of no interest for longest, if that is long enough.
+    fn make_room(&mut self, now: Instant, by_force: bool) -> bool {
+        let Some((name, ring)) = self.queues.iter().min_by_key(|(_, ring)| ring.interest) else { return true };
+        let idle = ring.interest.is_none_or(|interest| now.saturating_duration_since(interest) > GRACE);
+        if idle || by_force {
+            let name = name.clone();
+            self.queues.remove(&name);
+            return true;
+        }
+        false
+    }
+
+    /// The points of one queue, or of all together.
+    pub(super) fn series(&mut self, queue: Option<&str>, now: Instant) -> Series {
+        let Some(name) = queue else { return self.totals.points.iter().copied().collect() };
+        match self.queues.get_mut(name) {
+            Some(ring) => {
+                ring.interest = Some(now);
+                ring.points.iter().copied().collect()
+            }
+            None => {
+                self.wanted = Some(name.to_owned());
+                Series::new()
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn push(&mut self, at_ms: i64, numbers: Totals, now: Instant) {
+        let (mut processed, mut failed) = (0.0, 0.0);
+        if let Some((before_ms, before)) = self.last {
+            // What counts from the beginning starts anew when a queue is deleted: then there is no rate.
+            let seconds = (at_ms - before_ms).max(1) as f32 / 1000.0;
+            processed = numbers.processed_total.saturating_sub(before.processed_total) as f32 / seconds;
+            failed = numbers.failed_total.saturating_sub(before.failed_total) as f32 / seconds;
+            if (Totals { latency_ms: 0, ..numbers }) != (Totals { latency_ms: 0, ..before }) {
+                self.interest = Some(now);
+            }
+        }
+        self.last = Some((at_ms, numbers));
+        if self.points.len() >= POINTS {
+            self.points.pop_front();
+        }
+        self.points.push_back(Point {
+            at_ms,
+            pending: small(numbers.pending),
+            active: small(numbers.active),
+            scheduled: small(numbers.scheduled),
+            retry: small(numbers.retry),
+            archived: small(numbers.archived),
+            completed: small(numbers.completed),
+            aggregating: small(numbers.aggregating),
+            processed,
+            failed,
+            latency_ms: small(numbers.latency_ms),
+        });
+    }
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::{broker::QueueStats, task::QueueName};
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn snapshot(seconds: i64, queues: &[(&str, u64, u64)]) -> Snapshot {
+        let at = DateTime::from_timestamp(seconds, 0).expect("a time");
+        let queue = |&(name, pending, processed): &(&str, u64, u64)| {
+            let mut stats = QueueStats::empty(QueueName::from_wire(name), at);
+            (stats.pending, stats.processed_total, stats.failed_total) = (pending, processed, processed / 2);
+            stats
+        };
+        Snapshot::new(at, queues.iter().map(queue).collect())
+    }
+
+    #[test]
+    fn a_point_is_32_bytes_more_than_its_numbers_at_most() {
+        assert!(size_of::<Point>() <= 56, "{}", size_of::<Point>());
+    }
+
+    #[test]
+    fn rates_are_per_second_and_start_anew_with_a_deleted_queue() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        for (at, processed) in [(0, 100), (5, 150), (10, 150), (15, 3)] {
+            kept.add(&snapshot(at, &[("a", 1, processed)]), now);
+        }
+        let rates: Vec<_> = kept.series(Some("a"), now).iter().map(|p| (p.processed, p.failed)).collect();
+        assert_eq!(rates, [(0.0, 0.0), (10.0, 5.0), (0.0, 0.0), (0.0, 0.0)]);
+        assert_eq!(kept.series(None, now).len(), 4);
+    }
+
+    #[test]
+    fn an_hour_is_kept_and_a_deleted_queue_is_not() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        for at in 0..POINTS as i64 + 10 {
+            kept.add(&snapshot(at * 5, &[("a", 0, 0)]), now);
+        }
+        let series = kept.series(Some("a"), now);
+        assert_eq!((series.len(), series[0].at_ms), (POINTS, 50_000));
+        kept.add(&snapshot(9_000, &[]), now);
+        assert!(kept.series(Some("a"), now).is_empty());
+    }
+
+    #[test]
+    fn of_ten_thousand_queues_those_have_a_ring_that_work_or_are_looked_at() {
+        let names: Vec<_> = (0..10_000).map(|n| format!("q{n:05}")).collect();
+        let of = |working: &str, processed| {
+            let row = |name: &'_ String| {
+                (name.clone(), u64::from(name == working), if name == working { processed } else { 0 })
+            };
+            names.iter().map(row).collect::<Vec<_>>()
+        };
+        let (mut kept, start) = (Kept::default(), Instant::now());
+        let add = |kept: &mut Kept, rows: Vec<(String, u64, u64)>, after: u64| {
+            let rows: Vec<_> = rows.iter().map(|(name, pending, done)| (name.as_str(), *pending, *done)).collect();
+            kept.add(&snapshot(after as i64, &rows), start + Duration::from_secs(after));
+        };
+        add(&mut kept, of("", 0), 0);
+        assert_eq!(kept.queues.len(), RINGS);
+        // One works, one is looked at: both get rings, at the cost of idle ones.
+        assert!(kept.series(Some("q09999"), start).is_empty());
+        add(&mut kept, of("q05000", 7), 5);
+        assert_eq!(kept.queues.len(), RINGS);
+        let now = start + Duration::from_secs(6);
+        assert_eq!((kept.series(Some("q05000"), now).len(), kept.series(Some("q09999"), now).len()), (1, 1));
+    }
+}

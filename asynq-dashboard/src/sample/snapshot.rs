@@ -1,0 +1,98 @@
+//! All queues at one moment.
+
+use asynq_runtime::{
+    broker::{Broker, BrokerError, QueueStats},
+    task::QueueName,
+};
+use chrono::{DateTime, Utc};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+/// Queues that are asked for at the same time.
+const AT_ONCE: usize = 32;
+
+/// All queues at one moment, by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    /// When it was read, by the broker's clock.
+    pub(crate) at: DateTime<Utc>,
+    /// The queues, by name.
+    pub(crate) queues: Vec<QueueStats>,
+    /// All of them together.
+    pub(crate) totals: Totals,
+}
+
+/// Sums over all queues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// As in [`QueueStats`].
+    pub(crate) pending: u64,
+    /// As in [`QueueStats`].
+    pub(crate) active: u64,
+    /// As in [`QueueStats`].
+    pub(crate) scheduled: u64,
+    /// As in [`QueueStats`].
+    pub(crate) retry: u64,
+    /// As in [`QueueStats`].
+    pub(crate) archived: u64,
+    /// As in [`QueueStats`].
+    pub(crate) completed: u64,
+    /// As in [`QueueStats`].
+    pub(crate) aggregating: u64,
+    /// Runs that ended today (UTC), failed ones included.
+    pub(crate) processed: u64,
+    /// Runs that failed today (UTC).
+    pub(crate) failed: u64,
+    /// Runs that ended since the beginning.
+    pub(crate) processed_total: u64,
+    /// Runs that failed since the beginning.
+    pub(crate) failed_total: u64,
+    /// The longest wait of an oldest pending task, in milliseconds.
+    pub(crate) latency_ms: u64,
+}
+
+impl Snapshot {
+    /// Of what was read.
+    pub(crate) fn new(at: DateTime<Utc>, queues: Vec<QueueStats>) -> Self {
+        let totals = queues.iter().fold(Totals::default(), Totals::add);
+        Self { at, queues, totals }
+    }
+
+    /// The numbers of one queue.
+    pub(crate) fn queue(&self, name: &str) -> Option<&QueueStats> {
+        let at = self.queues.binary_search_by(|queue| queue.name.as_str().cmp(name)).ok()?;
+        self.queues.get(at)
+    }
+}
+
+impl Totals {
+    /// Of one queue.
+    pub(crate) fn of(queue: &QueueStats) -> Self {
+        Self::default().add(queue)
+    }
+
+    fn add(self, queue: &QueueStats) -> Self {
+        Self {
+            pending: self.pending.saturating_add(queue.pending),
+            active: self.active.saturating_add(queue.active),
+            scheduled: self.scheduled.saturating_add(queue.scheduled),
+            retry: self.retry.saturating_add(queue.retry),
+            archived: self.archived.saturating_add(queue.archived),
+            completed: self.completed.saturating_add(queue.completed),
+            aggregating: self.aggregating.saturating_add(queue.aggregating),
+            processed: self.processed.saturating_add(queue.processed),
+            failed: self.failed.saturating_add(queue.failed),
+            processed_total: self.processed_total.saturating_add(queue.processed_total),
+            failed_total: self.failed_total.saturating_add(queue.failed_total),
+            latency_ms: self.latency_ms.max(u64::try_from(queue.latency.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+/// Reads every queue, some at a time.
+pub(super) async fn read(broker: &dyn Broker) -> Result<Snapshot, BrokerError> {
+    let names: Vec<QueueName> = broker.queues().await?;
+    let read = |name: QueueName| async move { broker.queue_stats(&name).await };
+    let mut queues: Vec<QueueStats> = stream::iter(names).map(read).buffered(AT_ONCE).try_collect().await?;
+    queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    Ok(Snapshot::new(broker.now(), queues))
+}

@@ -1,0 +1,151 @@
+//! Serves a router over HTTP/1.1, with bounds on connections, heads and slowness.
+
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulConnection, GracefulShutdown},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+use tower_service::Service as _;
+
+use crate::{error::DashboardError, state::AppState};
+
+/// Most connections at a time; further ones wait in the system's queue.
+const MOST_CONNECTIONS: usize = 256;
+/// How long the head of a request may take, from the opening of the connection or the end of the request before.
+const HEAD: Duration = Duration::from_secs(10);
+/// Most bytes of a head that are buffered.
+const LARGEST_HEAD: usize = 64 * 1024;
+/// How long open requests may go on when the server stops.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// After a connection that could not be accepted, such as for want of file handles.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A dashboard that listens already.
+#[derive(Debug)]
+#[must_use = "connections wait until it is served"]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    app: AppState,
+    path: String,
+}
+
+impl Bound {
+    /// Listens at the first of the addresses that can be had.
+    pub(crate) async fn new(
+        asked: &str,
+        addresses: &[SocketAddr],
+        router: Router,
+        app: AppState,
+        path: String,
+    ) -> Result<Self, DashboardError> {
+        let failed = |source| DashboardError::Bind { address: asked.to_owned(), source };
+        let listener = TcpListener::bind(addresses).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, router, app, path })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of its first page.
+    pub fn url(&self) -> String {
+        format!("http://{}{}/", self.address, self.path)
+    }
+
+    /// Serves until `stopping` is ready; then open requests get 2 seconds.
+    pub async fn serve_until(self, stopping: impl Future<Output = ()>) {
+        self.app.samples().start_unless(self.app.config().observed_only);
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        // Dropped with this future, so that no connection outlives it.
+        let mut connections = JoinSet::new();
+        let mut stopping = pin!(stopping);
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+                let (stream, peer) = self.listener.accept().await?;
+                Ok::<_, io::Error>((place, stream, peer))
+            };
+            let (place, stream, peer) = tokio::select! {
+                () = &mut stopping => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = accepted => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!("a connection to the dashboard was not accepted: {error}");
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            let connection = graceful.watch(http(stream, peer, self.router.clone()));
+            connections.spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!("a connection to the dashboard ended: {error}");
+                }
+                drop(place);
+            });
+        }
+        drop(self.listener);
+        if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+            tracing::debug!("requests to the dashboard were cut off");
+        }
+    }
+}
+
+/// The connection as a future that ends with it.
+fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulConnection<Error = hyper::Error> {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        // A router is always ready.
+        router.clone().call(request)
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+}
+
+/// The addresses that `text` names; a port alone is one of this machine.
+pub(crate) async fn resolve(text: &str) -> Result<Vec<SocketAddr>, DashboardError> {
+    let failed = |source| DashboardError::Address { address: text.to_owned(), source };
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]);
+    }
+    let addresses: Vec<_> = tokio::net::lookup_host(text).await.map_err(failed)?.collect();
+    if addresses.is_empty() {
+        return Err(failed(io::Error::other("the name has no address")));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_alone_is_one_of_this_machine() {
+        for text in ["8080", ":8080", "127.0.0.1:8080"] {
+            assert_eq!(resolve(text).await.expect(text), [SocketAddr::from(([127, 0, 0, 1], 8080))]);
+        }
+        for bad in ["", "127.0.0.1", "99999", "http://127.0.0.1:80", "127.0.0.1:x"] {
+            assert!(resolve(bad).await.expect_err(bad).to_string().contains("127.0.0.1:8080"), "{bad}");
+        }
+    }
+}

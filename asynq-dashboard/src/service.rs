@@ -1,0 +1,153 @@
+//! The dashboard as a neighbour of a worker's jobs, with the flags `--dashboard` and `--metrics`.
+
+use std::{fmt, future::Future};
+
+use asynq_runtime::{
+    BoxError,
+    job::BoxFuture,
+    server::{Service, ServiceContext, ServiceEntry},
+};
+use clap::{Arg, ArgAction, ArgMatches};
+
+use crate::{
+    builder::Dashboard,
+    environment::{self, DASHBOARD, METRICS},
+};
+
+/// A dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. It knows the server's jobs.
+///
+/// A program with `asynq_runtime::main!(services: [asynq_dashboard])` needs none: it has the flag `--dashboard`.
+///
+/// ```no_run
+/// # use asynq_runtime::prelude::*;
+/// # async fn serve() -> Result<(), BoxError> {
+/// let dashboard = asynq_dashboard::service("127.0.0.1:8080").configure(|dashboard| dashboard.title("Mails"));
+/// Server::builder("redis://127.0.0.1:6379").service(dashboard).build().await?.run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn service(address: impl Into<String>) -> DashboardService {
+    DashboardService { address: Some(address.into()), metrics: None, configure: Box::new(Ok) }
+}
+
+type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send>;
+
+/// A dashboard, a metrics endpoint, or both; [`service`] makes one.
+#[must_use = "a dashboard is not served until it is given to a server"]
+pub struct DashboardService {
+    address: Option<String>,
+    metrics: Option<String>,
+    configure: Configure,
+}
+
+impl DashboardService {
+    /// Serves metrics and health checks alone at this address, besides.
+    pub fn metrics(mut self, address: impl Into<String>) -> Self {
+        self.metrics = Some(address.into());
+        self
+    }
+
+    /// Sets what a [`Dashboard`] can be told: its title, a login, hosts.
+    pub fn configure(mut self, configure: impl FnOnce(Dashboard) -> Dashboard + Send + 'static) -> Self {
+        let before = self.configure;
+        self.configure = Box::new(|dashboard| before(dashboard).map(configure));
+        self
+    }
+
+    async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
+        let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
+        let metrics = serve(self.metrics, dashboard.clone().observed_only(), "metrics", &cx).await?;
+        let pages = serve(self.address, dashboard, "dashboard", &cx).await?;
+        tokio::join!(pages, metrics);
+        Ok(())
+    }
+}
+
+/// Listens, and returns what serves until the server stops.
+async fn serve(
+    address: Option<String>,
+    dashboard: Dashboard,
+    what: &'static str,
+    cx: &ServiceContext,
+) -> Result<impl Future<Output = ()>, BoxError> {
+    let bound = match address {
+        Some(address) => Some(dashboard.bind(&address).await?),
+        None => None,
+    };
+    if let Some(bound) = &bound {
+        tracing::info!("{what} at {}", bound.url());
+    }
+    let cx = cx.clone();
+    Ok(async move {
+        if let Some(bound) = bound {
+            bound.serve_until(async move { cx.stopping().await }).await;
+        }
+    })
+}
+
+impl Service for DashboardService {
+    fn name(&self) -> &'static str {
+        "dashboard"
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin((*self).serve(cx))
+    }
+}
+
+impl fmt::Debug for DashboardService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DashboardService")
+            .field("address", &self.address)
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
+}
+
+inventory::submit! {
+    ServiceEntry { name: "dashboard", make, args, rows: Vec::new }
+}
+
+fn make(flags: &ArgMatches) -> Option<Box<dyn Service>> {
+    let given = |flag: &str, variable| flags.get_one::<String>(flag).cloned().or_else(|| environment::text(variable));
+    let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
+    if address.is_none() && metrics.is_none() {
+        return None;
+    }
+    let read_only = flags.get_flag("dashboard-read-only");
+    let hosts: Vec<_> = flags.get_many::<String>("dashboard-host").unwrap_or_default().cloned().collect();
+    let configure = move |dashboard: Dashboard| {
+        let dashboard = hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host);
+        Ok(if read_only { dashboard.read_only(true) } else { dashboard })
+    };
+    Some(Box::new(DashboardService { address, metrics, configure: Box::new(configure) }))
+}
+
+fn args(command: clap::Command) -> clap::Command {
+    command
+        .arg(
+            Arg::new("dashboard")
+                .long("dashboard")
+                .value_name("ADDR")
+                .help("Serves a web dashboard there, such as 127.0.0.1:8080 [env: ASYNQ_DASHBOARD]"),
+        )
+        .arg(
+            Arg::new("dashboard-read-only")
+                .long("dashboard-read-only")
+                .action(ArgAction::SetTrue)
+                .help("Lets nobody change anything by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
+        )
+        .arg(
+            Arg::new("dashboard-host")
+                .long("dashboard-host")
+                .value_name("HOST")
+                .action(ArgAction::Append)
+                .help("Lets the dashboard answer to this host name too [env: ASYNQ_DASHBOARD_HOSTS]"),
+        )
+        .arg(
+            Arg::new("metrics")
+                .long("metrics")
+                .value_name("ADDR")
+                .help("Serves metrics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]"),
+        )
+}

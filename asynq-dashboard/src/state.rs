@@ -1,0 +1,150 @@
+//! What every handler may use.
+
+use std::{fmt, sync::Arc};
+
+use asynq_cron::Schedule;
+use asynq_runtime::{Client, Inspector, Registry};
+
+use tokio::sync::Semaphore;
+
+use crate::{
+    asset,
+    guard::Hosts,
+    health::Probe,
+    live,
+    login::Login,
+    metrics::{self, Collector},
+    path,
+    sample::Samples,
+};
+
+/// What every handler may use. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AppState(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    inspector: Inspector,
+    schedule: Schedule,
+    registry: Option<Registry>,
+    samples: Samples,
+    collector: Collector,
+    probe: Probe,
+    config: Config,
+    rules: Rules,
+    listeners: Arc<Semaphore>,
+}
+
+/// Who may come in.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The host names that it answers to.
+    pub(crate) hosts: Hosts,
+    /// How people and programs log in.
+    pub(crate) login: Login,
+}
+
+/// How the dashboard is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// What stands above every page; default `asynq`.
+    pub(crate) title: String,
+    /// Whether nothing can be changed: pages show no buttons then.
+    pub(crate) read_only: bool,
+    /// Whether a password can be given, so that there is a logout.
+    pub(crate) has_password: bool,
+    /// Where it is mounted, without a slash at the end: `` or `/jobs`.
+    pub(crate) mount: String,
+    /// Whether metrics and health checks are all there is, so that nobody looks at samples.
+    pub(crate) observed_only: bool,
+}
+
+impl AppState {
+    /// Of one client.
+    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
+        // From now on what this program does is measured.
+        metrics::install();
+        let inspector = client.inspector();
+        Self(Arc::new(Inner {
+            schedule: Schedule::new(&client),
+            samples: Samples::new(Arc::clone(client.broker())),
+            collector: Collector::new(Arc::clone(client.broker())),
+            probe: Probe::new(Arc::clone(client.broker())),
+            inspector,
+            client,
+            registry,
+            config,
+            rules,
+            listeners: Arc::new(Semaphore::new(live::MOST)),
+        }))
+    }
+
+    /// The client.
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Looks at queues and tasks, and repairs them.
+    pub(crate) fn inspector(&self) -> &Inspector {
+        &self.0.inspector
+    }
+
+    /// The periodic entries.
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    /// The jobs that this program knows; `None` beside a broker only.
+    pub(crate) fn registry(&self) -> Option<&Registry> {
+        self.0.registry.as_ref()
+    }
+
+    /// The numbers of all queues, now and in the last hour.
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.0.samples
+    }
+
+    /// Reads the queues for Prometheus.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.0.collector
+    }
+
+    /// Knows whether the broker answers.
+    pub(crate) fn probe(&self) -> &Probe {
+        &self.0.probe
+    }
+
+    /// How the dashboard is shown.
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Who may come in.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// A place for one more listener of events each.
+    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
+        &self.0.listeners
+    }
+
+    /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
+    pub(crate) fn href(&self, segments: &[&str]) -> String {
+        path::href(&self.config().mount, segments)
+    }
+
+    /// The path of one of our own files: `app.asset("js/app.js")`.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        self.href(&asset::segments(name))
+    }
+}
+
+impl fmt::Debug for AppState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AppState")
+            .field("client", &self.0.client)
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! Hides passwords in text that quotes what somebody typed.
+
+/// The text without passwords of URLs in it: what stands between a colon and an at sign in one word, and the value of any
+/// `…pass=` or `…password=`. For whatever prints a mistake on a command line, which may be a URL in the wrong place.
+pub fn without_passwords(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+    let mut clean = String::with_capacity(text.len());
+    for word in text.split_inclusive(is_end) {
+        clean.push_str(&of_word(word));
+    }
+    clean
+}
+
+fn of_word(word: &str) -> String {
+    let mut word = word.to_owned();
+    if let Some(at) = word.rfind('@') {
+        // Behind the scheme, if there is one. Where an at sign was not encoded, the last one counts.
+        let start = word[..at].find("://").map_or(0, |scheme| scheme + 3);
+        if let Some(colon) = word[start..at].find(':') {
+            word.replace_range(start + colon + 1..at, "***");
+        }
+    }
+    let mut from = 0;
+    while let Some(found) = ["pass=", "password=", "PASS=", "PASSWORD="]
+        .iter()
+        .filter_map(|key| word[from..].find(key).map(|at| from + at + key.len()))
+        .min()
+    {
+        let is_end = |c: char| c == '&' || c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+        let end = word[found..].find(is_end).map_or(word.len(), |end| found + end);
+        word.replace_range(found..end, "***");
+        from = found + 3;
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_password_is_not_repeated_and_all_else_is() {
+        for (text, expected) in [
+            (
+                "unexpected argument 'redis://jobs:p%40ss@h:1/0' found",
+                "unexpected argument 'redis://jobs:***@h:1/0' found",
+            ),
+            ("redis://:secret@h", "redis://:***@h"),
+            ("redis://jobs:p@ss:w@h:6379", "redis://jobs:***@h:6379"),
+            ("jobs:secret@h, jobs:other@h", "jobs:***@h, jobs:***@h"),
+            ("redis+unix:///s?user=u&pass=secret&db=1", "redis+unix:///s?user=u&pass=***&db=1"),
+            ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
+            ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
+            ("pass= password=", "pass=*** password=***"),
+            // What is no password stays.
+            ("mail to ann@example.com", "mail to ann@example.com"),
+            ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+            ("{\"to\":\"a@b.c\"}", "{\"to\":\"a@b.c\"}"),
+            ("the queue `mail:*`", "the queue `mail:*`"),
+            ("", ""),
+            ("\u{1f980}:\u{1f980}@\u{e4}", "\u{1f980}:***@\u{e4}"),
+        ] {
+            assert_eq!(without_passwords(text), expected);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Looks at Redis itself and for what does not fit together in a queue (contract: `broker/diagnose.rs`).
+
+mod node;
+
+use std::collections::HashSet;
+
+use redis::Value;
+
+use super::{
+    super::{BrokerError, Diagnose, Examination, Node, OddityKind},
+    RedisBroker,
+    keys::Keys,
+    repair::places,
+    reply,
+    script::{Call, EXAMINE_KEYS, EXAMINE_PLACE, IS_LOST},
+};
+use crate::task::{GroupName, QueueName, TaskState};
+
+/// Most ids of a place, and about most keys, that one script looks at.
+const SLICE: usize = 100;
+/// Most groups that are looked through.
+const GROUPS: usize = 100;
+
+#[async_trait::async_trait]
+impl Diagnose for RedisBroker {
+    async fn nodes(&self) -> Result<Vec<Node>, BrokerError> {
+        self.describe_nodes().await
+    }
+
+    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+        let mut look = Look { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
+        look.found.complete = true;
+        let mut listed = HashSet::new();
+        for (name, place) in look.places().await? {
+            let ids = look.place(&name, &place).await?;
+            if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
+                listed.extend(ids);
+            }
+        }
+        // With places of a foreign type no script can say whether a task is where it should be.
+        if look.found.count(OddityKind::ForeignKey) > 0 {
+            look.found.complete = false;
+        } else {
+            look.keys(&listed).await?;
+        }
+        Ok(look.found)
+    }
+}
+
+/// One examination.
+struct Look<'a> {
+    broker: &'a RedisBroker,
+    keys: Keys,
+    limit: usize,
+    found: Examination,
+}
+
+impl Look<'_> {
+    /// Every place of tasks with the state whose place it is, or `lease`.
+    async fn places(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
+        use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
+        let states = [Active, Pending, Scheduled, Retry, Archived, Completed];
+        let mut places: Vec<_> =
+            states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
+        places.push(("lease".to_owned(), self.keys.lease()));
+        let groups = self.keys.groups();
+        let kind = self.broker.link.send_one(Call::plain("TYPE").arg(&groups)).await?;
+        match reply::text(kind).as_deref() {
+            Some("set") => {
+                let mut names = self.broker.group_names(&self.keys, None, GROUPS + 1).await?;
+                self.found.complete &= names.len() <= GROUPS;
+                names.truncate(GROUPS);
+                let state = TaskState::Aggregating.as_str();
+                places.extend(
+                    names.into_iter().map(|name| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)))),
+                );
+            }
+            Some("none") => {}
+            _ => self.found.add(OddityKind::ForeignKey, groups),
+        }
+        Ok(places)
+    }
+
+    /// Looks through one place and returns the ids that are there.
+    async fn place(&mut self, state: &str, place: &str) -> Result<Vec<String>, BrokerError> {
+        let mut names = places(&self.keys);
+        names.push(place.to_owned());
+        let mut ids = Vec::new();
+        loop {
+            let call = EXAMINE_PLACE.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+            let answer = self.broker.link.send_one(call.arg(state).arg(ids.len()).arg(SLICE)).await?;
+            let mut parts = reply::array(answer)?.into_iter();
+            let slice = reply::array(parts.next().unwrap_or_default())?;
+            self.note(parts)?;
+            let is_last = slice.len() < SLICE;
+            ids.extend(slice.into_iter().filter_map(reply::text));
+            if is_last {
+                return Ok(ids);
+            }
+            if ids.len() >= self.limit {
+                self.found.complete = false;
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Looks through the server's keys for tasks that are in no place and locks that nobody holds. `listed` are the ids
+    /// that were seen in lists.
+    async fn keys(&mut self, listed: &HashSet<String>) -> Result<(), BrokerError> {
+        let (names, pattern) = (places(&self.keys), self.keys.pattern(""));
+        let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
+        loop {
+            let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+            let answer = self.broker.link.send_one(call.arg(&pattern).arg(&cursor).arg(SLICE)).await?;
+            let mut parts = reply::array(answer)?.into_iter();
+            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+            let in_lists = reply::array(parts.next().unwrap_or_default())?;
+            self.note(parts)?;
+            for id in in_lists.into_iter().filter_map(reply::text).filter(|id| !listed.contains(id)) {
+                // It may have come or moved since the lists were read.
+                if self.is_lost(&id).await? {
+                    self.found.add(OddityKind::TaskWithoutPlace, id);
+                }
+            }
+            looked_at += SLICE;
+            if cursor == "0" {
+                return Ok(());
+            }
+            if looked_at >= self.limit {
+                self.found.complete = false;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn is_lost(&self, id: &str) -> Result<bool, BrokerError> {
+        let mut names = places(&self.keys);
+        names.push(self.keys.task(id));
+        let call = IS_LOST.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix()).arg(id);
+        Ok(reply::number(&self.broker.link.send_one(call).await?) == Some(1))
+    }
+
+    /// Takes pairs of kind and what it is about.
+    fn note(&mut self, mut pairs: impl Iterator<Item = Value>) -> Result<(), BrokerError> {
+        while let Some(kind) = pairs.next() {
+            let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));
+            let (Some(kind), Some(what)) = (kind, pairs.next().and_then(reply::text)) else {
+                return Err(reply::unexpected("no oddity"));
+            };
+            self.found.add(kind, what);
+        }
+        Ok(())
+    }
+}

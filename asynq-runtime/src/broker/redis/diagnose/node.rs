@@ -1,0 +1,133 @@
+//! What a Redis says of itself: INFO, TIME and its list of slow calls.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use redis::Value;
+
+use super::super::{
+    super::{BrokerError, Fact, Node, SlowCall},
+    RedisBroker, reply,
+    script::Call,
+};
+
+/// Slow calls that are asked for.
+const SLOW_CALLS: usize = 20;
+
+impl RedisBroker {
+    pub(super) async fn describe_nodes(&self) -> Result<Vec<Node>, BrokerError> {
+        let begun = Utc::now();
+        let times = self.link.send_to_each(Call::plain("TIME")).await?;
+        let took = (Utc::now() - begun).max(TimeDelta::zero());
+        let infos = self.link.send_to_each(Call::plain("INFO")).await?;
+        let slow = self.link.send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
+        if times.len() != infos.len() || times.len() != slow.len() {
+            return Err(reply::unexpected("the nodes of the cluster changed meanwhile; ask again"));
+        }
+        let (place, is_one) = (self.target.to_string(), times.len() == 1);
+        let mut nodes = Vec::new();
+        for ((time, info), slow) in times.into_iter().zip(infos).zip(slow) {
+            // A login that may not ask for these has a Redis all the same.
+            let facts = info.ok().and_then(reply::text).map(|info| read_info(&info)).unwrap_or_default();
+            let mut node = Node { facts, slow_calls: slow.ok().map(read_slow_calls), ..Node::new("", "") };
+            node.address = match node.fact("tcp_port") {
+                Some(port) if !is_one => format!("{place} (node on port {port})"),
+                _ => place.clone(),
+            };
+            node.version = node.fact("redis_version").unwrap_or("unknown").to_owned();
+            if let Some(time) = time.ok().and_then(read_time) {
+                node.ahead = time - (begun + took / 2);
+                node.precision = (took / 2).to_std().unwrap_or_default();
+            }
+            nodes.push(node);
+        }
+        Ok(nodes)
+    }
+}
+
+/// `# Section` and `name:value` lines.
+fn read_info(info: &str) -> Vec<Fact> {
+    let mut section = String::new();
+    let mut facts = Vec::new();
+    for line in info.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('#') {
+            section = name.trim().to_ascii_lowercase();
+        } else if let Some((name, value)) = line.split_once(':') {
+            facts.push(Fact { section: section.clone(), name: name.to_owned(), value: value.to_owned() });
+        }
+    }
+    facts
+}
+
+fn read_time(value: Value) -> Option<DateTime<Utc>> {
+    let parts = reply::array(value).ok()?;
+    let [seconds, micros] = &parts[..] else { return None };
+    let micros = u32::try_from(reply::number(micros)?).ok()?;
+    DateTime::from_timestamp(reply::number(seconds)?, micros.checked_mul(1_000)?)
+}
+
+fn read_slow_calls(value: Value) -> Vec<SlowCall> {
+    let entry = |entry: Value| {
+        let parts = reply::array(entry).ok()?;
+        let [_, at, micros, words, ..] = &parts[..] else { return None };
+        let words = reply::array(words.clone()).ok()?.into_iter().filter_map(reply::text);
+        Some(SlowCall {
+            at: DateTime::from_timestamp(reply::number(at)?, 0)?,
+            took: Duration::from_micros(u64::try_from(reply::number(micros)?).ok()?),
+            what: what(words),
+        })
+    };
+    reply::array(value).map(|entries| entries.into_iter().filter_map(entry).collect()).unwrap_or_default()
+}
+
+/// The command and the names of asynq's keys: whatever else stands there may be a payload.
+fn what(words: impl Iterator<Item = String>) -> String {
+    let mut words = words;
+    let command = words.next().unwrap_or_default();
+    words.filter(|word| word.starts_with("asynq:") && word.len() <= 512).fold(command, |what, key| what + " " + &key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn info_is_read_by_sections() {
+        let facts =
+            read_info("# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory_policy:noeviction\r\nrubbish\r\n");
+        let fact = |section: &str, name: &str, value: &str| Fact {
+            section: section.into(),
+            name: name.into(),
+            value: value.into(),
+        };
+        assert_eq!(
+            facts,
+            [fact("server", "redis_version", "7.0.15"), fact("memory", "maxmemory_policy", "noeviction")]
+        );
+    }
+
+    #[test]
+    fn a_slow_call_shows_keys_and_nothing_of_a_payload() {
+        let words = ["EVALSHA", "0f3a", "2", "asynq:{q}:pending", "asynq:{q}:t:1", "{\"card\":\"4111\"}"].map(text);
+        let entry = |at: Value| Value::Array(vec![Value::Int(7), at, Value::Int(12_000), Value::Array(words.to_vec())]);
+        let calls = read_slow_calls(Value::Array(vec![entry(Value::Int(1_700_000_000)), entry(text("soon"))]));
+        assert_eq!(calls.len(), 1, "an entry that cannot be read is left out");
+        assert_eq!(calls[0].what, "EVALSHA asynq:{q}:pending asynq:{q}:t:1");
+        assert_eq!(calls[0].took, Duration::from_millis(12));
+        assert!(read_slow_calls(Value::Okay).is_empty());
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_none() {
+        assert_eq!(
+            read_time(Value::Array(vec![text("1700000000"), text("250000")])).map(|time| time.timestamp_millis()),
+            Some(1_700_000_000_250)
+        );
+        assert_eq!(read_time(Value::Array(vec![text("now")])), None);
+        assert_eq!(read_time(Value::Okay), None);
+    }
+}

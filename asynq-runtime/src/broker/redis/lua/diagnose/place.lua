@@ -1,0 +1,36 @@
+-- Looks at one slice of one place of tasks and changes nothing.
+-- KEYS     1-10 as places.lua says · 11 the place
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 the state whose place it is, or 'lease' · 4 where to begin · 5 slice
+-- Returns  the ids of the slice · then kind and id of each oddity (broker/diagnose.rs)
+local place, state = KEYS[11], ARGV[3]
+local from, slice = tonumber(ARGV[4]), tonumber(ARGV[5])
+local holds, ids = call('TYPE', place).ok, {}
+if holds == 'list' then
+  ids = call('LRANGE', place, from, from + slice - 1)
+elseif holds == 'zset' then
+  ids = call('ZRANGE', place, from, from + slice - 1)
+elseif holds ~= 'none' then
+  return { ids, 'foreign-key', place }
+end
+
+local found = { ids }
+local function odd(kind, id)
+  found[#found + 1] = kind
+  found[#found + 1] = id
+end
+for _, id in ipairs(ids) do
+  local key = prefix .. 't:' .. id
+  local says = pcall('HGET', key, 'state')
+  if type(says) == 'table' then
+    odd('foreign-key', key)
+  elseif state == 'lease' then
+    if says ~= 'active' and not is_there('active', id) then odd('lease-without-task', id) end
+  elseif call('EXISTS', key) == 0 then
+    odd('id-without-task', id)
+  elseif says ~= state then
+    odd('task-in-wrong-place', id)
+  elseif state == 'active' and not call('ZSCORE', KEYS[3], id) then
+    odd('active-without-lease', id)
+  end
+end
+return found

@@ -1,0 +1,91 @@
+//! Looks at the file itself and for what does not fit together in a queue (contract: `broker/diagnose.rs`).
+
+use std::fs;
+
+use rusqlite::params;
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind, Diagnose, Examination, Fact, Node, OddityKind},
+    task::{QueueName, TaskState},
+};
+
+use super::{SqliteBroker, sql, tx::View};
+
+/// Tasks of a state that are counted one by one at most.
+const COUNTED: i64 = 5_000_000;
+
+#[async_trait::async_trait]
+impl Diagnose for SqliteBroker {
+    async fn nodes(&self) -> Result<Vec<Node>, BrokerError> {
+        let (pages, page_size, free, journal) = self.store.read(read_file).await?;
+        let common = &self.store.common;
+        let mut node = Node::new(&common.place, rusqlite::version());
+        let mut tell = |section: &str, name: &str, value: String| {
+            node.facts.push(Fact { section: section.into(), name: name.into(), value });
+        };
+        tell("file", "page_size", page_size.to_string());
+        tell("file", "pages", pages.to_string());
+        tell("file", "free_pages", free.to_string());
+        tell("file", "bytes", (pages * page_size).to_string());
+        if let Some(file) = &common.file {
+            let mut log = file.clone().into_os_string();
+            log.push("-wal");
+            let bytes = fs::metadata(log).map_or(0, |log| log.len());
+            tell("file", "wal_bytes", bytes.to_string());
+        }
+        tell("file", "journal_mode", journal);
+        tell("file", "durability", if common.normal { "normal" } else { "full" }.into());
+        tell("integrity", "quick_check", self.quick_check().await?);
+        Ok(vec![node])
+    }
+
+    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+        let (queue, limit) = (queue.clone(), i64::try_from(limit.max(1)).unwrap_or(i64::MAX));
+        self.store.read(move |view| examine(view, &queue, limit)).await
+    }
+}
+
+impl SqliteBroker {
+    /// `ok`, the first damage, or why there is no answer.
+    async fn quick_check(&self) -> Result<String, BrokerError> {
+        let answer = self.store.read(|view| view.find(&sql::DIAGNOSE_SOUND, [], |row| row.get::<_, String>(0))).await;
+        match answer {
+            Ok(answer) => Ok(answer.unwrap_or_else(|| "ok".to_owned())),
+            Err(error) if error.kind() == BrokerErrorKind::Corrupt => Ok(error.to_string()),
+            Err(error) if error.kind() == BrokerErrorKind::Timeout => {
+                Ok("unknown: the file is too large to be read in a second".to_owned())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+type File = (i64, i64, i64, String);
+
+fn read_file(view: &View<'_>) -> rusqlite::Result<File> {
+    let found = view.find(&sql::DIAGNOSE_FILE, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    found.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn examine(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
+    let mut found = Examination { complete: true, ..Examination::default() };
+    let Some(q) = view.queue(queue)? else { return Ok(found) };
+    for state in TaskState::ALL {
+        let number = i64::from(state.number());
+        let ids = view.list(&sql::MAINTAIN_GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))?;
+        for id in ids {
+            found.add(OddityKind::IdWithoutTask, id);
+        }
+        let both =
+            view.find(&sql::DIAGNOSE_NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (told, counted): (i64, i64) = both.unwrap_or_default();
+        found.complete &= counted <= limit;
+        if counted < COUNTED && counted != told {
+            found.add(OddityKind::WrongCount, format!("{state}: {told} instead of {counted}"));
+        }
+    }
+    for key in view.list(&sql::DIAGNOSE_LOCKS, params![q, view.now, limit], |row| row.get::<_, String>(0))? {
+        found.add(OddityKind::LockWithoutTask, key);
+    }
+    Ok(found)
+}

@@ -1,0 +1,109 @@
+//! What is wrong with a JSON payload, without what is in it: the text goes to logs and is kept with the task.
+
+use serde_json::error::Category;
+
+/// The place and kind of the mistake. serde's own text quotes the value that it did not expect.
+pub(super) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if error.classify() != Category::Data {
+        // The syntax is wrong: the text is one of a fixed set.
+        return text;
+    }
+    let (place, told) = match text.rfind(" at line ") {
+        Some(at) => (&text[at..], &text[..at]),
+        None => ("", text.as_str()),
+    };
+    format!("{}{place}", without_value(told))
+}
+
+fn without_value(text: &str) -> String {
+    // Names of fields that are missing or twice are the type's own.
+    if ["missing field `", "duplicate field `", "invalid length "].iter().any(|start| text.starts_with(start)) {
+        return text.to_owned();
+    }
+    for (start, kinds) in
+        [("invalid type: ", KINDS), ("invalid value: ", KINDS), ("unknown variant `", &[]), ("unknown field `", &[])]
+    {
+        let Some(found) = text.strip_prefix(start) else { continue };
+        let kind = kinds.iter().find(|kind| found.starts_with(**kind)).copied().unwrap_or("another one");
+        // The value is what stands before the last of these; what follows are the type's own words.
+        let expected = found.rfind(", expected ").map(|at| &found[at..]).unwrap_or_default();
+        let what = start.trim_end_matches([' ', '`', ':']);
+        return match kinds {
+            [] => format!("{what}{expected}"),
+            _ => format!("{what}: {kind}{expected}"),
+        };
+    }
+    // A type's own words about a value may quote it.
+    "a value that its type does not take".to_owned()
+}
+
+/// serde's words for kinds of values, before the value itself.
+const KINDS: &[&str] = &[
+    "boolean",
+    "integer",
+    "floating point",
+    "character",
+    "string",
+    "byte array",
+    "unit value",
+    "null",
+    "Option value",
+    "newtype struct",
+    "sequence",
+    "map",
+    "enum",
+    "unit variant",
+    "newtype variant",
+    "tuple variant",
+    "struct variant",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct All {
+        n: u8,
+        choice: Option<Choice>,
+        at: Option<uuid::Uuid>,
+        pair: Option<(u8, u8)>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    enum Choice {
+        One,
+    }
+
+    #[test]
+    fn the_place_and_the_expectation_are_told_and_the_value_is_not() {
+        for (json, expected) in [
+            (r#"{"n":"canary"}"#, "invalid type: string, expected u8 at line 1 column 13"),
+            (r#"{"n":"canary, expected u8"}"#, "invalid type: string, expected u8 at line 1 column 26"),
+            (r#"{"n":"canary at line 7"}"#, "invalid type: string, expected u8 at line 1 column 23"),
+            (r#"{"n":424242}"#, "invalid value: integer, expected u8 at line 1 column 11"),
+            (r#"{"n":4242.5}"#, "invalid type: floating point, expected u8 at line 1 column 11"),
+            (r#"{"n":["canary"]}"#, "invalid type: sequence, expected u8 at line 1 column 5"),
+            (r#"{"n":null}"#, "invalid type: null, expected u8 at line 1 column 9"),
+            (r#"{"n":1,"choice":"canary"}"#, "unknown variant, expected `One` at line 1 column 24"),
+            (
+                r#"{"n":1,"canary":"x"}"#,
+                "unknown field, expected one of `n`, `choice`, `at`, `pair` at line 1 column 15",
+            ),
+            (r#"{"n":1,"at":"canary"}"#, "a value that its type does not take at line 1 column 20"),
+            (r#"{"n":1,"pair":[1]}"#, "invalid length 1, expected a tuple of size 2 at line 1 column 17"),
+            (r#"{"choice":"One"}"#, "missing field `n` at line 1 column 16"),
+            (r#"{"n":1,"n":2}"#, "duplicate field `n` at line 1 column 10"),
+            (r#"{"n":"#, "EOF while parsing a value at line 1 column 5"),
+            (r#"{"n":1} canary"#, "trailing characters at line 1 column 9"),
+        ] {
+            let error = serde_json::from_str::<All>(json).expect_err(json);
+            assert_eq!(reason(&error), expected, "{json}");
+        }
+    }
+}

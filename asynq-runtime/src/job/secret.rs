@@ -1,0 +1,228 @@
+//! An argument that is not shown.
+
+use std::{cell::Cell, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// What is shown instead.
+const HIDDEN: &str = "***";
+
+/// An argument that nobody should read who looks at logs, errors, the command line or the dashboard: a token, a password.
+///
+/// ```
+/// use asynq_runtime::prelude::*;
+///
+/// #[job(codec = "json")]
+/// async fn import(account: String, token: Secret<String>) -> JobResult {
+///     fetch(&account, token.expose()).await
+/// }
+/// # async fn fetch(_: &str, _: &str) -> JobResult { Ok(()) }
+/// # fn main() -> Result<(), BoxError> {
+///
+/// let job = import { account: "ann".into(), token: Secret::new("t0k3n".into()) };
+/// assert_eq!(serde_json::to_string(&job)?, r#"{"account":"ann","token":"t0k3n"}"#);
+/// assert_eq!(format!("{}, {:?}", job.token, job.token), "***, ***");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// On the wire it is exactly its value, in JSON as in postcard, and the fingerprint of the arguments is the same with and
+/// without it: Go programs read and write it, and an argument can become a secret while tasks wait. It is hidden where a
+/// program shows arguments: `Debug` and `Display`, [`JobDescriptor::show`](crate::JobDescriptor::show) and so the dashboard of
+/// a worker, and errors about arguments that cannot be read.
+///
+/// It is **not** encrypted, and not hidden from
+///
+/// - whoever can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
+/// - tools that do not know the job's type, such as asynqmon, the Go command line, and `asynq` on its own: they show the
+///   payload as it is;
+/// - your own `serde_json::to_string(&job)`, which is the wire form, and `Debug` of a [`TaskInfo`](crate::TaskInfo), which
+///   has the payload's bytes;
+/// - error texts and log lines of your job that print the [exposed](Self::expose) value;
+/// - memory dumps: it is not overwritten when it is dropped.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Secret<T>(T);
+
+impl<T> Secret<T> {
+    /// Hides `value`.
+    pub const fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value, for those who need it.
+    pub const fn expose(&self) -> &T {
+        &self.0
+    }
+
+    /// The value, given away.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> From<T> for Secret<T> {
+    fn from(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl<T> fmt::Display for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl<T: Serialize> Serialize for Secret<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if SHOWN.get() { serializer.serialize_str(HIDDEN) } else { self.0.serialize(serializer) }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The error of the type itself may quote the value.
+        T::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a secret has a value that its type does not take"))
+    }
+}
+
+thread_local! {
+    /// Whether what is serialised here and now is for people.
+    static SHOWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Serialises something for people: secrets in it are hidden.
+pub(super) fn for_people<T>(serialise: impl FnOnce() -> T) -> T {
+    /// Also when the code of the program panics.
+    struct Before(bool);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            SHOWN.set(self.0);
+        }
+    }
+
+    let _before = Before(SHOWN.replace(true));
+    serialise()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        job::{Codec, Fingerprint, Job, JobContext, JobDescriptor, PreparedTask, decode_arguments},
+        prelude::JobResult,
+    };
+
+    const CANARY: &str = "canary-7f3a";
+
+    macro_rules! jobs {
+        ($($job:ident $name:literal $codec:ident $token:ty;)*) => {$(
+            #[derive(Debug, Serialize, Deserialize)]
+            struct $job { account: String, token: $token }
+
+            impl Job for $job {
+                const NAME: &'static str = $name;
+                const CODEC: Codec = Codec::$codec;
+                type Output = JobResult;
+                async fn run(self, _: &JobContext) -> JobResult {
+                    Ok(())
+                }
+            }
+        )*};
+    }
+
+    jobs! {
+        Compact "compact" Postcard Secret<String>;
+        CompactOpen "compact" Postcard String;
+        Json "json" Json Secret<String>;
+        JsonOpen "json" Json String;
+        Number "number" Json Secret<u32>;
+        Deep "deep" Json Option<Vec<Secret<Choice>>>;
+        DeepOpen "deep" Json Option<Vec<Choice>>;
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    enum Choice {
+        One,
+        Two(String),
+    }
+
+    fn account() -> String {
+        "ann".into()
+    }
+
+    fn payload(job: impl Job) -> Vec<u8> {
+        PreparedTask::from(job).payload().to_vec()
+    }
+
+    #[test]
+    fn on_the_wire_it_is_its_value_and_the_fingerprint_is_the_same() {
+        let token = || CANARY.to_owned();
+        assert_eq!(
+            payload(Compact { account: account(), token: token().into() }),
+            payload(CompactOpen { account: account(), token: token() })
+        );
+        assert_eq!(
+            payload(Json { account: account(), token: token().into() }),
+            payload(JsonOpen { account: account(), token: token() })
+        );
+        assert_eq!(Fingerprint::of::<Compact>(), Fingerprint::of::<CompactOpen>());
+        assert_eq!(Fingerprint::of::<Deep>(), Fingerprint::of::<DeepOpen>());
+        let read: Json = decode_arguments(br#"{"account":"ann","token":"canary-7f3a"}"#).expect("what Go writes");
+        assert_eq!(read.token.into_inner(), CANARY);
+    }
+
+    #[test]
+    fn people_see_stars_and_the_wire_is_whole_again_afterwards() {
+        let job = || Compact { account: account(), token: CANARY.to_owned().into() };
+        let bytes = payload(job());
+        let shown = JobDescriptor::of::<Compact>("", 0).show(&bytes).expect("its own payload");
+        assert_eq!(shown, serde_json::json!({ "account": "ann", "token": "***" }));
+        let deep =
+            Deep { account: account(), token: Some(vec![Choice::Two(CANARY.into()).into(), Choice::One.into()]) };
+        let shown = JobDescriptor::of::<Deep>("", 0).show(&payload(deep)).expect("its own payload");
+        assert_eq!(shown["token"], serde_json::json!(["***", "***"]));
+        assert_eq!(payload(job()), bytes);
+        assert!(!format!("{:?} {:#?}", job(), job()).contains(CANARY));
+        let panicked = std::panic::catch_unwind(|| for_people(|| panic!("on purpose")));
+        assert!(panicked.is_err());
+        assert_eq!(payload(job()), bytes, "a panic leaves nothing hidden");
+    }
+
+    #[test]
+    fn no_error_about_a_payload_quotes_a_secret() {
+        let wrong = [
+            (r#"{"account":"ann","token":"canary-7f3a"}"#, "number"),
+            (r#"{"account":"ann","token":{"canary-7f3a":1}}"#, "json"),
+            (r#"{"account":"ann","token":["canary-7f3a"]}"#, "deep"),
+            (r#"{"account":"ann","token":[{"canary-7f3a":"x"}]}"#, "deep"),
+            (r#"{"account":"ann","token":"canary-7f3a"} x"#, "json"),
+            (r#"{"account":"ann","token":"canary-7f3a"#, "json"),
+        ];
+        let jobs =
+            [JobDescriptor::of::<Number>("", 0), JobDescriptor::of::<Json>("", 0), JobDescriptor::of::<Deep>("", 0)];
+        for (payload, name) in wrong {
+            let job = jobs.iter().find(|job| job.name == name).expect("one of them");
+            let error = job.show(payload.as_bytes()).expect_err(payload);
+            assert!(!format!("{error} {error:?}").contains(CANARY), "{error:?}");
+            let Ok(arguments) = serde_json::from_str(payload) else { continue };
+            let error = job.prepare(&arguments).expect_err(payload);
+            assert!(!format!("{error} {error:?}").contains(CANARY), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_was_not_enqueued_yet_shows_no_payload() {
+        let task = PreparedTask::from(Json { account: account(), token: CANARY.to_owned().into() });
+        let text = format!("{task:?}");
+        assert!(!text.contains(CANARY) && text.contains("bytes"), "{text}");
+    }
+}

@@ -1,0 +1,77 @@
+//! What is counted of enqueues.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use metrics::Counter;
+
+use super::{
+    names,
+    resolved::{METADATA, Resolved, key},
+};
+use crate::{job::EnqueueError, task::TaskInfo};
+
+/// So many types that are enqueued have a label of their own.
+pub const MOST_TYPES: usize = 1000;
+/// The label of all further ones.
+pub const OTHER: &str = "other";
+
+/// Counts the tasks of one call by what came of them.
+pub(crate) fn enqueued(outcomes: &[Result<TaskInfo, EnqueueError>]) {
+    let mut outcomes = outcomes.iter().peekable();
+    while let Some(outcome) = outcomes.next() {
+        match outcome {
+            Ok(info) => {
+                // Tasks of one call are most often of one type.
+                let mut n = 1;
+                while outcomes.next_if(|next| next.as_ref().is_ok_and(|next| next.r#type == info.r#type)).is_some() {
+                    n += 1;
+                }
+                stored(&info.r#type, n);
+            }
+            Err(error) => {
+                names::describe_once();
+                metrics::counter!(names::ENQUEUE_FAILURES, "reason" => reason(error)).increment(1);
+            }
+        }
+    }
+}
+
+fn stored(r#type: &str, n: u64) {
+    let named = of(r#type);
+    let count = |recorder: &dyn metrics::Recorder| {
+        recorder.register_counter(&key(names::ENQUEUED, "type", &named.name), &METADATA)
+    };
+    named.counter.get(count).increment(n);
+}
+
+#[derive(Debug)]
+struct Enqueued {
+    name: Arc<str>,
+    counter: Resolved<Counter>,
+}
+
+/// The counter of this type.
+fn of(r#type: &str) -> Arc<Enqueued> {
+    static ALL: RwLock<Option<HashMap<Arc<str>, Arc<Enqueued>>>> = RwLock::new(None);
+    if let Some(known) = ALL.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(r#type)) {
+        return Arc::clone(known);
+    }
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    let all = all.get_or_insert_default();
+    let name: Arc<str> = if all.len() < MOST_TYPES { r#type.into() } else { OTHER.into() };
+    let fresh = || Arc::new(Enqueued { name: Arc::clone(&name), counter: Resolved::new() });
+    Arc::clone(all.entry(Arc::clone(&name)).or_insert_with(fresh))
+}
+
+/// One word per error, for the label.
+fn reason(error: &EnqueueError) -> &'static str {
+    match error {
+        EnqueueError::Broker(_) => "broker",
+        EnqueueError::Duplicate { .. } => "duplicate",
+        EnqueueError::IdConflict { .. } => "id_conflict",
+        _ => "invalid",
+    }
+}

@@ -1,0 +1,176 @@
+//! What is measured of attempts, per job type.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Recorder};
+
+use super::{
+    names,
+    resolved::{METADATA, Resolved, key},
+};
+use crate::broker::Action;
+
+/// The label of tasks whose type nothing here knows.
+pub const UNKNOWN: &str = "unknown";
+
+/// What became of an attempt, in one word for the label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Revoked,
+    Retry,
+    PutOff,
+    Archived,
+    HandedBack,
+}
+
+impl Outcome {
+    const ALL: [Self; 6] = [Self::Done, Self::Revoked, Self::Retry, Self::PutOff, Self::Archived, Self::HandedBack];
+
+    /// What the action means; a broker knows no difference between a success and a revoked task.
+    pub(crate) fn of(action: &Action, is_revoked: bool) -> Self {
+        match action {
+            Action::Done | Action::Complete { .. } if is_revoked => Self::Revoked,
+            Action::Done | Action::Complete { .. } => Self::Done,
+            Action::Retry { counted: true, .. } => Self::Retry,
+            Action::Retry { counted: false, .. } => Self::PutOff,
+            Action::Archive { .. } => Self::Archived,
+            Action::Requeue => Self::HandedBack,
+        }
+    }
+
+    /// The word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Revoked => "revoked",
+            Self::Retry => "retry",
+            Self::PutOff => "put_off",
+            Self::Archived => "archived",
+            Self::HandedBack => "handed_back",
+        }
+    }
+}
+
+/// The metrics of every type that a server runs, found by a task's type without a lock.
+#[derive(Debug)]
+pub(crate) struct JobMetricsMap {
+    known: HashMap<Box<str>, Arc<JobMetrics>>,
+    unknown: Arc<JobMetrics>,
+}
+
+impl JobMetricsMap {
+    /// Those of these names and of what is unknown.
+    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let named = |name: &str| (name.into(), JobMetrics::of(name));
+        Self { known: names.into_iter().map(named).collect(), unknown: JobMetrics::of(UNKNOWN) }
+    }
+
+    /// Those of `name`, if it is one of the names.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<JobMetrics>> {
+        self.known.get(name)
+    }
+
+    /// Those of what is none of the names.
+    pub(crate) fn unknown(&self) -> &Arc<JobMetrics> {
+        &self.unknown
+    }
+}
+
+/// The metrics of one type.
+#[derive(Debug)]
+pub(crate) struct JobMetrics {
+    name: Arc<str>,
+    in_flight: AtomicI64,
+    handles: Resolved<Handles>,
+}
+
+#[derive(Debug)]
+struct Handles {
+    run: Histogram,
+    wait: Histogram,
+    in_flight: Gauge,
+    outcomes: [Counter; Outcome::ALL.len()],
+}
+
+impl JobMetrics {
+    /// Those of this type, one for all servers of the program: they share the gauge.
+    fn of(name: &str) -> Arc<Self> {
+        use std::sync::{Mutex, PoisonError};
+
+        static ALL: OnceLock<Mutex<HashMap<Arc<str>, Arc<JobMetrics>>>> = OnceLock::new();
+        let mut all = ALL.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        let fresh = Self { name: Arc::clone(&name), in_flight: AtomicI64::new(0), handles: Resolved::new() };
+        Arc::clone(all.entry(name).or_insert(Arc::new(fresh)))
+    }
+
+    /// An attempt is under way that had been waiting for so long.
+    pub(crate) fn begin(self: &Arc<Self>, waited: Option<Duration>) -> Under {
+        let handles = self.handles.get(|recorder| Handles::of(&self.name, recorder));
+        if let Some(waited) = waited {
+            handles.wait.record(waited.as_secs_f64());
+        }
+        self.count(&handles, 1);
+        Under { job: Arc::clone(self), handles, started: OnceLock::new() }
+    }
+
+    fn count(&self, handles: &Handles, by: i64) {
+        let before = self.in_flight.fetch_add(by, Ordering::Relaxed);
+        handles.in_flight.set((before + by) as f64);
+    }
+}
+
+impl Handles {
+    fn of(name: &Arc<str>, recorder: &dyn Recorder) -> Self {
+        let outcome = |outcome: Outcome| {
+            let labels = vec![Label::new("type", Arc::clone(name)), Label::new("outcome", outcome.as_str())];
+            recorder.register_counter(&Key::from_parts(names::OUTCOMES, labels), &METADATA)
+        };
+        Self {
+            run: recorder.register_histogram(&key(names::RUN, "type", name), &METADATA),
+            wait: recorder.register_histogram(&key(names::WAIT, "type", name), &METADATA),
+            in_flight: recorder.register_gauge(&key(names::IN_FLIGHT, "type", name), &METADATA),
+            outcomes: Outcome::ALL.map(outcome),
+        }
+    }
+}
+
+/// An attempt under way; dropped without an end it is in flight no more and nothing else is known of it.
+#[derive(Debug)]
+pub(crate) struct Under {
+    job: Arc<JobMetrics>,
+    handles: Arc<Handles>,
+    started: OnceLock<Instant>,
+}
+
+impl Under {
+    /// The job itself starts: from here on its time counts.
+    pub(crate) fn start(&self) {
+        let _ = self.started.set(Instant::now());
+    }
+
+    /// It ended like this.
+    pub(crate) fn end(self, outcome: Outcome) {
+        if let Some(started) = self.started.get() {
+            self.handles.run.record(started.elapsed().as_secs_f64());
+        }
+        self.handles.outcomes[outcome as usize].increment(1);
+    }
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        self.job.count(&self.handles, -1);
+    }
+}

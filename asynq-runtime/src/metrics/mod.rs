@@ -1,0 +1,77 @@
+//! What this program counts and measures, by the [`metrics`](https://docs.rs/metrics) facade.
+//!
+//! A program that installs a recorder, or serves `/metrics` by asynq-dashboard, gets these; one that does not pays for a
+//! few atomic operations per task. They are this process's own view; what a broker knows about its queues comes from the
+//! [inspector](crate::inspector). [`described`] lists them all.
+//!
+//! The label `type` is the name of a job, or the pattern of a handler. A task that nothing here knows is counted as
+//! [`UNKNOWN`], and of types that are enqueued the first [`MOST_TYPES`] have a label of their own and all others
+//! [`OTHER`]: nobody who can enqueue can fill the recorder.
+//!
+//! Histograms are in seconds. A recorder may be installed at any time: what is counted from then on is in it.
+
+mod enqueued;
+mod job;
+mod names;
+mod resolved;
+mod total;
+
+pub(crate) use self::{
+    enqueued::enqueued,
+    job::{JobMetrics, JobMetricsMap, Outcome, Under},
+    total::OUTBOX,
+};
+pub use self::{
+    enqueued::{MOST_TYPES, OTHER},
+    job::UNKNOWN,
+    names::{Described, Kind, described},
+    total::{Share, leader},
+};
+use crate::broker::BrokerErrorKind;
+
+/// A component of a server met an error of the broker.
+pub(crate) fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
+    names::describe_once();
+    metrics::counter!(names::BROKER_ERRORS, "component" => component, "kind" => kind_name(kind)).increment(1);
+}
+
+/// Outcomes came too late: somebody else has the tasks, or nobody.
+pub(crate) fn fenced(outcomes: u64) {
+    if outcomes > 0 {
+        names::describe_once();
+        metrics::counter!(names::FENCED).increment(outcomes);
+    }
+}
+
+/// The broker said of a run that is going on that it is not ours any more.
+pub(crate) fn lease_lost() {
+    names::describe_once();
+    metrics::counter!(names::LEASES_LOST).increment(1);
+}
+
+/// Tells a recorder that was installed meanwhile what does not change often.
+pub(crate) fn refresh() {
+    names::describe_once();
+    for counter in [names::FENCED, names::LEASES_LOST] {
+        metrics::counter!(counter).increment(0);
+    }
+    total::tell_all();
+}
+
+/// One word per kind, for the label.
+fn kind_name(kind: BrokerErrorKind) -> &'static str {
+    match kind {
+        BrokerErrorKind::Unavailable => "unavailable",
+        BrokerErrorKind::Timeout => "timeout",
+        BrokerErrorKind::Full => "full",
+        BrokerErrorKind::Unconfirmed => "unconfirmed",
+        BrokerErrorKind::Denied => "denied",
+        BrokerErrorKind::Config => "config",
+        BrokerErrorKind::Corrupt => "corrupt",
+        BrokerErrorKind::Closed => "closed",
+        BrokerErrorKind::Unexpected => "unexpected",
+    }
+}
+
+#[cfg(test)]
+mod tests;

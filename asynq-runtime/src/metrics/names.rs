@@ -1,0 +1,130 @@
+//! The names, with what each means, and their descriptions for the recorder.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metrics::{KeyName, Recorder, SharedString, Unit};
+
+use super::resolved::place;
+
+pub(super) const RUN: &str = "asynq_job_run_seconds";
+pub(super) const WAIT: &str = "asynq_job_wait_seconds";
+pub(super) const OUTCOMES: &str = "asynq_job_outcomes_total";
+pub(super) const IN_FLIGHT: &str = "asynq_job_in_flight";
+pub(super) const OUTBOX: &str = "asynq_outbox_length";
+pub(super) const FENCED: &str = "asynq_outcomes_fenced_total";
+pub(super) const LEASES_LOST: &str = "asynq_leases_lost_total";
+pub(super) const LEADER: &str = "asynq_leader";
+pub(super) const ENQUEUED: &str = "asynq_enqueued_total";
+pub(super) const ENQUEUE_FAILURES: &str = "asynq_enqueue_failures_total";
+pub(super) const BROKER_ERRORS: &str = "asynq_broker_errors_total";
+
+/// One metric and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// What kind a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How often values of which size came, in seconds.
+    Histogram,
+}
+
+/// Every metric of this crate.
+pub fn described() -> &'static [Described] {
+    &[
+        Described {
+            name: RUN,
+            kind: Kind::Histogram,
+            labels: &["type"],
+            help: "Time that an attempt ran, whatever became of it.",
+        },
+        Described {
+            name: WAIT,
+            kind: Kind::Histogram,
+            labels: &["type"],
+            help: "Time that a task was pending before the attempt started.",
+        },
+        Described {
+            name: OUTCOMES,
+            kind: Kind::Counter,
+            labels: &["type", "outcome"],
+            help: "Attempts that ended, by what becomes of the task: done, revoked, retry, put_off, archived or handed_back.",
+        },
+        Described { name: IN_FLIGHT, kind: Kind::Gauge, labels: &["type"], help: "Attempts under way." },
+        Described {
+            name: OUTBOX,
+            kind: Kind::Gauge,
+            labels: &[],
+            help: "Outcomes of attempts that the broker has not taken yet.",
+        },
+        Described {
+            name: FENCED,
+            kind: Kind::Counter,
+            labels: &[],
+            help: "Outcomes that came too late: the task had been given to another worker, or was gone.",
+        },
+        Described {
+            name: LEASES_LOST,
+            kind: Kind::Counter,
+            labels: &[],
+            help: "Attempts that were stopped because the task was not this worker's any more.",
+        },
+        Described {
+            name: LEADER,
+            kind: Kind::Gauge,
+            labels: &[],
+            help: "Schedulers of this program that lead; one in the whole fleet does.",
+        },
+        Described { name: ENQUEUED, kind: Kind::Counter, labels: &["type"], help: "Tasks that were enqueued." },
+        Described {
+            name: ENQUEUE_FAILURES,
+            kind: Kind::Counter,
+            labels: &["reason"],
+            help: "Tasks that were not enqueued: invalid, duplicate, id_conflict or broker.",
+        },
+        Described {
+            name: BROKER_ERRORS,
+            kind: Kind::Counter,
+            labels: &["component", "kind"],
+            help: "Calls to the broker that failed, by the component of the worker that made them.",
+        },
+    ]
+}
+
+/// Whose descriptions were given last.
+static DESCRIBED_TO: AtomicUsize = AtomicUsize::new(0);
+
+/// Describes everything to the recorder of this moment, unless it was the last one that was told.
+pub(super) fn describe_once() {
+    metrics::with_recorder(describe_to);
+}
+
+/// The same where the recorder is at hand.
+pub(super) fn describe_to(recorder: &dyn Recorder) {
+    if DESCRIBED_TO.swap(place(recorder), Ordering::Relaxed) == place(recorder) {
+        return;
+    }
+    for Described { name, kind, help, .. } in described() {
+        let (name, help) = (KeyName::from_const_str(name), SharedString::const_str(help));
+        match kind {
+            Kind::Counter => recorder.describe_counter(name, Some(Unit::Count), help),
+            Kind::Gauge => recorder.describe_gauge(name, Some(Unit::Count), help),
+            Kind::Histogram => recorder.describe_histogram(name, Some(Unit::Seconds), help),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Handles that are asked of the recorder once, and again only when another recorder was installed.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use metrics::{Key, Level, Metadata, Recorder};
+
+use super::names;
+
+/// What registering wants to know about the place in the program.
+pub(super) const METADATA: Metadata<'static> = Metadata::new("asynq_runtime", Level::INFO, None);
+
+/// Handles of one recorder.
+#[derive(Debug)]
+pub(super) struct Resolved<T>(RwLock<Option<(usize, Arc<T>)>>);
+
+impl<T> Resolved<T> {
+    pub(super) const fn new() -> Self {
+        Self(RwLock::new(None))
+    }
+
+    /// The handles of the recorder of this moment, made by `make` when it is another one than last time.
+    pub(super) fn get(&self, make: impl FnOnce(&dyn Recorder) -> T) -> Arc<T> {
+        metrics::with_recorder(|recorder| {
+            let place = place(recorder);
+            match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+                Some((of, handles)) if *of == place => return Arc::clone(handles),
+                _ => {}
+            }
+            names::describe_to(recorder);
+            let fresh = Arc::new(make(recorder));
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some((place, Arc::clone(&fresh)));
+            fresh
+        })
+    }
+}
+
+/// Tells recorders apart: there is one per program, which is never freed, and before it the one that does nothing.
+pub(super) fn place(recorder: &dyn Recorder) -> usize {
+    (recorder as *const dyn Recorder).addr()
+}
+
+/// A key with one label.
+pub(super) fn key(name: &'static str, label: &'static str, value: &Arc<str>) -> Key {
+    Key::from_parts(name, vec![metrics::Label::new(label, Arc::clone(value))])
+}

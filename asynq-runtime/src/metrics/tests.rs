@@ -1,0 +1,174 @@
+use std::{sync::Arc, time::Duration};
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use super::*;
+use crate::{
+    broker::{Action, BrokerError, Refused},
+    job::EnqueueError,
+    task::{Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+};
+
+/// What a recorder of its own has after `act`.
+fn recorded(act: impl FnOnce()) -> String {
+    // Leaked as a program's recorder is: no other is ever at its place.
+    let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+    metrics::with_local_recorder(recorder, act);
+    recorder.handle().render()
+}
+
+#[track_caller]
+fn has(text: &str, line: &str) {
+    assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
+}
+
+#[test]
+fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
+    let jobs = JobMetricsMap::new(["metrics:run"]);
+    let job = jobs.get("metrics:run").expect("it was named");
+    let text = recorded(|| {
+        let under = job.begin(Some(Duration::from_millis(250)));
+        under.start();
+        assert!(recorded(|| drop(job.begin(None))).contains("asynq_job_in_flight{type=\"metrics:run\"} 1"));
+        under.end(Outcome::Retry);
+        // One that never started has no time of its own, and one that was dropped no outcome.
+        job.begin(None).end(Outcome::HandedBack);
+        drop(job.begin(None));
+    });
+    has(&text, "asynq_job_in_flight{type=\"metrics:run\"} 0");
+    has(&text, "asynq_job_wait_seconds_sum{type=\"metrics:run\"} 0.25");
+    has(&text, "asynq_job_wait_seconds_count{type=\"metrics:run\"} 1");
+    has(&text, "asynq_job_run_seconds_count{type=\"metrics:run\"} 1");
+    for (outcome, n) in [("retry", 1), ("handed_back", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("put_off", 0)]
+    {
+        has(&text, &format!("asynq_job_outcomes_total{{type=\"metrics:run\",outcome=\"{outcome}\"}} {n}"));
+    }
+}
+
+#[test]
+fn servers_of_one_program_share_the_metrics_of_a_job() {
+    let (one, two) = (JobMetricsMap::new(["metrics:shared"]), JobMetricsMap::new(["metrics:shared"]));
+    let text = recorded(|| {
+        let first = one.get("metrics:shared").expect("named").begin(None);
+        let _second = two.get("metrics:shared").expect("named").begin(None);
+        first.end(Outcome::Done);
+        has(
+            &recorded(|| drop(one.get("metrics:shared").expect("named").begin(None))),
+            "asynq_job_in_flight{type=\"metrics:shared\"} 1",
+        );
+    });
+    assert!(one.get("metrics:other").is_none());
+    has(&text, "asynq_job_in_flight{type=\"metrics:shared\"} 0");
+}
+
+#[test]
+fn what_becomes_of_a_task_has_one_word() {
+    let retry = |counted| Action::Retry { delay: Duration::ZERO, error: None, counted, extra: Extra::default() };
+    for (action, is_revoked, expected) in [
+        (Action::Done, false, "done"),
+        (Action::Done, true, "revoked"),
+        (Action::Complete { result: None }, false, "done"),
+        (retry(true), false, "retry"),
+        (retry(false), false, "put_off"),
+        (Action::Requeue, false, "handed_back"),
+    ] {
+        assert_eq!(Outcome::of(&action, is_revoked).as_str(), expected, "{action:?}");
+    }
+}
+
+#[test]
+fn enqueues_are_counted_by_type_and_failures_by_reason() {
+    let stored = |r#type: &str| {
+        let message = TaskMessage { r#type: r#type.to_owned(), ..TaskMessage::default() };
+        Ok(TaskInfo::from_message(&message, TaskState::Pending))
+    };
+    let refused = |refused| Err(EnqueueError::refused(refused, QueueName::from_wire("q"), TaskId::from_wire("i")));
+    let down = || Refused::Broker(BrokerError::new(BrokerErrorKind::Unavailable, "down"));
+    let outcomes = [
+        stored("metrics:a"),
+        stored("metrics:a"),
+        refused(Refused::IdConflict),
+        stored("metrics:b"),
+        refused(Refused::Duplicate { holder: None }),
+        stored("metrics:a"),
+        refused(down()),
+        Err(EnqueueError::TooLarge { size: 2, limit: 1 }),
+    ];
+    let text = recorded(|| enqueued(&outcomes));
+    has(&text, "asynq_enqueued_total{type=\"metrics:a\"} 3");
+    has(&text, "asynq_enqueued_total{type=\"metrics:b\"} 1");
+    for reason in ["id_conflict", "duplicate", "broker", "invalid"] {
+        has(&text, &format!("asynq_enqueue_failures_total{{reason=\"{reason}\"}} 1"));
+    }
+}
+
+#[test]
+fn a_share_counts_until_it_is_dropped_and_a_late_recorder_is_told() {
+    static OF_TEST: total::Total = total::Total::new("asynq_of_a_test");
+    let (one, two) = (OF_TEST.share(), OF_TEST.share());
+    one.set(3);
+    two.set(4);
+    one.set(1);
+    has(&recorded(|| two.set(4)), "asynq_of_a_test 5");
+    drop(two);
+    has(&recorded(|| one.set(2)), "asynq_of_a_test 2");
+    assert!(recorded(refresh).contains("\nasynq_leader "));
+}
+
+#[test]
+fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
+    let jobs = JobMetricsMap::new(["metrics:described"]);
+    let text = recorded(|| {
+        refresh();
+        jobs.get("metrics:described").expect("named").begin(None).end(Outcome::Done);
+        enqueued(&[Err(EnqueueError::TooLarge { size: 2, limit: 1 })]);
+        broker_failed("fetcher", BrokerErrorKind::Timeout);
+        fenced(2);
+        lease_lost();
+    });
+    has(&text, "asynq_broker_errors_total{component=\"fetcher\",kind=\"timeout\"} 1");
+    has(&text, "asynq_outcomes_fenced_total 2");
+    has(&text, "asynq_leases_lost_total 1");
+    let mut names: Vec<&str> = described().iter().map(|metric| metric.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), described().len(), "a name is there twice");
+    for Described { name, kind, help, .. } in described() {
+        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_seconds"), *kind == Kind::Histogram, "{name}");
+        assert!(help.ends_with('.') && name.starts_with("asynq_"), "{name}: {help}");
+    }
+}
+
+#[test]
+fn a_recorder_that_is_installed_later_gets_what_is_counted_from_then_on() {
+    let jobs = JobMetricsMap::new(["metrics:late"]);
+    let job = Arc::clone(jobs.get("metrics:late").expect("named"));
+    job.begin(None).end(Outcome::Done);
+    let text = recorded(|| job.begin(None).end(Outcome::Done));
+    has(&text, "asynq_job_outcomes_total{type=\"metrics:late\",outcome=\"done\"} 1");
+}
+
+/// `cargo test --release -p asynq-runtime --lib metrics::tests::what_it_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn what_it_costs() {
+    fn per_task(what: &str) {
+        const N: u32 = 1_000_000;
+        let jobs = JobMetricsMap::new(["metrics:cost"]);
+        let message = TaskMessage { r#type: "metrics:cost".to_owned(), ..TaskMessage::default() };
+        let stored = [Ok(TaskInfo::from_message(&message, TaskState::Pending))];
+        let began = std::time::Instant::now();
+        for _ in 0..N {
+            let under = jobs.get(std::hint::black_box("metrics:cost")).expect("named").begin(Some(Duration::ZERO));
+            under.start();
+            under.end(Outcome::Done);
+        }
+        let run = began.elapsed() / N;
+        let began = std::time::Instant::now();
+        (0..N).for_each(|_| enqueued(std::hint::black_box(&stored)));
+        eprintln!("{what}: {run:?} per run, {:?} per enqueue", began.elapsed() / N);
+    }
+    per_task("without a recorder");
+    recorded(|| per_task("with Prometheus's"));
+}

@@ -1,0 +1,80 @@
+//! Numbers that several servers of one program add up to.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use metrics::{Gauge, Key};
+
+use super::{
+    names,
+    resolved::{METADATA, Resolved},
+};
+
+/// Outcomes that wait for the broker.
+pub(crate) static OUTBOX: Total = Total::new(names::OUTBOX);
+/// Schedulers that lead.
+static LEADERS: Total = Total::new(names::LEADER);
+
+/// The sum of all [`Share`]s, shown as a gauge.
+pub(crate) struct Total {
+    name: &'static str,
+    sum: AtomicI64,
+    gauge: Resolved<Gauge>,
+}
+
+impl Total {
+    pub(super) const fn new(name: &'static str) -> Self {
+        Self { name, sum: AtomicI64::new(0), gauge: Resolved::new() }
+    }
+
+    /// A share of it, 0 at first.
+    pub(crate) const fn share(&'static self) -> Share {
+        Share { of: self, value: AtomicI64::new(0) }
+    }
+
+    fn tell(&self) {
+        let gauge = self.gauge.get(|recorder| recorder.register_gauge(&Key::from_static_name(self.name), &METADATA));
+        gauge.set(self.sum.load(Ordering::Relaxed) as f64);
+    }
+}
+
+/// Shows all totals, to a recorder that was installed after their last change as well.
+pub(super) fn tell_all() {
+    OUTBOX.tell();
+    LEADERS.tell();
+}
+
+/// One owner's part of a number of the whole program. Dropped it counts no more.
+pub struct Share {
+    of: &'static Total,
+    value: AtomicI64,
+}
+
+impl Share {
+    /// This owner's part is `value` from now on.
+    pub fn set(&self, value: usize) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        let before = self.value.swap(value, Ordering::Relaxed);
+        self.of.sum.fetch_add(value - before, Ordering::Relaxed);
+        self.of.tell();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share").field("of", &self.of.name).field("value", &self.value).finish()
+    }
+}
+
+/// A scheduler's share of `asynq_leader`: it sets 1 when it begins to lead, and 0 when it ends.
+pub fn leader() -> Share {
+    LEADERS.share()
+}

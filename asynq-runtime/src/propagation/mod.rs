@@ -1,0 +1,158 @@
+//! One trace from the enqueue to the run: W3C trace context in the headers of a task.
+//!
+//! With the feature `otel`, and a subscriber that has a layer of tracing-opentelemetry, an enqueue writes the context of the
+//! current span into the headers `traceparent` and `tracestate`, and the span of every run of the task has it as its parent:
+//! retries, ticks of periodic jobs and whatever a job enqueues are in the same trace. Go programs that keep headers carry
+//! it on.
+//!
+//! Without either, a program is a hop that forwards: the headers stay with the task, and what its job enqueues gets them as
+//! they are, so that a trace goes through.
+//!
+//! A task that was given a `traceparent` keeps it. At most these two headers are added; what is no trace context, or longer
+//! than the standard lets it be, is left where it is and goes nowhere.
+
+#[cfg(feature = "otel")]
+mod otel;
+mod traceparent;
+
+use std::{future::Future, sync::Arc};
+
+use self::traceparent::is_tracestate;
+use crate::task::TaskMessage;
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// A trace context as headers have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TraceHeaders {
+    traceparent: String,
+    tracestate: Option<String>,
+}
+
+tokio::task_local! {
+    /// What the task that runs here carries.
+    static CARRIED: Option<Arc<TraceHeaders>>;
+}
+
+impl TraceHeaders {
+    /// Those of a task, if they are any.
+    fn of(message: &TaskMessage) -> Option<Self> {
+        let traceparent = message.header(TRACEPARENT)?;
+        traceparent::parse(traceparent)?;
+        let tracestate = message.header(TRACESTATE).filter(|state| is_tracestate(state));
+        Some(Self { traceparent: traceparent.to_owned(), tracestate: tracestate.map(str::to_owned) })
+    }
+}
+
+/// Adds the trace context of this moment to the headers of a task, unless it has one.
+pub(crate) fn inject(headers: &mut Vec<(String, String)>) {
+    if headers.iter().any(|(name, _)| name == TRACEPARENT) {
+        return;
+    }
+    let Some(TraceHeaders { traceparent, tracestate }) = current() else { return };
+    // A state without its parent means nothing.
+    headers.retain(|(name, _)| name != TRACESTATE);
+    headers.push((TRACEPARENT.to_owned(), traceparent));
+    headers.extend(tracestate.map(|state| (TRACESTATE.to_owned(), state)));
+}
+
+fn current() -> Option<TraceHeaders> {
+    #[cfg(feature = "otel")]
+    if let Some(headers) = otel::current() {
+        return Some(headers);
+    }
+    carried().map(Arc::unwrap_or_clone)
+}
+
+/// Makes the context that a task carries the parent of the span of its run, which must not have been entered.
+#[cfg_attr(
+    not(feature = "otel"),
+    expect(unused_variables, reason = "without spans of OpenTelemetry there is no parent")
+)]
+pub(crate) fn adopt(span: &tracing::Span, message: &TaskMessage) {
+    #[cfg(feature = "otel")]
+    if !message.headers.is_empty()
+        && let Some(headers) = TraceHeaders::of(message)
+    {
+        otel::adopt(span, &headers);
+    }
+}
+
+/// Runs `run` so that what it enqueues can have the context that the task carries.
+pub(crate) fn carrying<F: Future>(message: &TaskMessage, run: F) -> impl Future<Output = F::Output> {
+    let headers = if message.headers.is_empty() { None } else { TraceHeaders::of(message).map(Arc::new) };
+    CARRIED.scope(headers, run)
+}
+
+/// What the task carries that runs here, to be taken along to another thread.
+pub(crate) fn carried() -> Option<Arc<TraceHeaders>> {
+    CARRIED.try_with(Clone::clone).ok().flatten()
+}
+
+/// The same as [`carrying`] on a thread that blocks.
+pub(crate) fn carrying_along<T>(carried: Option<Arc<TraceHeaders>>, run: impl FnOnce() -> T) -> T {
+    CARRIED.sync_scope(carried, run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Header;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn message(headers: &[(&str, &str)]) -> TaskMessage {
+        let headers = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+        TaskMessage { headers, ..TaskMessage::default() }
+    }
+
+    async fn enqueued_in(task: &[(&str, &str)], given: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |headers: &[(&str, &str)]| headers.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let mut headers: Vec<(String, String)> = owned(given);
+        carrying(&message(task), async { inject(&mut headers) }).await;
+        headers
+    }
+
+    #[tokio::test]
+    async fn what_a_job_enqueues_carries_the_context_of_its_task_on() {
+        let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let task = [("a", "b"), (TRACEPARENT, PARENT), (TRACESTATE, "vendor=1")];
+        let both = [owned(TRACEPARENT, PARENT), owned(TRACESTATE, "vendor=1")];
+        assert_eq!(enqueued_in(&task, &[]).await, both);
+        assert_eq!(enqueued_in(&task, &[("x", "y")]).await.len(), 3);
+        let own = [("traceparent", "mine"), ("tracestate", "s=1")];
+        assert_eq!(enqueued_in(&task, &own).await, [owned("traceparent", "mine"), owned("tracestate", "s=1")]);
+        assert_eq!(enqueued_in(&task, &[("tracestate", "of=nothing")]).await, both);
+        assert!(enqueued_in(&[("a", "b")], &[]).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_trace_context_goes_nowhere() {
+        let long = format!("a={}", "b".repeat(600));
+        for hostile in ["", "00", "\u{0}", "00-zz", &"0".repeat(55), &format!("{PARENT}\n"), &format!("{PARENT}-x")] {
+            assert!(enqueued_in(&[(TRACEPARENT, hostile)], &[]).await.is_empty(), "{hostile:?}");
+        }
+        for hostile in ["a\nb", "\u{e4}=1", long.as_str()] {
+            let headers = enqueued_in(&[(TRACEPARENT, PARENT), (TRACESTATE, hostile)], &[]).await;
+            assert_eq!(headers, [(TRACEPARENT.to_owned(), PARENT.to_owned())], "{hostile:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_blocks_takes_it_along() {
+        let task = message(&[(TRACEPARENT, PARENT)]);
+        let found = carrying(&task, async {
+            let carried = carried();
+            let thread = std::thread::spawn(move || {
+                carrying_along(carried, || {
+                    let mut headers = Vec::new();
+                    inject(&mut headers);
+                    headers
+                })
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(found.await, [(TRACEPARENT.to_owned(), PARENT.to_owned())]);
+    }
+}

@@ -1,0 +1,102 @@
+//! An OS thread with a current-thread runtime, where what must not be held up by jobs lives.
+//!
+//! A server's heart and the connections of its broker share one: an answer of Redis then reaches whoever waits for it
+//! without waking another thread (PERFORMANCE conclusion 6).
+
+use std::{future::Future, io, sync::Arc, thread};
+
+use tokio::runtime;
+use tokio_util::sync::CancellationToken;
+
+/// The thread. It ends, with every task that is left on it, when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Thread(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    runtime: runtime::Handle,
+    end: CancellationToken,
+}
+
+impl Thread {
+    /// Starts a thread of this name.
+    pub(crate) fn start(name: &'static str) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("asynq-blocking").build()?;
+        let handle = runtime.handle().clone();
+        let end = CancellationToken::new();
+        let ended = end.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            runtime.block_on(ended.cancelled());
+            // Not a plain drop: that would wait for a name look-up that hangs.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self(Arc::new(Inner { runtime: handle, end })))
+    }
+
+    /// What runs tasks on the thread without keeping it.
+    pub(crate) fn tasks(&self) -> Tasks {
+        Tasks { runtime: self.0.runtime.clone(), end: CancellationToken::new() }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+/// Tasks of one owner on a thread, which end together. Clones are the same tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct Tasks {
+    runtime: runtime::Handle,
+    end: CancellationToken,
+}
+
+impl Tasks {
+    /// Runs `task` until it ends, [`end`](Self::end) is called, or the thread ends; after that, not at all.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let end = self.end.clone();
+        self.runtime.spawn(async move {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Ends all of them.
+    pub(crate) fn end(&self) {
+        self.end.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A task that goes on until it is ended, and how to learn of that.
+    fn endless(tasks: &Tasks) -> oneshot::Receiver<()> {
+        let (sender, ended) = oneshot::channel::<()>();
+        tasks.spawn(async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        ended
+    }
+
+    #[tokio::test]
+    async fn tasks_of_one_owner_end_together_and_those_of_another_go_on() {
+        let thread = Thread::start("t").unwrap();
+        let (one, other) = (thread.tasks(), thread.tasks());
+        let (ended, mut goes_on) = (endless(&one), endless(&other));
+        one.clone().end();
+        assert!(ended.await.is_err());
+        assert!(endless(&one).await.is_err(), "nothing is begun any more");
+        assert!(goes_on.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
+        drop((thread.clone(), thread));
+        assert!(goes_on.await.is_err(), "the thread has ended");
+    }
+}

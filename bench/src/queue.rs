@@ -1,0 +1,174 @@
+//! The queues that everything runs in: filled before a run, and looked into after it.
+
+use std::time::Duration;
+
+use asynq_runtime::{inspector::Force, prelude::*, server::ServerBuilder, task::QueueName};
+use tokio::time::timeout;
+
+use crate::{
+    order::Order,
+    task::{PATIENCE, task},
+};
+
+/// The queue, where there is one.
+pub(crate) const QUEUE: &str = "bench";
+/// Tasks and bytes per call before a measurement.
+const FILL: u64 = 1_000;
+const FILL_BYTES: u64 = 4_000_000;
+/// More than any run archives.
+const MANY: usize = 100_000_000;
+/// Before this time no scheduled task is due.
+const FAR_AWAY: Duration = Duration::from_secs(30 * 86_400);
+
+/// The tasks of all queues of an order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) pending: u64,
+    pub(crate) scheduled: u64,
+    pub(crate) archived: u64,
+    /// Tasks in any other state.
+    pub(crate) others: u64,
+    /// Runs that ended since the beginning.
+    pub(crate) processed: u64,
+    /// Runs that failed since the beginning.
+    pub(crate) failed: u64,
+}
+
+/// Name of the queue that task `number` goes to.
+fn name(order: &Order, number: u64) -> String {
+    match order.queues {
+        Some(queues) if queues > 1 => format!("{QUEUE}-{}", number % queues),
+        _ => QUEUE.to_owned(),
+    }
+}
+
+/// Names of all queues.
+fn names(order: &Order) -> impl Iterator<Item = String> {
+    (0..order.queues.unwrap_or(1)).map(|number| name(order, number))
+}
+
+/// A worker that serves them, for one job; its handlers tell `state`.
+pub(crate) fn worker<J: Job>(order: &Order, state: impl Send + Sync + 'static) -> ServerBuilder {
+    let server = Server::builder(&order.url).queues(names(order).map(|name| (name, 1)));
+    // What is archived stays.
+    server.archive("*", MANY, FAR_AWAY).concurrency(order.concurrency).only([J::NAME]).state(state)
+}
+
+/// Puts the order's tasks there.
+///
+/// # Errors
+///
+/// One was refused.
+pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError> {
+    let at_once = (FILL_BYTES / order.payload_bytes as u64).clamp(1, FILL);
+    for first in (0..order.n).step_by(at_once as usize) {
+        let numbers = first..order.n.min(first + at_once);
+        let tasks = numbers.map(|number| task(number, order.payload_bytes).into_job().queue(name(order, number)));
+        for outcome in client.enqueue_many(tasks).await? {
+            outcome?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts tasks there that no run touches: `n` scheduled ones, and on SQLite as many that are archived.
+///
+/// # Errors
+///
+/// One was refused.
+pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), BoxError> {
+    let schedule = async || -> Result<(), BoxError> {
+        for first in (0..n).step_by(FILL as usize) {
+            let tasks = (first..n.min(first + FILL)).map(|number| {
+                let later = FAR_AWAY + Duration::from_secs(number % 86_400);
+                task(number, order.payload_bytes).into_job().process_in(later)
+            });
+            for outcome in client.enqueue_many(tasks).await? {
+                outcome?;
+            }
+        }
+        Ok(())
+    };
+    schedule().await?;
+    if !order.on_redis() {
+        client.inspector().archive_all(QUEUE, TaskState::Scheduled).archive_limit(u64::MAX).await?;
+        schedule().await?;
+    }
+    Ok(())
+}
+
+/// What the queues hold.
+///
+/// # Errors
+///
+/// The broker failed.
+pub(crate) async fn held(client: &Client, order: &Order) -> Result<Held, BoxError> {
+    let mut held = Held::default();
+    for name in names(order) {
+        let stats = client.broker().queue_stats(&name.parse()?).await?;
+        held.pending += stats.pending;
+        held.scheduled += stats.scheduled;
+        held.archived += stats.archived;
+        held.others += stats.size - stats.pending - stats.scheduled - stats.archived;
+        held.processed += stats.processed_total;
+        held.failed += stats.failed_total;
+    }
+    Ok(held)
+}
+
+/// Waits until nothing is pending and nothing is unacknowledged, with a look every 200 µs.
+///
+/// # Errors
+///
+/// That is not so after [`PATIENCE`].
+pub(crate) async fn acknowledged(client: &Client, order: &Order) -> Result<(), BoxError> {
+    let look = async {
+        for name in names(order) {
+            let name: QueueName = name.parse()?;
+            loop {
+                let stats = client.broker().queue_stats(&name).await?;
+                if stats.pending + stats.active == 0 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+        Ok(())
+    };
+    timeout(PATIENCE, look).await.map_err(|_| "the last tasks were not acknowledged")?
+}
+
+/// Whether the queues hold `pending` waiting tasks, those that are always there, and nothing else.
+///
+/// # Errors
+///
+/// It says what they hold.
+pub(crate) async fn expect(client: &Client, order: &Order, pending: u64) -> Result<(), BoxError> {
+    let held = held(client, order).await?;
+    let present = order.present.unwrap_or(0);
+    let archived = if order.on_redis() { 0 } else { present };
+    let expected = Held { pending, scheduled: present, archived, others: 0, processed: held.processed, failed: 0 };
+    if held == expected { Ok(()) } else { Err(format!("expected in the queue: {expected:?}, found: {held:?}").into()) }
+}
+
+/// Takes the waiting tasks away.
+///
+/// # Errors
+///
+/// The broker failed.
+pub(crate) async fn clear(client: &Client) -> Result<(), BoxError> {
+    client.inspector().delete_all(QUEUE, TaskState::Pending).await?;
+    Ok(())
+}
+
+/// Takes the queues away with all that is in them.
+///
+/// # Errors
+///
+/// The broker failed.
+pub(crate) async fn forget(client: &Client, order: &Order) -> Result<(), BoxError> {
+    for name in names(order) {
+        client.inspector().delete_queue(name, Force::Yes).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The figures to reach, as the issue and SQLITE.md §10 name them, and whether they are.
+
+use super::Found;
+use crate::measured::{Measured, short};
+
+/// What is looked at in a run.
+#[derive(Debug, Clone, Copy)]
+enum Figure {
+    Rate,
+    P50,
+    P99,
+    BrokerCpu,
+    OwnCpu,
+    Rss,
+    More(&'static str),
+}
+
+use Figure::{BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss};
+
+/// What it has to be: the figure itself, or its share of the same figure of another run.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    AtLeast(f64),
+    AtMost(f64),
+    ShareAtLeast(f64),
+    ShareAtMost(f64),
+}
+
+use Rule::{AtLeast, AtMost, ShareAtLeast, ShareAtMost};
+
+/// One row.
+#[derive(Debug)]
+struct Goal {
+    row: &'static str,
+    key: &'static str,
+    figure: Figure,
+    /// The run that it is compared with.
+    beside: &'static str,
+    rule: Rule,
+    /// Beyond what must be.
+    reach_for: Option<f64>,
+    /// What hibiken/asynq has of the same limit, by the tables of PERFORMANCE.md.
+    asynq: Option<f64>,
+}
+
+/// A row with what was found.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) row: &'static str,
+    pub(super) measured: Option<f64>,
+    pub(super) beside: Option<f64>,
+    pub(super) share: Option<f64>,
+    /// Times asynq, if asynq has the share of the limit that PERFORMANCE.md found.
+    pub(super) times_asynq: Option<f64>,
+    pub(super) to_reach: String,
+    pub(super) reach_for: String,
+    pub(super) reached: Option<bool>,
+}
+
+const fn goal(row: &'static str, key: &'static str, figure: Figure, rule: Rule) -> Goal {
+    Goal { row, key, figure, beside: "", rule, reach_for: None, asynq: None }
+}
+
+impl Goal {
+    const fn beside(mut self, key: &'static str) -> Self {
+        self.beside = key;
+        self
+    }
+
+    const fn reach_for(mut self, figure: f64) -> Self {
+        self.reach_for = Some(figure);
+        self
+    }
+
+    const fn asynq(mut self, share: f64) -> Self {
+        self.asynq = Some(share);
+        self
+    }
+}
+
+#[rustfmt::skip]
+const GOALS: &[Goal] = &[
+    goal("drain, Redis, concurrency 10, tasks/s", "redis drain 10", Rate, ShareAtLeast(0.50)).beside("redis limit-drain 10").reach_for(0.70).asynq(0.17),
+    goal("drain, Redis, concurrency 100, tasks/s", "redis drain 100", Rate, ShareAtLeast(0.55)).beside("redis limit-drain 100").reach_for(0.75).asynq(0.10),
+    goal("drain, Redis, concurrency 1,000, tasks/s", "redis drain 1000", Rate, ShareAtLeast(0.70)).beside("redis limit-drain 100").reach_for(0.85).asynq(0.074),
+    goal("end-to-end, Redis, 64 producers, tasks/s", "redis end-to-end", Rate, ShareAtLeast(0.55)).beside("redis limit-end-to-end").asynq(0.116),
+    goal("enqueue, Redis, one awaiting producer, tasks/s", "redis enqueue", Rate, ShareAtLeast(0.60)).beside("redis limit-enqueue").asynq(0.48),
+    goal("enqueue-concurrent, Redis, 64 callers, tasks/s", "redis enqueue-concurrent", Rate, ShareAtLeast(0.50)).beside("redis limit-enqueue-concurrent").reach_for(0.65).asynq(0.153),
+    goal("enqueue-bulk, Redis, 1,000 per call, tasks/s", "redis enqueue-bulk 1000", Rate, ShareAtLeast(0.55)).beside("redis limit-enqueue-bulk").reach_for(0.75).asynq(0.274),
+    goal("drain, concurrency 100, CPU of Redis, µs per task", "redis drain 100", BrokerCpu, ShareAtMost(2.0)).beside("redis limit-drain 100"),
+    goal("drain, concurrency 100, CPU of the worker, µs per task", "redis drain 100", OwnCpu, AtMost(10.0)),
+    goal("latency, Redis, enqueued by another process, p50, ms", "redis latency process", P50, AtMost(1.0)).reach_for(0.5),
+    goal("latency, Redis, enqueued by another process, p99, ms", "redis latency process", P99, AtMost(3.0)).reach_for(1.5),
+    goal("latency, Redis, enqueued by a plain script, p50, ms", "redis latency script", P50, AtMost(1.0)).reach_for(0.5),
+    goal("latency, Redis, enqueued by a plain script, p99, ms", "redis latency script", P99, AtMost(3.0)).reach_for(1.5),
+    goal("latency, Redis, enqueued in the worker's process, p50, ms", "redis latency same", P50, AtMost(1.0)).reach_for(0.5),
+    goal("latency, Redis, enqueued in the worker's process, p99, ms", "redis latency same", P99, AtMost(3.0)).reach_for(1.5),
+    goal("latency, SQLite, same process, p50, ms", "sqlite latency same", P50, AtMost(0.6)).reach_for(0.4),
+    goal("latency, SQLite, same process, p99, ms", "sqlite latency same", P99, AtMost(2.0)).reach_for(1.0),
+    goal("latency, SQLite, two processes, p50, ms", "sqlite latency process", P50, AtMost(1.2)).reach_for(0.8),
+    goal("latency, SQLite, two processes, p99, ms", "sqlite latency process", P99, AtMost(4.0)).reach_for(1.5),
+    goal("delayed, Redis, earliest start after due, ms", "redis delayed", More("earliest ms"), AtLeast(0.0)),
+    goal("delayed, Redis, p99 late, ms", "redis delayed", P99, AtMost(5.0)).reach_for(2.0),
+    goal("delayed, SQLite, earliest start after due, ms", "sqlite delayed", More("earliest ms"), AtLeast(0.0)),
+    goal("delayed, SQLite, p99 late, ms", "sqlite delayed", P99, AtMost(5.0)),
+    goal("idle, Redis, broker commands per second", "redis idle", More("commands per second"), AtMost(3.0)).reach_for(1.0),
+    goal("idle, Redis, CPU of the worker, %", "redis idle", More("CPU %"), AtMost(0.1)),
+    goal("idle, Redis, RSS, MiB", "redis idle", Rss, AtMost(10.0)).reach_for(6.0),
+    goal("idle, SQLite, CPU of the worker, %", "sqlite idle", More("CPU %"), AtMost(0.1)),
+    goal("idle, SQLite, RSS, MiB", "sqlite idle", Rss, AtMost(10.0)),
+    goal("scheduled-million, Redis, drain beside without, tasks/s", "redis drain crowded", Rate, ShareAtLeast(0.75)).beside("redis drain 100").reach_for(0.90),
+    goal("scheduled-million, Redis, enqueue beside without, tasks/s", "redis enqueue crowded", Rate, ShareAtLeast(0.75)).beside("redis enqueue-concurrent").reach_for(0.90),
+    goal("SQLite, one awaiting producer, tasks/s", "sqlite enqueue", Rate, AtLeast(5_500.0)).reach_for(8_000.0),
+    goal("SQLite, 64 callers, tasks/s", "sqlite enqueue-concurrent", Rate, AtLeast(45_000.0)).reach_for(70_000.0),
+    goal("SQLite, bulk of 1,000, tasks/s", "sqlite enqueue-bulk 1000", Rate, AtLeast(120_000.0)).reach_for(200_000.0),
+    goal("SQLite, drain, concurrency 10, tasks/s", "sqlite drain 10", Rate, AtLeast(25_000.0)).reach_for(40_000.0),
+    goal("SQLite, drain, concurrency 100, tasks/s", "sqlite drain 100", Rate, AtLeast(45_000.0)).reach_for(80_000.0),
+    goal("SQLite, 1M scheduled and 1M archived, drain beside empty", "sqlite drain crowded", Rate, ShareAtLeast(0.80)).beside("sqlite drain 100").reach_for(0.95),
+    goal("SQLite, 1M scheduled and 1M archived, enqueue beside empty", "sqlite enqueue crowded", Rate, ShareAtLeast(0.80)).beside("sqlite enqueue-concurrent").reach_for(0.95),
+    goal("SQLite, 4 processes, slowest to fastest", "sqlite processes", More("slowest to fastest"), AtLeast(0.85)).reach_for(0.95),
+    goal("SQLite, 4 processes, wait p99, ms", "sqlite processes", P99, AtMost(30.0)).reach_for(20.0),
+    goal("memory, RSS of the worker in drain, Redis, MiB", "redis drain 100", Rss, AtMost(12.0)),
+    goal("memory, bytes of Redis per waiting task", "redis enqueue", More("bytes per task"), AtMost(693.0)),
+    goal("blocking, Redis, leases lost", "redis blocking", More("leases lost"), AtMost(0.0)),
+    goal("blocking, SQLite, leases lost", "sqlite blocking", More("leases lost"), AtMost(0.0)),
+];
+
+impl Figure {
+    fn of(self, run: &Measured) -> Option<f64> {
+        match self {
+            Rate => run.rate,
+            P50 => run.p50,
+            P99 => run.p99,
+            BrokerCpu => run.broker_cpu_us,
+            OwnCpu => run.own_cpu_us,
+            Rss => run.peak_rss_mib,
+            More(name) => run.more.get(name).copied(),
+        }
+    }
+}
+
+/// Every row with what was found.
+pub(super) fn judge(found: &Found) -> Vec<Judged> {
+    GOALS.iter().map(|goal| judge_one(goal, found)).collect()
+}
+
+fn judge_one(goal: &Goal, found: &Found) -> Judged {
+    let figure = |key: &str| found.get(key).and_then(|run| goal.figure.of(run));
+    let (measured, beside) = (figure(goal.key), figure(goal.beside));
+    let share = measured.zip(beside).map(|(measured, beside)| measured / beside);
+    let (at_least, of_share, bound) = match goal.rule {
+        AtLeast(bound) => (true, false, bound),
+        AtMost(bound) => (false, false, bound),
+        ShareAtLeast(bound) => (true, true, bound),
+        ShareAtMost(bound) => (false, true, bound),
+    };
+    let shown = |bound: f64| {
+        let bound = if of_share { format!("{:.0} %", bound * 100.0) } else { short(bound) };
+        format!("{} {bound}", if at_least { "≥" } else { "≤" })
+    };
+    Judged {
+        row: goal.row,
+        measured,
+        beside,
+        share,
+        times_asynq: share.zip(goal.asynq).map(|(share, asynq)| share / asynq),
+        to_reach: shown(bound),
+        reach_for: goal.reach_for.map(shown).unwrap_or_default(),
+        reached: if of_share { share } else { measured }
+            .map(|figure| if at_least { figure >= bound } else { figure <= bound }),
+    }
+}

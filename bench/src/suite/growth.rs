@@ -1,0 +1,85 @@
+//! How the cost of a task grows with queues, waiting tasks, concurrency and payload.
+
+use std::path::Path;
+
+use asynq_runtime::prelude::BoxError;
+
+use super::{Extent, Found, plan::Planned, plot};
+use crate::order::Order;
+
+/// What is made larger, step by step.
+pub(super) struct Axis {
+    /// File name of its plot.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// Its value and how many tasks are drained.
+    pub(super) steps: &'static [(u64, u64)],
+    set: fn(&mut Order, u64),
+}
+
+pub(super) const BROKERS: [&str; 2] = ["redis", "sqlite"];
+
+pub(super) const AXES: &[Axis] = &[
+    Axis {
+        name: "queues",
+        title: "queues",
+        steps: &[(1, 50_000), (10, 50_000), (100, 50_000), (1_000, 50_000)],
+        set: |order, queues| order.queues = Some(queues),
+    },
+    Axis {
+        name: "waiting",
+        title: "waiting tasks",
+        steps: &[(1_000, 1_000), (10_000, 10_000), (100_000, 100_000), (1_000_000, 1_000_000)],
+        set: |_, _| {},
+    },
+    Axis {
+        name: "concurrency",
+        title: "concurrency",
+        steps: &[(1, 10_000), (10, 50_000), (100, 50_000), (1_000, 50_000)],
+        set: |order, concurrency| order.concurrency = concurrency as usize,
+    },
+    Axis {
+        name: "payload",
+        title: "bytes of payload",
+        steps: &[(100, 50_000), (1_000, 50_000), (10_000, 10_000), (100_000, 2_000)],
+        set: |order, bytes| order.payload_bytes = bytes as usize,
+    },
+];
+
+/// A drain per step and broker.
+pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
+    let few = |n: u64| if extent.quick { (n / 50).clamp(10, 1_000) } else { n };
+    let steps = AXES.iter().flat_map(|axis| axis.steps.iter().map(move |step| (axis, *step)));
+    let runs = steps.flat_map(|step| BROKERS.map(|broker| (step, broker)));
+    let runs = runs.map(|((axis, (value, n)), broker)| {
+        let (workload, broker) = ("drain".to_owned(), broker.to_owned());
+        let mut order = Order { workload, broker, n: few(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
+        (axis.set)(&mut order, value);
+        Planned { key: key(&order.broker, axis, value), order, times: 1 }
+    });
+    runs.collect()
+}
+
+/// Name of a run.
+pub(super) fn key(broker: &str, axis: &Axis, value: u64) -> String {
+    format!("{broker} growth {} {value}", axis.name)
+}
+
+/// Draws each axis: a file of its name.
+///
+/// # Errors
+///
+/// A file cannot be written.
+pub(super) fn draw(found: &Found, folder: &Path) -> Result<(), BoxError> {
+    for axis in AXES {
+        let lines = BROKERS.map(|broker| {
+            let points = axis.steps.iter().filter_map(|(value, _)| {
+                let rate = found.get(&key(broker, axis, *value))?.rate?;
+                Some((*value as f64, 1e6 / rate))
+            });
+            (broker, points.collect::<Vec<_>>())
+        });
+        plot::draw(&folder.join(format!("{}.svg", axis.name)), axis.title, &lines)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Where and of what the figures are.
+
+use std::{fs, process::Command, thread::available_parallelism};
+
+/// Machine, system, versions, commit and date; one text per line.
+pub(super) fn facts() -> Vec<String> {
+    let cpu = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "processor unknown".to_owned());
+    let memory = line_of("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let memory = memory.map(|kib| format!(", {} GiB", kib.div_ceil(1024 * 1024))).unwrap_or_default();
+    let cores = available_parallelism().map_or(1, usize::from);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let redis = said("redis-server", &["--version"]);
+    let redis = redis.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("unknown").to_owned();
+    // What this suite writes itself is no change.
+    let changed = said("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
+    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    vec![
+        format!("machine: {cpu}, {cores} processors{memory}, {} {}", std::env::consts::OS, kernel.trim()),
+        format!(
+            "Redis {redis} on the same machine over loopback, nothing on disk; SQLite in a temporary file, FULL durability"
+        ),
+        format!("compiler: {}", said("rustc", &["--version"])),
+        format!("commit: {commit}{}", if changed.is_empty() { "" } else { " with changes" }),
+        format!("date: {}", chrono::Utc::now().format("%Y-%m-%d %H:%M UTC")),
+    ]
+}
+
+fn line_of(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// What a program prints, or nothing if it is not here.
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(super::folder()).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! Everything in one go: product and limit in turns, medians, the goals beside them, how cost grows, and a page of it.
+
+mod goals;
+mod growth;
+mod machine;
+mod plan;
+mod plot;
+mod report;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use asynq_runtime::prelude::BoxError;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::plan::Planned;
+use crate::{measured::Measured, run::Runner};
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Extent {
+    /// How often each run is made.
+    pub(crate) runs: usize,
+    /// A fraction of the tasks, to see that everything works; the figures mean little.
+    pub(crate) quick: bool,
+    /// Where the page and its plots go.
+    pub(crate) folder: PathBuf,
+}
+
+/// What was found, by the plan's keys; medians.
+pub(crate) type Found = BTreeMap<String, Measured>;
+
+/// Runs the plan and writes the page.
+///
+/// # Errors
+///
+/// The page cannot be written, or a run failed: then the page says so.
+pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
+    let began = Instant::now();
+    let (plan, growth) = (plan::plan(extent), growth::plan(extent));
+    let once_more = |round: usize| plan.iter().filter(move |planned| round < planned.times);
+    let rounds = (0..extent.runs).flat_map(once_more).chain(&growth);
+
+    let progress = Progress::new(rounds.clone().count());
+    let (mut runner, mut runs, mut failures) = (Runner::default(), BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    for planned in rounds {
+        progress.show(planned);
+        match runner.once(&planned.order).await {
+            Ok(measured) => runs.entry(planned.key.clone()).or_default().push(measured),
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    runner.end().await?;
+    progress.bar.finish_and_clear();
+
+    let mut found = Found::new();
+    for (key, runs) in &runs {
+        found.insert(key.clone(), Measured::median(runs)?);
+    }
+    fs::create_dir_all(&extent.folder)?;
+    growth::draw(&found, &extent.folder)?;
+    let page = report::page(extent, &plan, &found, &failures, began.elapsed());
+    let path = extent.folder.join("RESULTS.md");
+    fs::write(&path, &page)?;
+    println!("{page}\n{}", path.display());
+    if failures.is_empty() { Ok(()) } else { Err(format!("{} runs failed", failures.len()).into()) }
+}
+
+/// What is being measured, for whoever waits.
+struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new(runs: usize) -> Self {
+        let bar = ProgressBar::new(runs as u64);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar }
+    }
+
+    fn show(&self, planned: &Planned) {
+        let (order, at) = (&planned.order, self.bar.position() + 1);
+        let what = format!("{} on {}, concurrency {}", order.label(), order.broker, order.concurrency);
+        if self.bar.is_hidden() {
+            eprintln!("{at}/{} {what}", self.bar.length().unwrap_or(0));
+        }
+        self.bar.set_message(what);
+        self.bar.inc(1);
+    }
+}
+
+/// Where the page is kept.
+pub(crate) fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

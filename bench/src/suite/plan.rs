@@ -1,0 +1,92 @@
+//! Which runs the page is made of, in the order of one round: what is compared stands side by side.
+
+use super::Extent;
+use crate::order::{Order, Source};
+
+/// One run, and the name by which goals speak of it.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub(super) key: String,
+    pub(super) order: Order,
+    /// In how many rounds it runs.
+    pub(super) times: usize,
+}
+
+/// What a round is divided by when it has to be quick.
+const QUICK: u64 = 50;
+/// Scheduled tasks that are there in `… crowded`, and those that run beside them: together fewer than 2^20, at which Redis
+/// doubles its table of keys and for a while moves some with each command.
+const CROWD: u64 = 1_000_000;
+const BESIDE: u64 = 40_000;
+/// Seconds of an idle worker, of four busy processes, and of jobs that only compute: these outlast a lease.
+const IDLE: u64 = 10;
+const BUSY: u64 = 4;
+const COMPUTE: u64 = 36;
+
+/// The runs of a round.
+pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
+    let few = |n: u64| if extent.quick { (n / QUICK).max(10) } else { n };
+    let seconds = |seconds| Some(if extent.quick { 1 } else { seconds });
+    let mut plan = Vec::new();
+    let mut add = |key: &str, workload: &str, n: u64, concurrency: usize, more: &dyn Fn(&mut Order)| {
+        let broker = key.split(' ').next().unwrap_or_default().to_owned();
+        let workload = workload.to_owned();
+        let mut order = Order { workload, broker, n: few(n), concurrency, payload_bytes: 100, ..Order::default() };
+        more(&mut order);
+        plan.push(Planned { key: key.to_owned(), order, times: extent.runs });
+    };
+    let plain = |_: &mut Order| {};
+    let crowded = |of: &'static str| {
+        move |order: &mut Order| {
+            (order.of, order.present) = (Some(of.to_owned()), Some(few(CROWD)));
+        }
+    };
+    let from = |source| move |order: &mut Order| order.from = Some(source);
+
+    for concurrency in [10, 100, 1_000] {
+        add(&format!("redis drain {concurrency}"), "drain", 100_000, concurrency, &plain);
+        // Beyond 10, groups of 64 in any case.
+        if concurrency <= 100 {
+            add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
+        }
+    }
+    add("redis drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
+    add("redis end-to-end", "end-to-end", 60_000, 100, &plain);
+    add("redis limit-end-to-end", "limit-end-to-end", 60_000, 100, &plain);
+    add("redis enqueue", "enqueue", 20_000, 1, &plain);
+    add("redis limit-enqueue", "limit-enqueue", 20_000, 100, &plain);
+    add("redis enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
+    add("redis limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 100, &plain);
+    add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
+    add("redis enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
+    add("redis limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
+    add("redis enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
+
+    add("sqlite enqueue", "enqueue", 10_000, 1, &plain);
+    add("sqlite enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
+    add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
+    add("sqlite enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
+    add("sqlite enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
+    add("sqlite drain 10", "drain", 50_000, 10, &plain);
+    add("sqlite drain 100", "drain", 100_000, 100, &plain);
+    add("sqlite drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
+    add("sqlite end-to-end", "end-to-end", 60_000, 100, &plain);
+    add("sqlite processes", "processes", 0, 64, &|order| order.seconds = seconds(BUSY));
+
+    for broker in ["redis", "sqlite"] {
+        add(&format!("{broker} latency process"), "latency", 100, 10, &from(Source::Process));
+        if broker == "redis" {
+            add("redis latency script", "latency", 100, 10, &from(Source::Script));
+        }
+        add(&format!("{broker} latency same"), "latency", 100, 10, &from(Source::Same));
+        add(&format!("{broker} delayed"), "delayed", 100, 10, &plain);
+        add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(IDLE));
+        add(&format!("{broker} blocking"), "blocking", 0, 16, &|order| {
+            (order.n, order.seconds) = (16, seconds(COMPUTE));
+        });
+    }
+    for planned in plan.iter_mut().filter(|planned| planned.order.workload == "blocking") {
+        planned.times = 1;
+    }
+    plan
+}

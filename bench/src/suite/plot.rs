@@ -1,0 +1,43 @@
+//! One plot: microseconds per task, by something that grows.
+
+use std::path::Path;
+
+use asynq_runtime::prelude::BoxError;
+use plotters::prelude::*;
+
+const SIZE: (u32, u32) = (640, 400);
+
+/// Draws lines with a mark at each point, both axes by powers of ten.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub(super) fn draw(path: &Path, what: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result<(), BoxError> {
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let span = |of: fn(&(f64, f64)) -> f64| {
+        let least = points().map(of).reduce(f64::min).unwrap_or(1.0);
+        let most = points().map(of).reduce(f64::max).unwrap_or(10.0);
+        least..most
+    };
+    let (x, y) = (span(|point| point.0), span(|point| point.1));
+    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(format!("drain: microseconds per task, by {what}"), ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(56)
+        .build_cartesian_2d((x.start..x.end * 1.2).log_scale(), (y.start / 2.0..y.end * 2.0).log_scale())?;
+    let whole = |figure: &f64| format!("{figure:.0}");
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(what).x_label_formatter(&whole).y_desc("µs per task").y_label_formatter(&whole).draw()?;
+    for ((name, points), colour) in lines.iter().zip([RED, BLUE]) {
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?
+            .label(*name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    root.present()?;
+    Ok(())
+}

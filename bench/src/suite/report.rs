@@ -1,0 +1,99 @@
+//! The page that a whole run ends with.
+
+use std::{fmt::Write as _, fs, time::Duration};
+
+use super::{
+    Extent, Found,
+    goals::{self, Judged},
+    growth::{self, AXES, BROKERS},
+    machine,
+    plan::Planned,
+};
+use crate::measured::{HEAD, short};
+
+/// Written by hand: why figures fall short.
+const NOTES: &str = "NOTES.md";
+
+/// All of it, as Markdown.
+pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &[String], took: Duration) -> String {
+    let mut page = String::from("# Measured\n\nWritten by `scripts/bench`; not by hand.\n\n");
+    for fact in machine::facts() {
+        page += &format!("- {fact}\n");
+    }
+    page += &format!("- medians of {} interleaved runs, {} min\n", extent.runs, took.as_secs().div_ceil(60));
+    if extent.quick {
+        page += "- **quick: a fraction of the tasks; these figures only show that everything works**\n";
+    }
+    for failure in failures {
+        page += &format!("- **failed: {failure}**\n");
+    }
+
+    page += "\n## Figures to reach\n\n";
+    page += "*Beside* is the limit of Redis for the same tasks, or the same run without the million; *share* is of that. \
+             *× asynq* assumes that hibiken/asynq reaches the share of the limit that was measured for it, with a \
+             limit of the same kind, in the tables of the design (it is not run here).\n\n";
+    let judged = goals::judge(found);
+    let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
+    page += &format!("Reached: {reached} of {}.\n\n", judged.len());
+    let head = ["figure", "measured", "beside", "share", "× asynq", "to reach", "reach for", "reached"];
+    page += &table(&head, judged.iter().map(cells));
+
+    if let Ok(notes) = fs::read_to_string(super::folder().join(NOTES)) {
+        page += &format!("\n{}\n", notes.trim());
+    }
+
+    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker; one run each. \
+             µs: time per task; CPU: of worker and broker per task.\n";
+    for axis in AXES {
+        page += &format!("\n### {}\n\n![{}]({}.svg)\n\n", axis.title, axis.title, axis.name);
+        let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "SQLite µs", "SQLite CPU µs"];
+        page += &table(
+            &head,
+            axis.steps.iter().map(|(value, _)| {
+                let runs = BROKERS.map(|broker| found.get(&growth::key(broker, axis, *value)));
+                let time = |at: usize| shown(runs[at].and_then(|run| run.rate).map(|rate| 1e6 / rate));
+                let cpu = |at: usize| {
+                    shown(runs[at].and_then(|run| Some(run.own_cpu_us? + run.broker_cpu_us.unwrap_or(0.0))))
+                };
+                let tasks = runs[0].map(|run| run.order.n.to_string()).unwrap_or_default();
+                [value.to_string(), tasks, time(0), cpu(0), time(1), cpu(1)]
+            }),
+        );
+    }
+
+    page += "\n## Every run\n\n`broker us`, `commands` and `own us` are per task: CPU of Redis, its commands, and CPU of the measured process.\n\n";
+    page += &table(&HEAD, plan.iter().filter_map(|planned| Some(found.get(&planned.key)?.cells())));
+    page
+}
+
+fn cells(judged: &Judged) -> [String; 8] {
+    [
+        judged.row.to_owned(),
+        shown(judged.measured),
+        shown(judged.beside),
+        judged.share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
+        judged.times_asynq.map(|times| format!("{times:.1}")).unwrap_or_default(),
+        judged.to_reach.clone(),
+        judged.reach_for.clone(),
+        match judged.reached {
+            Some(true) => "yes",
+            Some(false) => "**no**",
+            None => "not measured",
+        }
+        .to_owned(),
+    ]
+}
+
+fn shown(figure: Option<f64>) -> String {
+    figure.map(short).unwrap_or_default()
+}
+
+fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = String::new();
+    let _ = writeln!(table, "| {} |", head.join(" | "));
+    let _ = writeln!(table, "|{}", "---|".repeat(N));
+    for row in rows {
+        let _ = writeln!(table, "| {} |", row.join(" | "));
+    }
+    table
+}

@@ -1,0 +1,99 @@
+//! Start latency on an idle system: from the enqueue call to the first line of the job.
+
+use std::{process::Stdio, time::Duration};
+
+use async_trait::async_trait;
+use asynq_runtime::prelude::*;
+use hdrhistogram::Histogram;
+use tokio::{process::Command, sync::mpsc};
+
+use super::Workload;
+use crate::{
+    limit::Script,
+    measured::Measured,
+    meter,
+    order::{Order, Source},
+    queue, run,
+    task::{Starts, next_start, stamp, unix_nanos},
+};
+
+/// Between two enqueues: long enough that the worker is idle again, and in step with no interval of ours or of Redis.
+const EVERY: Duration = Duration::from_millis(137);
+/// Tasks before the measurement, which open connections and warm caches.
+const WARM_UP: u64 = 10;
+
+pub(super) struct Latency;
+
+#[async_trait]
+impl Workload for Latency {
+    fn name(&self) -> &'static str {
+        "latency"
+    }
+
+    fn about(&self) -> &'static str {
+        "Idle system, one task every 137 ms, from the enqueue call to the start of the job"
+    }
+
+    fn sizes(&self) -> (u64, usize) {
+        (200, 10)
+    }
+
+    fn orders(&self, order: Order) -> Vec<Order> {
+        let sources: &[_] = if order.on_redis() {
+            &[Source::Process, Source::Script, Source::Same]
+        } else {
+            &[Source::Process, Source::Same]
+        };
+        sources.iter().map(|source| Order { from: Some(*source), ..order.clone() }).collect()
+    }
+
+    async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
+        let (sender, mut started) = mpsc::unbounded_channel();
+        let running = queue::worker::<stamp>(order, Starts(sender)).build().await?.start().await?;
+
+        let producer = async {
+            if order.from == Some(Source::Same) {
+                return produce(order).await;
+            }
+            let mut other = Command::new(std::env::current_exe()?);
+            other.args(run::PRODUCE.arguments(order)?).stdin(Stdio::null()).kill_on_drop(true);
+            if other.status().await?.success() { Ok(()) } else { Err("the producing process failed".into()) }
+        };
+        let listener = async {
+            let mut micros = Histogram::<u64>::new(3)?;
+            for _ in 0..order.n + WARM_UP {
+                let (number, nanos) = next_start(&mut started).await?;
+                if number >= WARM_UP {
+                    micros.record(u64::try_from(nanos)? / 1_000)?;
+                }
+            }
+            Ok::<_, BoxError>(micros)
+        };
+        let ((), micros) = tokio::try_join!(producer, listener)?;
+        running.shutdown().await?;
+        Ok(Measured { peak_rss_mib: meter::peak_rss_mib(), ..Measured::of(order) }.spread(&micros))
+    }
+}
+
+/// Enqueues one task every [`EVERY`], as the order says: what the other process does.
+///
+/// # Errors
+///
+/// The broker failed.
+pub(crate) async fn produce(order: &Order) -> Result<(), BoxError> {
+    let mut ticks = tokio::time::interval(EVERY);
+    let client = Client::connect(&order.url).await?;
+    let mut script = match order.from {
+        Some(Source::Script) => Some(Script::connect(&order.url)?),
+        _ => None,
+    };
+    for number in 0..order.n + WARM_UP {
+        ticks.tick().await;
+        let task = stamp { number, moment: unix_nanos() };
+        match &mut script {
+            Some(script) => script.enqueue_one(task.into_job())?,
+            None => drop(client.enqueue(task).await?),
+        }
+    }
+    Ok(())
+}

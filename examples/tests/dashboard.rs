@@ -1,0 +1,90 @@
+//! The dashboard's examples, asked over HTTP.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use tempfile::tempdir;
+
+use crate::program::{Program, run};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// What a GET answers, head and body.
+fn get(url: &str, path: &str, token: &str) -> String {
+    let host = url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let login = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\n{login}connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn url_in(line: &str) -> &str {
+    &line[line.find("http://").unwrap()..]
+}
+
+#[test]
+fn a_worker_has_a_dashboard_that_knows_its_jobs_and_an_endpoint_for_metrics() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run("dashboard", at, &["enqueue", "send", r#"{"to":"ann@example.com","key":"hidden away"}"#, "--in", "1h"], &[]);
+    let worker = Program::start("dashboard", at, &["--dashboard", "127.0.0.1:0", "--metrics", "0"], &[]);
+    let (metrics, pages) = (worker.line("metrics at http://"), worker.line("dashboard at http://"));
+    let (metrics, pages) = (url_in(&metrics), url_in(&pages));
+    assert!(get(pages, "/", "").starts_with("HTTP/1.1 200"));
+    let shown = get(pages, "/api/queues/mail/tasks?state=scheduled", "");
+    assert!(shown.contains("ann@example.com") && shown.contains("***") && !shown.contains("hidden away"), "{shown}");
+    assert!(get(metrics, "/metrics", "").starts_with("HTTP/1.1 200"));
+    assert!(get(metrics, "/readyz", "").starts_with("HTTP/1.1 200"));
+    assert!(get(metrics, "/api/queues", "").starts_with("HTTP/1.1 404"));
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success(), "{output}");
+}
+
+#[test]
+fn a_workers_dashboard_is_told_by_the_environment_and_refuses_to_be_open_to_all() {
+    let folder = tempdir().unwrap();
+    let (at, token) = (folder.path(), folder.path().join("token"));
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    let (status, output) = Program::start("dashboard", at, &["--dashboard", "0.0.0.0:0"], &[]).end();
+    assert!(!status.success() && output.contains("open to everybody"), "{output}");
+    let environment = [
+        ("ASYNQ_DASHBOARD", "0.0.0.0:0"),
+        ("ASYNQ_DASHBOARD_TOKEN_FILE", token.to_str().unwrap()),
+        ("ASYNQ_DASHBOARD_READ_ONLY", "true"),
+    ];
+    let worker = Program::start("dashboard", at, &[], &environment);
+    let pages = worker.line("dashboard at http://");
+    let pages = url_in(&pages).replace("0.0.0.0", "127.0.0.1");
+    assert!(get(&pages, "/api/queues", "").starts_with("HTTP/1.1 401"));
+    assert!(get(&pages, "/api/queues", TOKEN).starts_with("HTTP/1.1 200"));
+    worker.signal("TERM");
+    assert!(!worker.end().1.contains(TOKEN));
+    for (variable, value, says) in [
+        ("ASYNQ_DASHBOARD_READ_ONLY", "maybe", "ASYNQ_DASHBOARD_READ_ONLY: it is `maybe`"),
+        ("ASYNQ_DASHBOARD_TOKEN_FILE", "/nowhere", "ASYNQ_DASHBOARD_TOKEN_FILE: /nowhere cannot be read"),
+        ("ASYNQ_DASHBOARD_PASSWORD_HASH", "secret", "$argon2id$"),
+    ] {
+        let (status, output) = Program::start("dashboard", at, &["--dashboard", "0"], &[(variable, value)]).end();
+        assert!(!status.success() && output.contains(says), "{variable}: {output}");
+    }
+}
+
+#[test]
+fn an_application_has_the_dashboard_below_a_path() {
+    let folder = tempdir().unwrap();
+    let program = Program::start("mounted", folder.path(), &[], &[("TOKEN", TOKEN)]);
+    let line = program.line("http://");
+    let url = url_in(&line);
+    program.line("hello Ann");
+    assert!(get(url, "/", "").ends_with("the application\n"));
+    assert!(get(url, "/jobs", "").starts_with("HTTP/1.1 401"));
+    assert!(get(url, "/jobs", TOKEN).starts_with("HTTP/1.1 200"));
+    assert!(get(url, "/jobs/api/queues", TOKEN).contains("\"queue\":\"default\""));
+    program.signal("TERM");
+    program.end();
+}

@@ -1,0 +1,154 @@
+//! Every button does what it says, on both brokers.
+
+use std::time::Duration;
+
+use asynq_runtime::{broker::Page, task::TaskState};
+use asynq_tests::{Build as _, RedisStore, SqliteStore, Store, queue, task, task_id};
+
+use crate::{shop, wait, world::World};
+
+async fn state<S: Store>(world: &World<S>, name: &str, id: &str) -> Option<TaskState> {
+    world.fixture.broker().task(&queue(name), &task_id(id)).await.unwrap().map(|task| task.state)
+}
+
+async fn size<S: Store>(world: &World<S>, name: &str, state: TaskState) -> usize {
+    world.fixture.broker().tasks(&queue(name), state, Page { number: 1, size: 500 }).await.unwrap().len()
+}
+
+fn every_button_does_what_it_says<S: Store>() {
+    wait(async {
+        let world = World::<S>::shop().await;
+        let browser = &world.browser;
+        let paused = |name: &'static str| {
+            let broker = world.fixture.shared();
+            async move { broker.queue_stats(&queue(name)).await.unwrap().paused }
+        };
+
+        // Queues.
+        world.open("/").await;
+        world.act("#q-mail button", "Queue mail is paused").await;
+        browser.until("document.querySelector('#q-mail').textContent.includes('Resume')").await;
+        assert!(paused("mail").await);
+        world.act("#q-mail button", "Queue mail runs again").await;
+        assert!(!paused("mail").await);
+        world.open("/queues/webhooks").await;
+        world.act("[data-post$='/pause']", "is paused").await;
+        browser.until("document.querySelector('.title .tag')").await;
+        world.act("[data-post$='/resume']", "runs again").await;
+        assert!(!paused("webhooks").await);
+
+        // Some tasks, then all of a state.
+        world.open("/queues/mail?state=retry").await;
+        assert_eq!(browser.js("return document.querySelector('#picked').hidden").await, true);
+        browser.click("tbody tr:nth-child(1) input").await;
+        browser.click("tbody tr:nth-child(3) input").await;
+        assert_eq!(browser.text("#picked output").await, "2 picked");
+        let pending = size(&world, "mail", TaskState::Pending).await;
+        world.act("[data-bulk=run]", "2 tasks were made pending").await;
+        browser.until("document.querySelectorAll('tbody tr').length === 4").await;
+        assert_eq!(size(&world, "mail", TaskState::Pending).await, pending + 2);
+        browser.click("[data-all]").await;
+        browser.click("[data-every]").await;
+        assert_eq!(browser.text("#picked output").await, "All 4 retry");
+        world.act("[data-bulk=archive]", "4 tasks were archived").await;
+        assert_eq!(
+            (size(&world, "mail", TaskState::Retry).await, size(&world, "mail", TaskState::Archived).await),
+            (0, 10)
+        );
+        world.open("/queues/mail?state=aggregating&group=newsletter").await;
+        browser.click("[data-all]").await;
+        browser.click("[data-every]").await;
+        world.act("[data-bulk=delete]", "4 tasks were deleted").await;
+        assert_eq!(size(&world, "mail", TaskState::Aggregating).await, 8);
+        // What is not confirmed is not done.
+        world.open("/queues/mail?state=completed").await;
+        browser.click("tbody tr:nth-child(1) input").await;
+        browser.click("[data-bulk=delete]").await;
+        browser.until("document.querySelector('#ask').open").await;
+        browser.click("#ask [value=no]").await;
+        assert_eq!(size(&world, "mail", TaskState::Completed).await, 24);
+
+        // One task.
+        let one = |name: &str, n| format!("/queues/{name}/tasks/{}", shop::uuid(name, n));
+        world.open(&one("images", 0)).await;
+        world.act("[data-post$='/run']", "is pending").await;
+        browser.until("document.querySelector('.title .s-pending')").await;
+        assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, Some(TaskState::Pending));
+        world.act("[data-post$='/archive']", "is archived").await;
+        browser.until("document.querySelector('.title .s-archived')").await;
+        browser.click("details summary").await;
+        browser.js("document.querySelector('textarea').value = '{\"path\":\"new.jpg\"}'").await;
+        world.act("button[value='']", "has its new arguments").await;
+        let edited =
+            world.fixture.broker().task(&queue("images"), &task_id(&shop::uuid("images", 0))).await.unwrap().unwrap();
+        assert_eq!((&edited.payload[..], edited.state), (&b"{\"path\":\"new.jpg\"}"[..], TaskState::Archived));
+        browser.until("document.querySelector('pre').textContent.includes('new.jpg')").await;
+        world.act("button[value=run]", "is pending").await;
+        assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, Some(TaskState::Pending));
+        world.act("[data-post$='/delete']", "is deleted").await;
+        browser.until("location.pathname === '/queues/images'").await;
+        assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, None);
+
+        // Running ones: the request reaches who listens.
+        let mut heard = world.fixture.broker().cancellations().await.unwrap();
+        let runs: Vec<_> = world.active.iter().filter(|run| run.key.queue.as_str() == "webhooks").collect();
+        world.open(&format!("/queues/webhooks/tasks/{}", runs[0].key.id)).await;
+        world.act("[data-post$='/cancel']", "asked to cancel").await;
+        assert_eq!(heard.next().await.unwrap(), runs[0].key.id);
+        world.open("/queues/webhooks?state=active").await;
+        browser.click("[data-all]").await;
+        world.act("[data-bulk=cancel]", "asked to cancel").await;
+        for _ in &runs {
+            heard.next().await.unwrap();
+        }
+
+        // Periodic entries.
+        world.open("/periodic").await;
+        let entry = shop::entry_id("report:nightly");
+        let row = format!("[id='e-reports-{entry}']");
+        world.act(&format!("{row} [data-post$='/pause']"), "is paused").await;
+        browser.until(&format!("document.querySelector(\"{row} .tag\")?.textContent === 'paused'")).await;
+        assert!(world.fixture.broker().entry(&queue("reports"), &entry).await.unwrap().unwrap().paused);
+        world.open(&format!("/periodic/reports/{entry}")).await;
+        assert!(browser.text("main").await.contains("None while it is paused"));
+        world.act("[data-post$='/resume']", "goes on").await;
+        let before = size(&world, "reports", TaskState::Pending).await;
+        world.act("[data-post$='/run']", "").await;
+        browser.until("document.querySelectorAll('tbody tr').length === 6").await;
+        assert_eq!(size(&world, "reports", TaskState::Pending).await, before + 1);
+
+        // A refusal is told, and says why.
+        world.fixture.enqueue(task("soon").in_queue("reports").after(Duration::from_secs(60))).await;
+        world.open("/queues/reports/tasks/soon").await;
+        // It must not hear of the change before the button is pressed.
+        browser.js("document.querySelector('main').dataset.live = 'off'").await;
+        world.fixture.broker().delete_task(&queue("reports"), &task_id("soon")).await.unwrap();
+        world.act("[data-post$='/run']", "soon").await;
+        assert_eq!(browser.js("return document.querySelector('#said').className").await, "bad");
+        browser.until("document.querySelector('main').textContent.includes('Not here')").await;
+
+        // A queue, by its name.
+        world.open("/queues/search-index").await;
+        for run in world.active.iter().filter(|run| run.key.queue.as_str() == "search-index") {
+            world.fixture.settle(run, asynq_tests::done()).await;
+        }
+        browser.click("[data-post$='/delete']").await;
+        assert_eq!(browser.js("return document.querySelector('#ask [value=ok]').disabled").await, true);
+        browser.click("#ask [value=no]").await;
+        world.act("[data-post$='/delete']", "").await;
+        browser.until("location.pathname === '/' && document.querySelectorAll('tbody tr').length === 5").await;
+        let complaints = browser.complaints().await;
+        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn every_button_does_what_it_says_on_redis() {
+    every_button_does_what_it_says::<RedisStore>();
+}
+
+#[test]
+fn every_button_does_what_it_says_on_sqlite() {
+    every_button_does_what_it_says::<SqliteStore>();
+}

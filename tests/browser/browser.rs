@@ -1,0 +1,230 @@
+//! A headless Chromium, driven through chromedriver on a port of its own.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use fantoccini::{Client, ClientBuilder, Locator, wd::WebDriverCompatibleCommand};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long anything that a test waits for may take.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// One browser window. [`close`](Self::close) it at the end.
+pub(crate) struct Browser {
+    client: Client,
+    driver: Child,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts chromedriver and Chromium; both are in Debian's packages `chromium` and `chromium-driver`.
+    pub(crate) async fn start() -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver: apt-get install chromium chromium-driver");
+        let port = port_of(&mut driver);
+        let profile = TempDir::new().unwrap();
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            "--lang=en-GB",
+            "--window-size=1360,900",
+            &format!("--user-data-dir={}", profile.path().display()),
+        ];
+        let capabilities = json!({
+            "goog:chromeOptions": { "args": arguments, "perfLoggingPrefs": { "enableNetwork": true, "enablePage": false } },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        });
+        let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let client = builder.capabilities(capabilities).connect(&format!("http://127.0.0.1:{port}")).await;
+        Self { client: client.expect("a browser session"), driver, _profile: profile }
+    }
+
+    /// Ends the browser.
+    pub(crate) async fn close(mut self) {
+        let _ = self.client.clone().close().await;
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+
+    /// Opens a page and waits until its scripts have run.
+    pub(crate) async fn open(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    /// Puts another page into this window as the pages do themselves when there is news, no script is loaded again, and then
+    /// gives what the body of a function gives.
+    pub(crate) async fn turn_to(&self, path: &str, script: &str) -> Value {
+        let path = json!(path);
+        self.js(&format!(
+            "history.replaceState(null, '', {path}); const app = document.querySelector('script[type=module]').src;
+             return import(app.replace('app.js', 'live.js')).then((live) => live.refresh(true)).then(() => {{ {script} }})"
+        ))
+        .await
+    }
+
+    /// What the body of a function gives.
+    pub(crate) async fn js(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// The same as text; empty where there is none.
+    pub(crate) async fn text(&self, css: &str) -> String {
+        let found = self.js(&format!("return document.querySelector({})?.textContent ?? ''", json!(css))).await;
+        found.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// How many elements there are.
+    pub(crate) async fn count(&self, css: &str) -> u64 {
+        self.js(&format!("return document.querySelectorAll({}).length", json!(css))).await.as_u64().unwrap()
+    }
+
+    /// Clicks as a person does: what is hidden or covered cannot be.
+    pub(crate) async fn click(&self, css: &str) {
+        let begun = Instant::now();
+        loop {
+            let found = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await;
+            let element = found.unwrap_or_else(|error| panic!("{css}: {error}"));
+            match element.click().await {
+                Ok(()) => return,
+                // New numbers came between the two.
+                Err(error) if error.is_stale_element_reference() && begun.elapsed() < PATIENCE => {}
+                Err(error) => panic!("{css}: {error}"),
+            }
+        }
+    }
+
+    /// Presses keys where the focus is.
+    pub(crate) async fn press(&self, keys: &str) {
+        let active = self.client.active_element().await.unwrap();
+        active.send_keys(keys).await.unwrap();
+    }
+
+    /// Replaces what is in a field.
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
+        let element = self.client.find(Locator::Css(css)).await.unwrap();
+        element.clear().await.unwrap();
+        element.send_keys(text).await.unwrap();
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) async fn until(&self, expression: &str) {
+        let begun = Instant::now();
+        loop {
+            // A page that is being left has no answer.
+            let answer = self.client.execute(&format!("return Boolean({expression})"), Vec::new()).await;
+            if matches!(answer, Ok(Value::Bool(true))) {
+                return;
+            }
+            if begun.elapsed() > PATIENCE {
+                let page = self.js("return document.body.innerText").await;
+                let said = self.complaints().await;
+                panic!(
+                    "never true: {expression}\nat {}\n{said:#?}\n{page:#}",
+                    self.client.current_url().await.unwrap()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    }
+
+    /// Where the window is.
+    pub(crate) async fn path(&self) -> String {
+        self.js("return location.pathname + location.search").await.as_str().unwrap().to_owned()
+    }
+
+    /// A command of Chromium's own.
+    pub(crate) async fn chromium(&self, command: &'static str, parameters: Value) -> Value {
+        let body = json!({ "cmd": command, "params": parameters });
+        self.client.issue_cmd(Extra { path: "goog/cdp/execute", body }).await.unwrap()
+    }
+
+    /// What a log has gathered since it was last asked for: `browser` or `performance`.
+    pub(crate) async fn log(&self, name: &str) -> Vec<Value> {
+        let log = self.client.issue_cmd(Extra { path: "se/log", body: json!({ "type": name }) }).await.unwrap();
+        log.as_array().cloned().unwrap_or_default()
+    }
+
+    /// What the pages complained about since it was last asked for, refused content above all.
+    pub(crate) async fn complaints(&self) -> Vec<String> {
+        let said = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
+        self.log("browser").await.iter().map(said).collect()
+    }
+
+    /// The network's events since they were last asked for.
+    pub(crate) async fn network(&self) -> Vec<Value> {
+        let parse = |entry: Value| serde_json::from_str::<Value>(entry["message"].as_str()?).ok();
+        self.log("performance").await.into_iter().filter_map(parse).map(|event| event["message"].clone()).collect()
+    }
+
+    /// The size of a phone, and back to a desk with `None`.
+    pub(crate) async fn screen(&self, size: Option<(u32, u32)>) {
+        match size {
+            Some((width, height)) => {
+                let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
+                self.chromium("Emulation.setDeviceMetricsOverride", size).await;
+            }
+            None => _ = self.chromium("Emulation.clearDeviceMetricsOverride", json!({})).await,
+        }
+    }
+
+    /// What the system says it likes: `light` or `dark`.
+    pub(crate) async fn prefer(&self, scheme: &str) {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.chromium("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// The window as a PNG.
+    pub(crate) async fn picture(&self) -> Vec<u8> {
+        self.client.screenshot().await.unwrap()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // After a failed test: the driver takes the browser along.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// The port that chromedriver says it listens on.
+fn port_of(driver: &mut Child) -> u16 {
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains("started successfully on port"));
+    // What it says later would fill the pipe.
+    std::thread::spawn(move || lines.count());
+    line.and_then(|line| line.trim_end_matches('.').rsplit(' ').next()?.parse().ok()).expect("chromedriver starts")
+}
+
+/// A command that WebDriver's own words do not have.
+#[derive(Debug)]
+struct Extra {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for Extra {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(self.body.to_string()))
+    }
+}

@@ -1,0 +1,250 @@
+//! The dashboard by keyboard, on a phone, in the dark, with a login, and without the right to change.
+
+use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
+use asynq_dashboard::Dashboard;
+use asynq_runtime::Client;
+use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, retry, task};
+use serde_json::json;
+
+use crate::{shop, wait, world::World};
+
+#[test]
+fn the_keyboard_reaches_everything() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        world.open("/").await;
+        browser.press("?").await;
+        browser.until("document.querySelector('#keys').open").await;
+        assert!(browser.count("#keys kbd").await > 8);
+        browser.press("\u{e00c}").await;
+        browser.until("!document.querySelector('#keys').open").await;
+        // The first stop leads past the navigation, and can be seen.
+        browser.press("\u{e004}").await;
+        assert_eq!(browser.js("return document.activeElement.className").await, "skip");
+        assert!(browser.js("return document.activeElement.getBoundingClientRect().top >= 0").await.as_bool().unwrap());
+        for (keys, path) in [("gs", "/search"), ("gv", "/servers"), ("gp", "/periodic"), ("gb", "/broker"), ("gq", "/")]
+        {
+            browser.js("document.activeElement.blur()").await;
+            browser.press(keys).await;
+            browser
+                .until(&format!("location.pathname === {} && document.readyState === 'complete'", json!(path)))
+                .await;
+        }
+        browser.press("/").await;
+        assert_eq!(browser.js("return document.activeElement.type").await, "search");
+        browser.press("mail").await;
+        assert_eq!(browser.js("return document.activeElement.value").await, "mail", "letters are letters in a field");
+        browser.press("\u{e00c}").await;
+        browser.press("jj").await;
+        let outline = "return getComputedStyle(document.activeElement).outlineStyle";
+        assert_eq!(browser.js(outline).await, "solid", "the focus can be seen");
+        assert_eq!(browser.js("return document.activeElement.textContent").await, "images");
+        browser.press("\u{e007}").await;
+        browser.until("location.pathname === '/queues/images'").await;
+        browser.press("4").await;
+        browser.until("location.search === '?state=retry' && document.readyState === 'complete'").await;
+        browser.press("jx").await;
+        assert_eq!(browser.text("#picked output").await, "1 picked");
+        browser.press("a").await;
+        assert_eq!(browser.text("#picked output").await, "3 picked");
+        world.end().await;
+    });
+}
+
+#[test]
+fn what_is_picked_typed_and_open_survives_new_numbers() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        world.open("/queues/mail?state=retry").await;
+        browser.click("tbody tr:nth-child(2) input").await;
+        browser.js("document.querySelector('main input[type=search]').focus()").await;
+        browser.press("half a w").await;
+        browser.js("document.querySelector('details').open = false").await;
+        // One more task fails, and the page hears of it.
+        let run = world.fixture.start_run(task("another")).await;
+        world.fixture.settle(&run, retry(std::time::Duration::from_secs(1), "boom")).await;
+        let mut news = task("news");
+        (news.queue, news.message.queue) = (asynq_tests::queue("mail"), "mail".into());
+        world.fixture.enqueue(news).await;
+        browser.until("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
+        let kept = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
+            return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent]";
+        assert_eq!(browser.js(kept).await, json!([true, "half a w", true, false, "1 picked"]));
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_phone_shows_all_pages_without_scrolling_sideways() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        browser.screen(Some((390, 844))).await;
+        let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
+        for path in [
+            "/",
+            "/queues/mail?state=archived",
+            &task,
+            "/queues/mail/groups",
+            "/search?q=boom",
+            "/servers",
+            "/periodic",
+            "/broker",
+        ] {
+            world.open(path).await;
+            let wide = browser.js("return document.documentElement.scrollWidth").await;
+            assert_eq!(wide, 390, "{path}");
+            let small = "return [...document.querySelectorAll('main button, main select, main input:not([type=checkbox]):not([type=hidden])')]\
+                .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 28).map((e) => e.outerHTML)";
+            assert_eq!(browser.js(small).await, json!([]), "{path}: big enough for a thumb");
+        }
+        world.end().await;
+    });
+}
+
+/// The contrast of every text with what is behind it, where that is one colour: the worst, with its element.
+const CONTRAST: &str = "
+    const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+    const lum = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+    let worst = [99, ''];
+    for (const e of document.querySelectorAll('body *')) {
+        if (!e.offsetParent || e.closest('.sr, canvas') || ![...e.childNodes].some((n) => n.nodeType === 3 && n.nodeValue.trim())) continue;
+        let back = e, colour = [0, 0, 0, 0];
+        while (back && (colour = parse(getComputedStyle(back).backgroundColor), colour.length === 4 && colour[3] < 1)) back = back.parentElement;
+        const [a, b] = [lum(parse(getComputedStyle(e).color)), lum(colour)].sort((x, y) => y - x);
+        const ratio = (a + .05) / (b + .05);
+        if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 200)];
+    }
+    return worst";
+
+#[test]
+fn everything_can_be_read_and_heard_in_light_and_dark() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme).await;
+            for path in [
+                "/",
+                "/queues/mail?state=archived",
+                &task,
+                "/search?q=boom",
+                "/servers",
+                "/periodic",
+                "/broker",
+                "/nothing",
+            ] {
+                world.open(path).await;
+                let worst = browser.js(CONTRAST).await;
+                assert!(worst[0].as_f64().unwrap() >= 4.5, "{scheme} {path}: {worst}");
+                let nameless = "return [...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea, [role=img]')]\
+                    .filter((e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)";
+                assert_eq!(browser.js(nameless).await, json!([]), "{path}");
+                let marks = "return ['header', 'nav', 'main', 'h1'].map((tag) => document.querySelectorAll(tag).length > 0).concat(document.querySelectorAll('main, h1').length)";
+                assert_eq!(browser.js(marks).await, json!([true, true, true, true, 2]), "{path}");
+            }
+        }
+        // The switch wins over the system, and is remembered.
+        let back = "return getComputedStyle(document.body).backgroundColor";
+        let dark = browser.js(back).await;
+        browser.click("[data-theme-switch]").await;
+        assert_ne!(browser.js(back).await, dark);
+        world.open("/servers").await;
+        assert_ne!(browser.js(back).await, dark);
+        assert!(browser.complaints().await.iter().all(|said| said.contains("status of 404")));
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_login_leads_to_the_page_that_was_asked_for() {
+    wait(async {
+        let fixture = SqliteFixture::real_time().await;
+        let active = shop::open(&fixture).await;
+        // With little memory: this is no test of the hash.
+        let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
+        let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
+        let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);
+        let world = World::serving(fixture, active, dashboard).await;
+        let browser = &world.browser;
+        world.open("/queues/mail?state=retry").await;
+        assert!(browser.path().await.starts_with("/login"));
+        assert_eq!(browser.count("header.top, [data-go]").await, 0, "nothing is told to strangers");
+        browser.press("wrong\u{e007}").await;
+        browser.until("document.querySelector('#said').textContent.includes('wrong')").await;
+        browser.fill("input[type=password]", "open sesame").await;
+        browser.press("\u{e007}").await;
+        browser.until("location.pathname + location.search === '/queues/mail?state=retry' && document.querySelector('h1').textContent === 'mail'").await;
+        browser.click(".tools [data-post]").await;
+        browser.until("location.pathname === '/login'").await;
+        let complaints = browser.complaints().await;
+        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_read_only_dashboard_has_no_buttons_to_change_anything() {
+    wait(async {
+        let fixture = SqliteFixture::real_time().await;
+        let active = shop::open(&fixture).await;
+        let dashboard = Dashboard::new(&Client::new(fixture.shared())).read_only(true);
+        let world = World::serving(fixture, active, dashboard).await;
+        let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
+        for path in ["/", "/queues/mail?state=archived", &task, "/periodic", "/servers"] {
+            world.open(path).await;
+            assert_eq!(
+                world.browser.count("[data-post], [data-edit], [data-bulk], main input[type=checkbox]").await,
+                0,
+                "{path}"
+            );
+            assert!(world.browser.text(".tools").await.contains("read-only"));
+        }
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
+    wait(async {
+        let mut server = RedisServer::start(asynq_tests::Persistence::Always);
+        let client = Client::connect(&server.url()).await.unwrap();
+        for n in 0..3 {
+            let mut new = task(&format!("t{n}"));
+            new.message.r#type = "email:send".into();
+            client.broker().enqueue(vec![new]).await.pop().unwrap().unwrap();
+        }
+        // The fixture's store is not used: this one dies.
+        let idle: Fixture<SqliteStore> = Fixture::real_time().await;
+        let world = World::serving(idle, Vec::new(), Dashboard::new(&client)).await;
+        let browser = &world.browser;
+        world.open("/queues/default?state=pending").await;
+        assert_eq!(browser.count("tbody tr").await, 3);
+        browser.click("tbody tr:nth-child(2) input").await;
+        server.kill();
+        browser.until("document.querySelector('#down').hidden === false").await;
+        assert!(browser.text("#down").await.contains("The broker does not answer"));
+        assert_eq!(browser.count("tbody tr").await, 3, "what was known stays");
+        // What is asked for now is refused, and told so.
+        browser.click("[data-post$='/pause']").await;
+        browser.until("document.querySelector('#said.bad')").await;
+        // A page that is opened now says so by itself, and comes by itself.
+        let window = browser.js("return location.href").await;
+        server.restart();
+        browser.until("document.querySelector('#down').hidden === true").await;
+        assert_eq!(
+            browser.js("return document.querySelectorAll('input[name=id]')[1].checked").await,
+            true,
+            "and so does what was picked"
+        );
+        server.kill();
+        browser.open(window.as_str().unwrap()).await;
+        assert_eq!(browser.text("h1").await, "The broker does not answer");
+        server.restart();
+        browser.until("document.querySelector('h1')?.textContent === 'default' && document.querySelectorAll('tbody tr').length === 3").await;
+        world.leave().await;
+    });
+}

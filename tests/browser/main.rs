@@ -1,0 +1,19 @@
+//! The dashboard in a real browser: pages, buttons, keys, a phone, hostile text, a broker that dies.
+#![allow(clippy::unwrap_used)] // a test that fails here has failed
+
+mod actions;
+mod browser;
+mod hands;
+mod hostile;
+mod pages;
+mod pictures;
+mod shop;
+mod weight;
+mod world;
+
+use std::future::Future;
+
+/// Runs a case to its end.
+fn wait<F: Future<Output = ()>>(case: F) {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(case);
+}

@@ -1,0 +1,116 @@
+//! Every page shows what there is, on both brokers.
+
+use asynq_tests::{RedisStore, SqliteStore, Store};
+
+use crate::{shop, wait, world::World};
+
+fn every_page_shows_what_there_is<S: Store>() {
+    wait(async {
+        let world = World::<S>::shop().await;
+        let browser = &world.browser;
+
+        world.open("/").await;
+        assert_eq!(browser.text("h1").await, "Queues");
+        assert_eq!(browser.count("tbody tr").await, 6);
+        assert!(browser.text("#q-reports").await.contains("paused"));
+        assert_eq!(browser.count("#q-mail svg.bar rect.s-archived").await, 1);
+        browser
+            .until("document.querySelectorAll('#throughput canvas, #size canvas, #latency canvas').length === 3")
+            .await;
+        browser.until("document.querySelector('#q-mail .spark canvas')").await;
+        browser.fill("input[name=q]", "INDEX").await;
+        browser.press("\u{e007}").await;
+        browser.until("document.querySelectorAll('tbody tr').length === 1").await;
+        world.open("/?sort=size").await;
+        assert_eq!(browser.text("tbody tr:first-child th").await.trim(), "mail");
+
+        for (state, rows) in [
+            ("active", 5),
+            ("pending", 15),
+            ("scheduled", 12),
+            ("retry", 6),
+            ("archived", 6),
+            ("completed", 24),
+            ("aggregating", 12),
+        ] {
+            world.open(&format!("/queues/mail?state={state}")).await;
+            assert_eq!(browser.text(".tabs [aria-current]").await, format!("{state}{rows}"));
+            assert_eq!(browser.count("tbody tr").await, rows, "{state}");
+        }
+        browser.until("document.querySelectorAll('.chart canvas').length === 4").await;
+        world.open("/queues/mail?state=completed&per=10&page=3").await;
+        assert_eq!(browser.count("tbody tr").await, 4);
+        assert_eq!(browser.count("[rel=next]").await, 0);
+        world.open("/queues/mail?state=archived&q=customer-20").await;
+        assert_eq!(browser.count("tbody tr").await, 1);
+        assert!(browser.text("nav.pages").await.contains("1 found, 6 looked at: that was all"));
+
+        world.open("/queues/mail/groups").await;
+        browser.click("[id='g-digest:weekly'] a").await;
+        browser.until("location.search.includes('group=digest')").await;
+        assert_eq!(browser.count("tbody tr").await, 8);
+
+        let id = shop::uuid("mail", 0);
+        world.open(&format!("/queues/mail/tasks/{id}")).await;
+        assert_eq!(browser.text("h1").await, "email:send");
+        let page = browser.js("return document.querySelector('main').innerText").await;
+        let page = page.as_str().unwrap();
+        for part in ["customer-0@example.com", "connection refused", "Attempt 1", "traceparent", "Archived", &id] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        let active = world.active.iter().find(|run| run.key.queue.as_str() == "mail").unwrap();
+        world.open(&format!("/queues/mail/tasks/{}", active.key.id)).await;
+        assert!(browser.text("main").await.contains("Runs athost-1:4001"));
+
+        world.open(&format!("/search?q={id}")).await;
+        assert_eq!(browser.count("tbody tr").await, 1);
+        world.open("/search?q=tenant-3&state=retry").await;
+        let found = browser.count("tbody tr").await;
+        assert!(found > 0);
+        assert_eq!(browser.count("tbody .s-retry").await, found);
+        world.open("/search?type=image%3Aresize&queue=images&since=2001-01-01T00%3A00&until=2002-01-01T00%3A00").await;
+        assert!(browser.text("main").await.contains("Nothing found"));
+
+        world.open("/servers").await;
+        assert!(browser.text("h1 + p").await.starts_with("1 server, 13 of 24"), "{}", browser.text("h1 + p").await);
+        assert_eq!(browser.count("tbody tr").await, 13);
+
+        world.open("/periodic").await;
+        assert_eq!(browser.count("tbody tr").await, 3);
+        assert!(browser.text("main").await.contains("Every 15 minutes"));
+        browser.click("[id$='51f4b3f5a0d2'] a").await;
+        browser.until("document.querySelector('h1').textContent === 'sync:stock'").await;
+        assert_eq!(browser.count(".line li").await, 5, "the next runs of Go's entry");
+        world.open(&format!("/periodic/reports/{}", shop::entry_id("report:nightly"))).await;
+        assert_eq!(browser.count("tbody tr").await, 5, "its history");
+
+        world.open("/broker").await;
+        assert!(browser.text(".figures").await.to_lowercase().contains(S::KIND));
+
+        for (path, says) in [
+            ("/queues/none", "queue `none`"),
+            ("/queues/mail/tasks/none", "none"),
+            ("/periodic/mail/none", "none"),
+            ("/nothing", "Not here"),
+            ("/queues/mail?state=lost", "lost"),
+        ] {
+            world.open(path).await;
+            let main = browser.text("main").await;
+            assert!(main.contains(says), "{path}: {main}");
+        }
+        // The browser itself tells of each of the five that was not found.
+        let complaints = browser.complaints().await;
+        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn every_page_shows_what_there_is_on_redis() {
+    every_page_shows_what_there_is::<RedisStore>();
+}
+
+#[test]
+fn every_page_shows_what_there_is_on_sqlite() {
+    every_page_shows_what_there_is::<SqliteStore>();
+}

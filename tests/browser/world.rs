@@ -1,0 +1,91 @@
+//! A store with the shop in it, a dashboard over it, and a browser that looks at that.
+
+use asynq_dashboard::Dashboard;
+use asynq_runtime::{Client, broker::Run};
+use asynq_tests::{Fixture, Store};
+use tokio::task::JoinHandle;
+
+use crate::{browser::Browser, shop};
+
+/// All that a test needs.
+pub(crate) struct World<S> {
+    pub(crate) fixture: Fixture<S>,
+    pub(crate) browser: Browser,
+    pub(crate) url: String,
+    pub(crate) active: Vec<Run>,
+    serving: JoinHandle<()>,
+    keep: Option<JoinHandle<()>>,
+}
+
+impl<S: Store> World<S> {
+    /// With the shop's tasks.
+    pub(crate) async fn shop() -> Self {
+        let fixture = Fixture::<S>::real_time().await;
+        let active = shop::open(&fixture).await;
+        let keep = shop::keep_working(&fixture, &active);
+        Self { keep: Some(keep), ..Self::of(fixture, active).await }
+    }
+
+    /// With what is there.
+    pub(crate) async fn of(fixture: Fixture<S>, active: Vec<Run>) -> Self {
+        let dashboard = Dashboard::new(&Client::new(fixture.shared()));
+        Self::serving(fixture, active, dashboard).await
+    }
+
+    /// With a dashboard of its own kind.
+    pub(crate) async fn serving(fixture: Fixture<S>, active: Vec<Run>, dashboard: Dashboard) -> Self {
+        let bound = dashboard.bind("127.0.0.1:0").await.unwrap();
+        let url = bound.url().trim_end_matches('/').to_owned();
+        let serving = tokio::spawn(bound.serve_until(std::future::pending()));
+        Self { fixture, browser: Browser::start().await, url, active, serving, keep: None }
+    }
+
+    /// Opens a page by its path.
+    pub(crate) async fn open(&self, path: &str) {
+        self.browser.open(&format!("{}{path}", self.url)).await;
+    }
+
+    /// Presses a button, agrees where it asks, and waits for what is said then.
+    pub(crate) async fn act(&self, button: &str, says: &str) {
+        self.browser.js("document.querySelector('#said').textContent = ''").await;
+        self.browser.click(button).await;
+        if self.browser.js("return document.querySelector('#ask').open").await == true {
+            let word = self.browser.text("#ask code").await;
+            if !word.is_empty() {
+                self.browser.fill("#ask input", &word).await;
+            }
+            self.browser.click("#ask [value=ok]").await;
+        }
+        let says = serde_json::json!(says);
+        self.browser.until(&format!("document.querySelector('#said').textContent.includes({says})")).await;
+    }
+
+    /// Ends the browser and the server; fails if a page complained, or asked another host.
+    pub(crate) async fn end(self) {
+        let complaints = self.browser.complaints().await;
+        assert!(complaints.is_empty(), "{complaints:#?}");
+        self.asked_nobody_else().await;
+        self.leave().await;
+    }
+
+    /// Ends the browser and the server.
+    pub(crate) async fn leave(self) {
+        self.browser.close().await;
+        self.serving.abort();
+        if let Some(keep) = self.keep {
+            keep.abort();
+        }
+    }
+
+    /// Every request since the last look went to the dashboard.
+    pub(crate) async fn asked_nobody_else(&self) {
+        let events = self.browser.network().await;
+        let asked = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        let asked: Vec<_> = asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
+        assert!(!asked.is_empty(), "the log tells requests");
+        // The tab that a browser opens by itself is its own.
+        let ours = [self.url.as_str(), "data:", "chrome://"];
+        let foreign: Vec<_> = asked.iter().filter(|url| !ours.iter().any(|ours| url.starts_with(ours))).collect();
+        assert!(foreign.is_empty(), "{foreign:?}");
+    }
+}

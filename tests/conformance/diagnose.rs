@@ -1,0 +1,146 @@
+//! Contract `Diagnose`: what a broker says of itself, and what does not fit together in a queue.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{Examination, OddityKind};
+use asynq_tests::{Build as _, GoPeer, Need, Store as _, default_queue, lock_key, queue, task, task_id};
+use chrono::{TimeDelta, Utc};
+
+use super::Fixture;
+
+const ALL: usize = 1_000_000;
+
+async fn examine(t: &Fixture, limit: usize) -> Examination {
+    t.broker().examine(&default_queue(), limit).await.unwrap()
+}
+
+/// The only oddity there is, with its examples.
+async fn only_oddity(t: &Fixture) -> (OddityKind, Vec<String>) {
+    let before = t.store.dump();
+    let mut found = examine(t, ALL).await;
+    assert_eq!(t.store.dump(), before, "looking changes nothing");
+    assert_eq!(found.oddities.len(), 1, "{found:?}");
+    let mut oddity = found.oddities.remove(0);
+    // Redis scans its keys in no order.
+    oddity.examples.sort();
+    assert_eq!(oddity.count, oddity.examples.len() as u64);
+    (oddity.kind, oddity.examples)
+}
+
+fn go(t: &Fixture) -> Option<GoPeer<'_>> {
+    if t.lacks(Need::GoPeer) { None } else { t.store.go() }
+}
+
+fn texts(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_broker_says_what_it_is_and_what_time_it_has() {
+    let t = Fixture::real_time().await;
+    let nodes = t.broker().nodes().await.unwrap();
+    assert!(!nodes.is_empty());
+    for node in nodes {
+        assert!(node.version.starts_with(|c: char| c.is_ascii_digit()), "{node:?}");
+        assert!(!node.address.is_empty());
+        assert!(!node.facts.is_empty());
+        assert!(node.ahead.abs() < TimeDelta::seconds(1), "it is on this machine: {}", node.ahead);
+        assert!(node.precision < Duration::from_secs(1));
+        for call in node.slow_calls.unwrap_or_default() {
+            assert!((Utc::now() - call.at).abs() < TimeDelta::hours(24), "{call:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_in_order_has_no_oddities() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    t.seed_group("waiting", &["g1", "g2"]).await;
+    t.seed_set(&["s1", "s2"]).await;
+    t.enqueue(task("locked").locked(&lock_key("locked"), 60)).await;
+    let found = examine(&t, ALL).await;
+    assert_eq!(found, Examination { oddities: Vec::new(), complete: true });
+    let none = t.broker().examine(&queue("none"), ALL).await.unwrap();
+    assert_eq!(none, Examination { oddities: Vec::new(), complete: true });
+}
+
+#[tokio::test]
+async fn a_limit_is_told_and_a_few_are_looked_at_in_any_case() {
+    let t = Fixture::start().await;
+    let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
+    t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let found = examine(&t, 0).await;
+    assert_eq!(found, Examination { oddities: Vec::new(), complete: false });
+    assert!(examine(&t, ALL).await.complete);
+}
+
+#[tokio::test]
+async fn an_active_task_without_a_lease_is_found() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::LostLease) {
+        return;
+    }
+    t.seed_every_state().await;
+    t.store.lose_lease(&default_queue(), &task_id("active"));
+    assert_eq!(only_oddity(&t).await, (OddityKind::ActiveWithoutLease, texts(&["active"])));
+}
+
+#[tokio::test]
+async fn an_id_without_a_task_is_found() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    t.seed_every_state().await;
+    for id in ["pending", "retry"] {
+        t.store.make_ghost(&default_queue(), &task_id(id));
+    }
+    assert_eq!(only_oddity(&t).await, (OddityKind::IdWithoutTask, texts(&["pending", "retry"])));
+}
+
+#[tokio::test]
+async fn a_lease_of_a_task_that_does_not_run_is_found() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.seed_every_state().await;
+    go.lease("retry", t.now().timestamp() + 30);
+    assert_eq!(only_oddity(&t).await, (OddityKind::LeaseWithoutTask, texts(&["retry"])));
+}
+
+#[tokio::test]
+async fn a_task_in_no_place_is_found_whatever_its_state() {
+    for place in ["pending", "scheduled", "archived"] {
+        let t = Fixture::start().await;
+        let Some(go) = go(&t) else { return };
+        t.seed_every_state().await;
+        go.break_off(place, place);
+        assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&[place])));
+    }
+}
+
+#[tokio::test]
+async fn tasks_of_a_set_that_nobody_knows_are_found_until_the_sweep() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.seed_set(&["s1", "s2"]).await;
+    go.lose_deadlines();
+    // Neither a group nor a set: no program finds them before the sweep makes them known again.
+    assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["s1", "s2"])));
+    while t.broker().sweep(&default_queue()).await.unwrap().groups_restored == 0 {}
+    assert_eq!(examine(&t, ALL).await.oddities, []);
+}
+
+#[tokio::test]
+async fn a_lock_that_no_task_holds_is_found() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    t.enqueue(task("t1").locked(&lock_key("me"), 60)).await;
+    t.store.make_ghost(&default_queue(), &task_id("t1"));
+    let found = examine(&t, ALL).await;
+    let kinds: Vec<_> = found.oddities.iter().map(|oddity| (oddity.kind, oddity.examples.clone())).collect();
+    let expected = [(OddityKind::IdWithoutTask, texts(&["t1"])), (OddityKind::LockWithoutTask, vec![lock_key("me")])];
+    assert_eq!(kinds, expected);
+}

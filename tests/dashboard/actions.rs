@@ -1,0 +1,254 @@
+//! Every action really changes the broker, and what is not there is not found.
+
+use std::time::Duration;
+
+use asynq_runtime::{broker::EntryId, task::TaskState};
+use asynq_tests::{Build as _, default_queue, queue, requeue, task};
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::stage::{ODD, Served, client, dashboard, furnish, show};
+
+async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
+    let answer = served.post(path, &body.to_string()).await;
+    (answer.status, answer.json())
+}
+
+#[tokio::test]
+async fn one_task_is_run_archived_and_deleted_whatever_it_is_called() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let odd = "/queues/default/tasks/a%2Fb%3F%22%3Ci%3E%25";
+    assert_eq!(served.post(&format!("{odd}/archive"), "").await.status, 200);
+    assert_eq!(fixture.state_of(ODD).await, Some(TaskState::Archived));
+    assert_eq!(served.post(&format!("{odd}/run"), "{}").await.status, 200);
+    assert_eq!(fixture.state_of(ODD).await, Some(TaskState::Pending));
+    let (status, told) = post(&served, &format!("{odd}/delete"), json!({})).await;
+    assert_eq!((status, told["message"].as_str()), (200, Some("Task a/b?\"<i>% is deleted.")));
+    assert_eq!(fixture.state_of(ODD).await, None);
+    for dots in [".", "..", "~x"] {
+        fixture.enqueue(task(dots)).await;
+        assert_eq!(served.post(&format!("/queues/default/tasks/~{dots}/delete"), "").await.status, 200, "{dots}");
+        assert_eq!(fixture.state_of(dots).await, None, "{dots}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_state_is_refused_and_says_why() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    for (path, why) in [
+        ("/queues/default/tasks/t1/run", "pending"),
+        ("/queues/default/tasks/dead/archive", "archived"),
+        ("/queues/default/tasks/busy/delete", "active"),
+    ] {
+        let (status, told) = post(&served, path, json!({})).await;
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((status, told["error"]["code"].as_str()), (409, Some("conflict")), "{path}");
+        assert!(message.contains(why) || message.contains("run"), "{path}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let fixture = Fixture::start().await;
+    let entry = furnish(&fixture).await.entry;
+    let served = Served::start(dashboard(&fixture)).await;
+    let bulk = json!({ "action": "run", "state": "archived", "all": true });
+    let ids = json!({ "action": "run", "state": "archived", "ids": ["x"] });
+    let group = json!({ "action": "run", "state": "aggregating", "group": "nobody", "all": true });
+    for (path, body) in [
+        ("/queues/none/pause".to_owned(), json!({})),
+        ("/queues/none/resume".to_owned(), json!({})),
+        ("/queues/none/delete".to_owned(), json!({})),
+        ("/queues/none/bulk".to_owned(), bulk),
+        ("/queues/none/bulk".to_owned(), ids),
+        ("/queues/default/bulk".to_owned(), group),
+        ("/queues/none/tasks/t1/run".to_owned(), json!({})),
+        ("/queues/default/tasks/none/run".to_owned(), json!({})),
+        ("/queues/default/tasks/none/archive".to_owned(), json!({})),
+        ("/queues/default/tasks/none/delete".to_owned(), json!({})),
+        ("/queues/default/tasks/none/cancel".to_owned(), json!({})),
+        ("/queues/default/tasks/none/edit".to_owned(), json!({ "payload": "x" })),
+        ("/periodic/default/none/run".to_owned(), json!({})),
+        ("/periodic/default/none/pause".to_owned(), json!({})),
+        (format!("/periodic/low/{entry}/resume"), json!({})),
+    ] {
+        let (status, told) = post(&served, &path, body).await;
+        assert_eq!((status, told["error"]["code"].as_str()), (404, Some("not_found")), "{path}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_and_resumed() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    let (served, inspector) = (Served::start(dashboard(&fixture)).await, client(&fixture).inspector());
+    for (verb, paused) in [("pause", true), ("pause", true), ("resume", false), ("resume", false)] {
+        assert_eq!(served.post(&format!("/queues/default/{verb}"), "").await.status, 200);
+        assert_eq!(inspector.queue("default").await.unwrap().paused, paused, "{verb}");
+        // What was read for other pages is forgotten: the next one shows it.
+        let shown = served.get("/api/queues").await.json();
+        assert_eq!(shown["queues"][0]["paused"], paused, "{verb}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_with_tasks_is_deleted_by_force_and_one_that_runs_some_is_not() {
+    let fixture = Fixture::start().await;
+    let furnished = furnish(&fixture).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let delete = "/queues/default/delete";
+    assert_eq!(post(&served, delete, json!({})).await.0, 409);
+    assert_eq!(post(&served, delete, json!({ "force": true })).await.0, 409, "it runs a task");
+    assert_eq!(fixture.state_of("t1").await, Some(TaskState::Pending));
+    assert!(!client(&fixture).inspector().queue("default").await.unwrap().paused, "it was refused as a whole");
+    fixture.settle(&furnished.busy, requeue()).await;
+    let (status, told) = post(&served, delete, json!({ "force": true })).await;
+    assert_eq!((status, &told["more"], &told["tasks"]), (200, &json!(false), &json!(7)), "{told}");
+    assert!(client(&fixture).inspector().queue("default").await.unwrap_err().is_not_found());
+    assert_eq!(post(&served, delete, json!({})).await.0, 404);
+}
+
+#[tokio::test]
+async fn many_tasks_are_changed_by_id_with_a_word_on_each_that_could_not_be() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let bulk = "/queues/default/bulk";
+    let ids = json!({ "action": "archive", "state": "pending", "ids": ["t1", "t2", "busy", "nobody"] });
+    let (status, told) = post(&served, bulk, ids).await;
+    assert_eq!((status, &told["changed"]), (200, &json!(2)), "{told}");
+    let refused: Vec<_> = told["refused"].as_array().unwrap().iter().map(|refused| &refused["id"]).collect();
+    assert_eq!(refused, ["busy", "nobody"]);
+    assert_eq!(fixture.state_of("t1").await, Some(TaskState::Archived));
+    for (bad, why) in [
+        (json!({ "action": "run", "state": "archived" }), "either"),
+        (json!({ "action": "run", "state": "archived", "ids": ["t1"], "all": true }), "either"),
+        (json!({ "action": "run", "state": "archived", "ids": vec!["x"; 501] }), "500"),
+        (json!({ "action": "run", "state": "nowhere", "all": true }), "state"),
+        (json!({ "action": "explode", "state": "archived", "all": true }), "explode"),
+        (json!({ "action": "run", "state": "archived", "group": "g", "all": true }), "group"),
+        (json!({ "action": "archive", "state": "completed", "all": true }), "completed"),
+    ] {
+        let (status, told) = post(&served, bulk, bad.clone()).await;
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(why), "{bad}: {status} {told}");
+    }
+}
+
+#[tokio::test]
+async fn all_tasks_of_a_state_or_group_are_changed() {
+    let fixture = Fixture::start().await;
+    for n in 0..250 {
+        fixture.enqueue(task(&format!("n{n}")).after(Duration::from_secs(60))).await;
+    }
+    for (n, name) in [(0, "g"), (1, "g"), (2, "other")] {
+        fixture.enqueue(task(&format!("m{n}")).grouped(name)).await;
+    }
+    let (served, inspector) = (Served::start(dashboard(&fixture)).await, client(&fixture).inspector());
+    let bulk = "/queues/default/bulk";
+    let (_, told) = post(&served, bulk, json!({ "action": "run", "state": "scheduled", "all": true })).await;
+    assert_eq!((&told["changed"], &told["left"], &told["more"]), (&json!(250), &json!(0), &json!(false)), "{told}");
+    assert_eq!(inspector.queue("default").await.unwrap().pending, 250);
+    let group = json!({ "action": "archive", "state": "aggregating", "group": "g", "all": true });
+    assert_eq!(post(&served, bulk, group).await.1["changed"], 2);
+    let (_, told) = post(&served, bulk, json!({ "action": "delete", "state": "pending", "all": true })).await;
+    assert_eq!(told["message"], "250 tasks were deleted.");
+    let left = inspector.queue("default").await.unwrap();
+    assert_eq!((left.size, left.archived, left.aggregating), (3, 2, 1));
+}
+
+#[tokio::test]
+async fn a_running_task_is_asked_to_cancel() {
+    let fixture = Fixture::real_time().await;
+    furnish(&fixture).await;
+    let mut heard = fixture.broker().cancellations().await.unwrap();
+    let served = Served::start(dashboard(&fixture)).await;
+    let (status, told) = post(&served, "/queues/default/tasks/busy/cancel", json!({})).await;
+    assert_eq!((status, told["message"].as_str()), (200, Some("Whoever runs task busy is asked to cancel it.")));
+    let id = tokio::time::timeout(crate::stage::PATIENCE, heard.next()).await.expect("heard in time").unwrap();
+    assert_eq!(id.as_str(), "busy");
+}
+
+#[tokio::test]
+async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    #[job]
+    async fn greet(name: String, times: u32) -> JobResult {
+        let _ = (name, times);
+        Ok(())
+    }
+
+    let fixture = Fixture::start().await;
+    fixture.enqueue(task("t1")).await;
+    let client = client(&fixture);
+    let sent = client.enqueue(greet::job("ann", 1).task_id("g1")).await.unwrap();
+    let registry = Registry::only::<(greet,)>().unwrap();
+    let served = Served::start(dashboard(&fixture).registry(registry)).await;
+    let edit = |id: &str| format!("/queues/default/tasks/{id}/edit");
+
+    assert_eq!(post(&served, &edit("t1"), json!({ "payload": "{\"a\":1}" })).await.0, 200);
+    assert_eq!(client.inspector().task("default", "t1").await.unwrap().payload, "{\"a\":1}");
+    let arguments = json!({ "name": "bob", "times": 3 });
+    assert_eq!(post(&served, &edit("g1"), json!({ "arguments": arguments })).await.0, 200);
+    let shown = served.get("/api/queues/default/tasks/g1").await.json();
+    assert_eq!(shown["payload"]["form"], "arguments");
+    let text: Value = serde_json::from_str(shown["payload"]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text, arguments);
+    let before = client.inspector().task("default", "g1").await.unwrap().payload;
+    assert_ne!(before, sent.payload);
+    for (id, bad, why) in [
+        ("g1", json!({ "arguments": { "name": 7, "times": 3 } }), "expected a string"),
+        ("g1", json!({ "arguments": { "name": "x" } }), "times"),
+        ("t1", json!({ "arguments": {} }), "email:send"),
+        ("t1", json!({}), "either"),
+        ("t1", json!({ "payload": "x", "arguments": {} }), "either"),
+    ] {
+        let (status, told) = post(&served, &edit(id), bad.clone()).await;
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(why), "{bad}: {status} {told}");
+    }
+    assert_eq!(client.inspector().task("default", "g1").await.unwrap().payload, before);
+}
+
+#[tokio::test]
+async fn a_periodic_entry_is_paused_resumed_and_run() {
+    let fixture = Fixture::start().await;
+    let id = furnish(&fixture).await.entry;
+    let served = Served::start(dashboard(&fixture)).await;
+    let path = |verb: &str| format!("/periodic/default/{id}/{verb}");
+    for (verb, paused) in [("pause", true), ("resume", false)] {
+        assert_eq!(post(&served, &path(verb), json!({})).await.0, 200);
+        let kept = fixture.broker().entry(&default_queue(), &EntryId::from_wire(&id)).await.unwrap().unwrap();
+        assert_eq!(kept.paused, paused);
+    }
+    let (status, told) = post(&served, &path("run"), json!({})).await;
+    assert_eq!(status, 200, "{told}");
+    let ran = client(&fixture).inspector().task("default", told["id"].as_str().unwrap()).await.unwrap();
+    assert_eq!((ran.r#type.as_str(), &ran.payload[..]), ("report", &b"{}"[..]));
+    let shown = served.get(&format!("/api/periodic/default/{id}")).await.json();
+    assert_eq!(shown["history"][0]["task"], told["id"]);
+}
+
+#[tokio::test]
+async fn an_entry_of_a_go_scheduler_runs_with_its_options_and_cannot_be_paused() {
+    let fixture = Fixture::start().await;
+    show(&fixture, "go-1", &["Queue(\"lo\\\"w\")", "MaxRetry(3)", "Timeout(1m30s)", "Retention(24h0m0s)"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let (status, told) = post(&served, "/periodic/lo%22w/go-1/run", json!({})).await;
+    assert_eq!(status, 200, "{told}");
+    let id = told["id"].as_str().unwrap();
+    let ran = fixture.broker().task(&queue("lo\"w"), &asynq_tests::task_id(id)).await.unwrap().unwrap();
+    assert_eq!(
+        (ran.max_retry, ran.timeout, ran.retention),
+        (3, Some(Duration::from_secs(90)), Some(Duration::from_secs(86_400)))
+    );
+    let shown = served.get("/api/periodic/lo%22w/go-1").await.json();
+    assert_eq!(shown["history"][0]["task"].as_str(), Some(id), "in the history that people look at");
+    let (status, told) = post(&served, "/periodic/lo%22w/go-1/pause", json!({})).await;
+    assert!(status == 409 && told["error"]["message"].as_str().unwrap().contains("Go"), "{told}");
+}

@@ -1,0 +1,154 @@
+//! The JSON API tells what the broker knows.
+
+use std::time::Duration;
+
+use asynq_tests::{Build as _, archive, retry, task};
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::stage::{ODD, Served, dashboard, furnish};
+
+fn ids(answer: &Value) -> Vec<String> {
+    let tasks = answer["tasks"].as_array().unwrap_or_else(|| panic!("no tasks: {answer}"));
+    tasks.iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn queues_are_told_with_their_numbers() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    fixture.enqueue(task("x").in_queue("a/b")).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let all = served.get("/api/queues").await.json();
+    let names: Vec<_> = all["queues"].as_array().unwrap().iter().map(|queue| &queue["queue"]).collect();
+    assert_eq!(names, ["a/b", "default"]);
+    assert_eq!((&all["totals"]["pending"], &all["totals"]["active"]), (&json!(4), &json!(1)));
+    let one = served.get("/api/queues/a%2Fb").await.json();
+    assert_eq!((&one["queue"], &one["pending"], &one["paused"]), (&json!("a/b"), &json!(1), &json!(false)));
+    let history = served.get("/api/queues/default/history?days=3").await.json();
+    assert_eq!(history["days"].as_array().unwrap().len(), 3);
+    for path in ["/api/queues/none", "/api/queues/none/tasks", "/api/queues/none/groups", "/api/samples?queue=none"] {
+        let answer = served.get(path).await;
+        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn tasks_come_by_state_page_and_group() {
+    let fixture = Fixture::start().await;
+    furnish(&fixture).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    for (query, expected) in [
+        ("", vec!["t1", "t2", ODD]),
+        ("?state=pending&per=1&page=2", vec!["t2"]),
+        ("?state=active", vec!["busy"]),
+        ("?state=scheduled", vec!["later"]),
+        ("?state=archived", vec!["dead"]),
+        ("?state=aggregating&group=g", vec!["member"]),
+        ("?state=aggregating&group=nobody", vec![]),
+    ] {
+        assert_eq!(ids(&served.get(&format!("/api/queues/default/tasks{query}")).await.json()), expected, "{query}");
+    }
+    for bad in
+        ["?state=nowhere", "?page=0", "?per=501", "?page=-1", "?page=18446744073709551615", "?per=1e9", "?page=x"]
+    {
+        let answer = served.get(&format!("/api/queues/default/tasks{bad}")).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "bad_request"), "{bad}");
+    }
+    let groups = served.get("/api/queues/default/groups").await.json();
+    assert_eq!((&groups["groups"][0]["group"], &groups["groups"][0]["size"]), (&json!("g"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_task_is_told_with_its_failures() {
+    let fixture = Fixture::start().await;
+    let run = fixture.start_run(task("t1").with_payload("{\"to\":\"ann\"}").with_header("trace", "<b>")).await;
+    fixture.settle(&run, retry(Duration::ZERO, "no <script>")).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let told = served.get("/api/queues/default/tasks/t1").await.json();
+    assert_eq!((&told["state"], &told["retried"], &told["type"]), (&json!("retry"), &json!(1), &json!("email:send")));
+    assert_eq!(
+        told["payload"],
+        json!({
+            "form": "json", "text": "{\n  \"to\": \"ann\"\n}", "size": 12, "is_cut": false
+        })
+    );
+    assert_eq!(told["failures"][0]["error"], "no <script>");
+    assert_eq!(told["headers"], json!([{ "key": "trace", "value": "<b>" }]));
+    assert_eq!(served.get("/api/queues/default/tasks/none").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_megabyte_is_cut_and_bytes_are_a_dump() {
+    let fixture = Fixture::start().await;
+    fixture.enqueue(task("long").with_payload("ä".repeat(500_000))).await;
+    fixture.enqueue(task("bytes").with_payload(vec![0_u8; 100_000])).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    for (id, form, size) in [("long", "text", 1_000_000), ("bytes", "binary", 100_000)] {
+        let answer = served.get(&format!("/api/queues/default/tasks/{id}")).await;
+        assert!(answer.body.len() < 100_000, "{} bytes", answer.body.len());
+        let payload = &answer.json()["payload"];
+        assert_eq!(
+            (&payload["form"], &payload["size"], &payload["is_cut"]),
+            (&json!(form), &json!(size), &json!(true))
+        );
+    }
+}
+
+#[tokio::test]
+async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
+    let fixture = Fixture::start().await;
+    let run = fixture.start_run(task("failed")).await;
+    fixture.settle(&run, archive("Connection REFUSED by peer")).await;
+    for n in 0..150 {
+        fixture.enqueue(task(&format!("n{n:03}")).with_payload(format!("{{\"customer\":{n}}}"))).await;
+    }
+    fixture.enqueue(task("elsewhere").in_queue("low").after(Duration::from_secs(7200))).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let search = async |query: &str| served.get(&format!("/api/search?{query}")).await.json();
+    for (query, expected) in [
+        ("q=elsewhere", vec!["elsewhere"]),
+        ("q=ELSEWH", vec!["elsewhere"]),
+        ("q=refused", vec!["failed"]),
+        ("q=%22customer%22:%20149", vec!["n149"]),
+        ("q=n01&queue=low", vec![]),
+        ("q=email:send&state=archived", vec!["failed"]),
+        ("type=email:send&state=scheduled", vec!["elsewhere"]),
+        ("type=email:sen", vec![]),
+        ("since=2030-01-02T04:00:00Z", vec!["elsewhere"]),
+        ("since=2030-01-02T03:00:00Z&until=2030-01-02T04:00:00Z&state=archived", vec!["failed"]),
+    ] {
+        assert_eq!(ids(&search(query).await), expected, "{query}");
+    }
+    // More than one answer holds: what is left comes with `after`, each task once.
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let answer = search(&format!("q=n&state=pending&after={after}")).await;
+        found.extend(ids(&answer));
+        let Some(next) = answer["next"].as_str() else { break };
+        after = next.to_owned();
+    }
+    found.sort();
+    assert_eq!(found, (0..150).map(|n| format!("n{n:03}")).collect::<Vec<_>>());
+    for bad in ["state=x", "since=yesterday", "until=1", "after=9.9.9", "after=x"] {
+        assert_eq!(served.get(&format!("/api/search?{bad}")).await.status, 400, "{bad}");
+    }
+    assert_eq!(served.get("/api/search?queue=none").await.status, 404);
+}
+
+#[tokio::test]
+async fn servers_periodic_entries_and_the_broker_are_told() {
+    let fixture = Fixture::real_time().await;
+    let entry = furnish(&fixture).await.entry;
+    let served = Served::start(dashboard(&fixture)).await;
+    let servers = served.get("/api/servers").await.json();
+    assert_eq!((&servers["servers"][0]["host"], &servers["servers"][0]["concurrency"]), (&json!("host-1"), &json!(10)));
+    let told = served.get("/api/periodic").await.json();
+    let told = &told["entries"][0];
+    assert_eq!((&told["id"], &told["queue"], &told["can_pause"]), (&json!(entry), &json!("default"), &json!(true)));
+    assert_eq!(told["next"].as_array().unwrap().len(), 5);
+    assert!(told["sentence"].as_str().is_some_and(|sentence| sentence.contains("9:00")), "{told}");
+    let broker = served.get("/api/broker").await.json();
+    assert_eq!((broker["kind"].as_str(), &broker["queues"]), (Some(fixture.broker().kind()), &json!(1)));
+    assert!(broker["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000), "{broker}");
+}

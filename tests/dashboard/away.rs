@@ -1,0 +1,39 @@
+//! A broker that dies while a page is open: the page says so, asks again by itself, and recovers.
+
+use asynq_dashboard::Dashboard;
+use asynq_runtime::Client;
+use asynq_tests::{Persistence, RedisServer};
+
+use crate::stage::{Events, PATIENCE, Request, Served};
+
+#[tokio::test]
+async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
+    let mut redis = RedisServer::start(Persistence::None);
+    let client = Client::connect(&redis.url()).await.unwrap();
+    let served = Served::start(Dashboard::new(&client)).await;
+    let (status, mut events) = Events::open(&served, "").await;
+    assert_eq!(status, 200);
+    events.next("samples").await;
+    let page = Request::new("GET", "/").with("accept", "text/html");
+    assert_eq!(served.ask(&page).await.status, 200);
+
+    redis.kill();
+    assert_eq!(events.next("broker").await, "away");
+    for path in ["/", "/queues/default", "/servers", "/periodic", "/broker", "/search?q=x"] {
+        let answer = served.ask(&Request { path: path.to_owned(), ..page.clone() }).await;
+        assert_eq!((answer.status, answer.header("retry-after"), answer.header("refresh")), (503, "3", "3"), "{path}");
+        assert!(answer.body.contains("<main") && !answer.body.contains("panicked"), "{path}: {}", answer.body);
+    }
+    let api = served.get("/api/queues").await;
+    assert_eq!((api.status, api.code().as_str()), (503, "away"));
+    let change = served.post("/queues/default/pause", "").await;
+    assert_eq!((change.status, change.code().as_str()), (503, "away"));
+
+    redis.restart();
+    assert_eq!(events.next("broker").await, "back");
+    events.next("samples").await;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while served.ask(&page).await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline, "the page does not recover");
+    }
+}

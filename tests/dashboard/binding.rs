@@ -1,0 +1,91 @@
+//! Where a dashboard may be reached, and what is refused with a sentence that says what to write.
+
+use asynq_dashboard::DashboardError;
+use asynq_tests::SqliteFixture as Fixture;
+
+use crate::stage::{Request, Served, TOKEN, dashboard, hash};
+
+#[tokio::test]
+async fn anything_but_this_machine_needs_a_login() {
+    let fixture = Fixture::start().await;
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let error = dashboard(&fixture).bind(address).await.unwrap_err();
+        assert!(matches!(error, DashboardError::NoLogin { .. }), "{error}");
+        let text = error.to_string();
+        for part in ["127.0.0.1", ".password_hash(", ".bearer_token(", ".trusted_header(", "ASYNQ_DASHBOARD_TOKEN"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(dashboard(&fixture).without_login().bind(address).await.is_err(), "nobody can vouch for a port");
+    }
+    for dashboard in [
+        dashboard(&fixture).bearer_token(TOKEN),
+        dashboard(&fixture).password_hash(hash()),
+        dashboard(&fixture).trusted_header("x-user"),
+    ] {
+        let bound = dashboard.bind("0.0.0.0:0").await.unwrap();
+        assert!(bound.address().ip().is_unspecified());
+    }
+    for address in ["127.0.0.1:0", "localhost:0", "0"] {
+        assert!(dashboard(&fixture).bind(address).await.unwrap().address().ip().is_loopback(), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_refused_with_what_to_write() {
+    let fixture = Fixture::start().await;
+    let new = || dashboard(&fixture);
+    for (dashboard, says) in [
+        (new().password_hash("secret"), "$argon2id$"),
+        (new().bearer_token("short"), "16"),
+        (new().trusted_header("x y"), "`x y`"),
+        (new().allow_host("https://jobs.example.com/"), "jobs.example.com"),
+        (new().mount("jobs"), "/jobs"),
+    ] {
+        let error = dashboard.clone().bind("127.0.0.1:0").await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        let error = dashboard.without_login().router().unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let taken = new().bind("127.0.0.1:0").await.unwrap();
+    let error = new().bind(&taken.address().to_string()).await.unwrap_err();
+    assert!(error.to_string().starts_with(&format!("cannot listen at {}", taken.address())), "{error}");
+}
+
+#[tokio::test]
+async fn other_names_are_allowed_one_by_one() {
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture).allow_host("jobs.example.com:8443")).await;
+    for (host, status) in
+        [("jobs.example.com", 200), ("JOBS.example.com:1", 200), ("localhost", 200), ("example.com", 403)]
+    {
+        let answer = served.ask(&Request::new("GET", "/api/queues").with("host", host)).await;
+        assert_eq!(answer.status, status, "{host}");
+        if status == 403 {
+            assert!(answer.body.contains(".allow_host("), "{}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_for_metrics_has_nothing_else_and_answers_to_every_name() {
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture).observed_only()).await;
+    for path in ["/", "/api/queues", "/queues/default", "/events", "/login"] {
+        assert_eq!(served.get(path).await.status, 404, "{path}");
+    }
+    assert_eq!(served.post("/queues/default/pause", "").await.status, 404);
+    assert!(dashboard(&fixture).observed_only().bind("0.0.0.0:0").await.is_ok(), "as exporters are");
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let mut slow = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let cut = tokio::time::timeout(crate::stage::PATIENCE, slow.read_to_end(&mut rest)).await;
+    assert!(cut.is_ok(), "a slow head holds its connection for ever");
+}

@@ -1,0 +1,49 @@
+//! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
+
+use super::Fixture;
+use crate::stage::{Events, PATIENCE, Served, dashboard};
+use asynq_tests::task;
+
+#[tokio::test]
+async fn numbers_come_at_once_and_again_and_again() {
+    let fixture = Fixture::real_time().await;
+    fixture.seed_pending(&["t1", "t2"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let (status, mut events) = Events::open(&served, "").await;
+    assert_eq!(status, 200);
+    let first: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
+    assert_eq!(first["queues"]["default"]["pending"], 2);
+    fixture.enqueue(task("t3")).await;
+    loop {
+        let next: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
+        if next["queues"]["default"]["pending"] == 3 {
+            break;
+        }
+    }
+    let series = served.get("/api/samples?queue=default").await.json();
+    let pending = series["pending"].as_array().unwrap();
+    assert!(pending.len() >= 2 && pending.last() == Some(&3.into()), "{series}");
+    let (_, mut only) = Events::open(&served, "?queue=none").await;
+    let only: serde_json::Value = serde_json::from_str(&only.next("samples").await).unwrap();
+    assert_eq!(only["queues"], serde_json::json!({}));
+}
+
+#[tokio::test]
+async fn the_sixty_fifth_listener_is_sent_away_until_one_leaves() {
+    let fixture = Fixture::real_time().await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        let (status, events) = Events::open(&served, "").await;
+        assert_eq!(status, 200);
+        open.push(events);
+    }
+    assert_eq!(Events::open(&served, "").await.0, 503);
+    open.pop();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    // The server notices a closed connection when it sends something.
+    while Events::open(&served, "").await.0 != 200 {
+        assert!(tokio::time::Instant::now() < deadline, "no place became free");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}

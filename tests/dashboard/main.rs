@@ -1,0 +1,31 @@
+//! The dashboard's routes and its safety, on every broker: each case asks over a real connection.
+#![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
+
+mod stage;
+
+#[path = "."]
+mod redis {
+    use asynq_tests::RedisFixture as Fixture;
+
+    mod actions;
+    mod api;
+    mod events;
+    mod routes;
+}
+
+#[path = "."]
+mod sqlite {
+    use asynq_tests::SqliteFixture as Fixture;
+
+    mod actions;
+    mod api;
+    mod events;
+    mod routes;
+}
+
+// Only a server can die.
+mod away;
+// What no broker has a say in.
+mod binding;
+mod login;
+mod mounting;

@@ -1,0 +1,48 @@
+//! In an application of one's own: below a path, beside other routes.
+
+use asynq_dashboard::DashboardError;
+use asynq_tests::SqliteFixture as Fixture;
+use axum::{Router, routing::get};
+
+use crate::stage::{OWN, Request, Served, TOKEN, dashboard};
+
+/// The application, served by axum itself.
+async fn application(router: Router) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    address
+}
+
+#[tokio::test]
+async fn it_lives_below_its_path_and_leaves_the_rest_alone() {
+    let fixture = Fixture::start().await;
+    fixture.seed_pending(&["t1"]).await;
+    let jobs = dashboard(&fixture).mount("/jobs/").bearer_token(TOKEN).router().unwrap();
+    let own = Router::new().route("/", get(|| async { "mine" })).fallback(|| async { "my 404" });
+    let served = Served::at(application(own.merge(jobs)).await);
+    let token = format!("Bearer {TOKEN}");
+    let ask = async |path: &str| served.ask(&Request::new("GET", path).with("authorization", &token)).await;
+    assert_eq!(ask("/").await.body, "mine");
+    assert_eq!(ask("/nowhere").await.body, "my 404");
+    assert!(!ask("/").await.headers.contains_key("content-security-policy"), "the application's own pages are its own");
+    assert_eq!(ask("/jobs/api/queues").await.json()["queues"][0]["pending"], 1);
+    assert_eq!(served.get("/jobs/api/queues").await.status, 401);
+    for lost in ["/jobs/nowhere", "/jobs/api/nowhere/x"] {
+        assert_eq!(ask(lost).await.status, 404, "{lost}");
+    }
+    let pause =
+        OWN.iter().fold(Request::new("POST", "/jobs/queues/default/pause"), |r, (name, value)| r.with(name, value));
+    assert_eq!(served.ask(&pause.with("authorization", &token)).await.status, 200);
+    assert_eq!(ask("/jobs/api/queues").await.json()["queues"][0]["paused"], true);
+}
+
+#[tokio::test]
+async fn a_mounted_dashboard_needs_a_login_or_the_word_that_the_application_has_one() {
+    let fixture = Fixture::start().await;
+    let error = dashboard(&fixture).router().unwrap_err();
+    assert!(matches!(error, DashboardError::MountedWithoutLogin), "{error}");
+    assert!(error.to_string().contains(".without_login()"), "{error}");
+    let served = Served::at(application(dashboard(&fixture).without_login().router().unwrap()).await);
+    assert_eq!(served.get("/api/queues").await.status, 200);
+}

@@ -1,0 +1,1 @@
+//! A worker's own dashboard, by its flags.

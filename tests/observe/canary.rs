@@ -1,0 +1,84 @@
+//! Payloads are in no log line, whatever level is on and whatever happens to their tasks.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::{prelude::*, server::Running};
+
+use crate::{
+    seen::Seen,
+    stage::{PATIENCE, Stage, on_both_brokers},
+};
+
+const CANARY: &str = "canary-payload-9b1e";
+
+#[job(retention = "1h")]
+async fn canary_runs(_note: String) -> JobResult<String> {
+    Ok(format!("a result with {CANARY}"))
+}
+
+#[job(codec = "json", retry = 1, backoff = "10ms")]
+async fn canary_fails(_note: String) -> JobResult {
+    Err("on purpose".into())
+}
+
+#[job(retry = 0)]
+async fn canary_panics(_note: Secret<String>) -> JobResult {
+    panic!("on purpose");
+}
+
+#[job(codec = "json", retry = 0)]
+async fn canary_number(n: u32, secret: Secret<u32>) -> JobResult {
+    assert!(n + secret.into_inner() > 0);
+    Ok(())
+}
+
+async fn serving(stage: &Stage) -> Running {
+    let client = stage.client().await;
+    Server::builder(&stage.url).concurrency(2).state(client).build().await.unwrap().start().await.unwrap()
+}
+
+on_both_brokers! {
+    async fn no_payload_is_logged_while_a_task_is_enqueued_runs_fails_is_retried_and_archived(stage: &Stage) {
+        let (seen, running) = (Seen::all(), serving(stage).await);
+        let client = &running.client();
+        tracing::trace!("this level is looked at");
+        let mut ids = Vec::new();
+        ids.push(canary_runs::enqueue(client, CANARY).await.unwrap().id);
+        ids.push(canary_fails::enqueue(client, CANARY).await.unwrap().id);
+        ids.push(canary_panics::enqueue(client, CANARY.to_owned().into()).await.unwrap().id);
+        // Arguments that do not fit: the errors are about the very payload.
+        for payload in [
+            format!(r#"{{"n":"{CANARY}","secret":1}}"#),
+            format!(r#"{{"n":1,"secret":"{CANARY}"}}"#),
+            format!(r#"{{"{CANARY}":1}}"#),
+            format!(r#"{CANARY}"#),
+        ] {
+            ids.push(client.enqueue(RawTask::new("canary_number", payload).retry(0)).await.unwrap().id);
+        }
+        ids.push(client.enqueue(RawTask::new("canary_fails", format!("\u{1}{CANARY}"))).await.unwrap().id);
+        ids.push(client.enqueue(RawTask::new("nobody:knows", CANARY)).await.unwrap().id);
+        let since = Instant::now();
+        loop {
+            let stats = client.inspector().queue("default").await.unwrap();
+            if (stats.completed, stats.archived, stats.retry) == (1, 7, 1) {
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "{stats:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // What is kept of the errors is shown by every tool.
+        for task in client.inspector().tasks("default", TaskState::Archived).await.unwrap() {
+            let error = task.last_error.unwrap();
+            assert!(!error.contains(CANARY), "{error}");
+        }
+        running.shutdown().await.unwrap();
+
+        let lines = seen.lines();
+        for expected in ["archived: on purpose", "failed, will be retried: on purpose", "invalid type: string, expected u32", "this level is looked at"] {
+            assert!(lines.contains(expected), "it was not looked at: {expected} is missing");
+        }
+        assert!(ids.iter().all(|id| lines.contains(id.as_str())), "every task was told of");
+        let leak = lines.lines().find(|line| line.contains(CANARY));
+        assert_eq!(leak, None);
+    }
+}

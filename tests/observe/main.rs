@@ -1,0 +1,13 @@
+//! What a program shows of itself: traces and log lines, metrics and health, and what it must never show.
+#![allow(clippy::unwrap_used)] // a program that does not run is a failed test
+
+mod canary;
+mod checker;
+mod health;
+mod passwords;
+mod scrape;
+mod seen;
+#[allow(dead_code)]
+#[path = "../programs/stage.rs"]
+mod stage;
+mod traces;

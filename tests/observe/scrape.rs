@@ -1,0 +1,193 @@
+//! `/metrics`: asynq's names and ours, in a text that Prometheus takes, whatever the queues are called and however the
+//! broker does.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use asynq_dashboard::Dashboard;
+use asynq_runtime::{metrics::described, prelude::*};
+use asynq_tests::{
+    Persistence, RedisServer,
+    prometheus::{Families, check},
+};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Request, StatusCode, header},
+};
+use tower::ServiceExt as _;
+
+use crate::stage::{PATIENCE, Stage, on_both_brokers};
+
+#[job(queue = "measured", retry = 1, backoff = "10ms")]
+async fn measured(ctx: &JobContext, fails: bool) -> JobResult {
+    if fails && ctx.retried() == 0 { Err("on purpose".into()) } else { Ok(()) }
+}
+
+pub(crate) fn observed(client: &Client) -> Router {
+    Dashboard::new(client).observed_only().router().unwrap()
+}
+
+pub(crate) async fn get(router: &Router, path: &str) -> (StatusCode, String, String) {
+    let request = Request::get(path).header(header::HOST, "localhost").body(Body::empty()).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
+    let status = response.status();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, kind.unwrap_or_default(), String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn scrape(router: &Router) -> Families {
+    let (status, kind, text) = get(router, "/metrics").await;
+    assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8"));
+    check(&text).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
+}
+
+/// Scrapes until it `shows`; answers are shared for a second.
+async fn scraped(router: &Router, shows: impl Fn(&Families) -> bool) -> Families {
+    let since = Instant::now();
+    loop {
+        let families = scrape(router).await;
+        if shows(&families) {
+            return families;
+        }
+        assert!(since.elapsed() < PATIENCE, "{families:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[track_caller]
+fn value(families: &Families, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let family = families.get(name).unwrap_or_else(|| panic!("no {name}"));
+    family.value(labels).unwrap_or_else(|| panic!("no {name}{labels:?} in {family:#?}"))
+}
+
+on_both_brokers! {
+    async fn a_scrape_has_asynqs_names_and_what_the_program_measured(stage: &Stage) {
+        let client = stage.client().await;
+        let router = observed(&client);
+        client.enqueue(measured::job(false).queue("later").process_in("1h")).await.unwrap();
+        client.inspector().pause("later").await.unwrap();
+        let before = scrape(&router).await;
+        let of = |families: &Families, outcome: &str| {
+            let labels = [("type", "measured"), ("outcome", outcome)];
+            families.get("asynq_job_outcomes_total").and_then(|family| family.value(&labels)).unwrap_or_default()
+        };
+        let running = Server::builder(&stage.url).state(client.clone()).build().await.unwrap().start().await.unwrap();
+        for fails in [false, false, true] {
+            measured::enqueue(&client, fails).await.unwrap();
+        }
+        let processed = |families: &Families| {
+            families.get("asynq_tasks_processed_total").and_then(|family| family.value(&[("queue", "measured")]))
+        };
+        let after = scraped(&router, |families| processed(families) == Some(4.0)).await;
+        running.shutdown().await.unwrap();
+
+        let queue = [("queue", "measured")];
+        assert_eq!(value(&after, "asynq_tasks_failed_total", &queue), 1.0);
+        assert_eq!(value(&after, "asynq_queue_size", &queue), 0.0);
+        assert_eq!(value(&after, "asynq_queue_latency_seconds", &queue), 0.0);
+        assert_eq!(value(&after, "asynq_queue_paused_total", &queue), 0.0);
+        assert_eq!(value(&after, "asynq_queue_paused_total", &[("queue", "later")]), 1.0);
+        assert!(value(&after, "asynq_queue_memory_usage_approx_bytes", &[("queue", "later")]) > 0.0);
+        for (state, n) in [("scheduled", 1.0), ("pending", 0.0), ("active", 0.0), ("retry", 0.0), ("archived", 0.0)] {
+            assert_eq!(value(&after, "asynq_tasks_enqueued_total", &[("queue", "later"), ("state", state)]), n);
+        }
+        assert_eq!(after["asynq_tasks_enqueued_total"].value(&[("queue", "later"), ("state", "aggregating")]), None);
+        assert_eq!(value(&after, "asynq_broker_up", &[]), 1.0);
+        assert_eq!(value(&after, "asynq_queues", &[]), 2.0);
+        assert_eq!(value(&after, "asynq_queues_unread", &[("reason", "failed")]), 0.0);
+
+        // Both tests of this program count into the same numbers.
+        assert!(of(&after, "done") - of(&before, "done") >= 3.0);
+        assert!(of(&after, "retry") - of(&before, "retry") >= 1.0);
+        let job = [("type", "measured")];
+        assert!(value(&after, "asynq_enqueued_total", &job) >= 4.0);
+        assert!(value(&after, "asynq_job_in_flight", &job) >= 0.0);
+        for name in ["asynq_job_run_seconds", "asynq_job_wait_seconds"] {
+            let count = after[name].samples.iter().find(|s| s.name.ends_with("_count") && s.labels["type"] == "measured");
+            assert!(count.is_some_and(|count| count.value >= 4.0), "{name}: {:#?}", after[name]);
+        }
+        for name in ["asynq_outbox_length", "asynq_outcomes_fenced_total", "asynq_leases_lost_total", "asynq_leader"] {
+            assert!(value(&after, name, &[]) >= 0.0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hostile_queue_names_are_escaped_and_one_that_fails_hides_no_other() {
+    let redis = RedisServer::start(Persistence::None);
+    let client = Client::connect(&redis.url()).await.unwrap();
+    let hostile =
+        ["a\"} 1\nevil 2", "back\\slash", "\u{0}\u{7f}", "le=\"0.1\"", "\u{1f980} {x}", "'; DROP--", "# HELP x"];
+    let mut connection = redis.connection();
+    for name in hostile.iter().chain(&["good", "bad"]) {
+        redis::cmd("SADD").arg("asynq:queues").arg(name).exec(&mut connection).unwrap();
+    }
+    redis::cmd("SET").arg("asynq:{bad}:pending").arg("not a list").exec(&mut connection).unwrap();
+    let families = scrape(&observed(&client)).await;
+    for name in hostile.iter().chain(&["good"]) {
+        assert_eq!(value(&families, "asynq_queue_size", &[("queue", name)]), 0.0);
+    }
+    assert_eq!(families["asynq_queue_size"].value(&[("queue", "bad")]), None);
+    assert_eq!(value(&families, "asynq_queues_unread", &[("reason", "failed")]), 1.0);
+    assert_eq!(value(&families, "asynq_queues", &[]), 9.0);
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_is_told_and_what_the_program_measured_is_there() {
+    let mut redis = RedisServer::start(Persistence::Always);
+    let client = Client::connect(&redis.url()).await.unwrap();
+    measured::job(false).queue("away").enqueue(&client).await.unwrap();
+    let router = observed(&client);
+    assert_eq!(value(&scrape(&router).await, "asynq_broker_up", &[]), 1.0);
+    redis.kill();
+    let families = scraped(&router, |families| value(families, "asynq_broker_up", &[]) == 0.0).await;
+    assert_eq!(families["asynq_queue_size"].samples, []);
+    assert!(value(&families, "asynq_scrape_seconds", &[]) < 5.0);
+    assert!(families.contains_key("asynq_enqueued_total"));
+    redis.restart();
+    scraped(&router, |families| value(families, "asynq_broker_up", &[]) == 1.0).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_queues_are_read_in_bounded_time() {
+    let redis = RedisServer::start(Persistence::None);
+    let names: Vec<String> = (0..10_000).map(|n| format!("tenant:{n}")).collect();
+    redis::cmd("SADD").arg("asynq:queues").arg(&names).exec(&mut redis.connection()).unwrap();
+    let client = Client::connect(&redis.url()).await.unwrap();
+    let router = observed(&client);
+    let shown = |families: &Families| families["asynq_queue_size"].samples.len();
+    let late = |families: &Families| value(families, "asynq_queues_unread", &[("reason", "late")]) as usize;
+    let first = scrape(&router).await;
+    let took = value(&first, "asynq_scrape_seconds", &[]);
+    eprintln!("{} of 10,000 queues in {took:.2} s", shown(&first));
+    assert!(took < 4.5, "{took} s");
+    assert_eq!(value(&first, "asynq_queues", &[]), 10_000.0);
+    assert_eq!(shown(&first) + late(&first), 10_000);
+    // What was late is the first of the next scrape; what is known of the others is still shown.
+    let more = scraped(&router, |families| shown(families) > shown(&first) || shown(families) == 10_000).await;
+    assert_eq!(value(&more, "asynq_queues_unread", &[("reason", "failed")]), 0.0);
+}
+
+#[tokio::test]
+async fn every_metric_that_the_guide_names_exists_and_every_one_that_exists_is_in_the_guide() {
+    let client = Client::connect("sqlite::memory:").await.unwrap();
+    let scraped: BTreeSet<String> = scrape(&observed(&client)).await.into_keys().collect();
+    let ours = described().iter().map(|metric| metric.name.to_owned());
+    let exist: BTreeSet<String> = scraped.into_iter().filter(|name| name.starts_with("asynq_")).chain(ours).collect();
+    let guide = include_str!("../../docs/operations.md");
+    let words = guide.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let crates = ["asynq_runtime", "asynq_dashboard"];
+    let named: BTreeSet<String> =
+        words.filter(|word| word.starts_with("asynq_") && !crates.contains(word)).map(str::to_owned).collect();
+    assert_eq!(named, exist);
+    // And each alert that is in the rules is explained.
+    let alerts: Vec<_> = guide.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 8);
+    for alert in alerts {
+        assert!(guide.contains(&format!("| {alert} | ")), "{alert} is not explained");
+    }
+}

@@ -1,0 +1,78 @@
+//! What is logged while a test runs, in the test's own thread.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+    subscriber::DefaultGuard,
+};
+
+/// Keeps the lines of `INFO` and above that this thread logs, until it is dropped: for tests whose runtime has one thread.
+#[derive(Debug)]
+pub struct Log {
+    lines: Lines,
+    _guard: DefaultGuard,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Begins to keep them.
+    pub fn keep() -> Self {
+        let lines = Lines::default();
+        Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
+    }
+
+    /// Those that contain `part`, in their order; the fields follow the text, as ` name=value`.
+    pub fn with(&self, part: &str) -> Vec<String> {
+        let lines = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().filter(|line| line.contains(part)).cloned().collect()
+    }
+}
+
+/// The message, and after it each field as ` name=value`.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        } else {
+            let _ = write!(self.fields, " {}={value:?}", field.name());
+        }
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.message + &line.fields);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
