@@ -9,7 +9,7 @@ use std::{
 
 /// asynq-runtime's modules, lowest first: each may use those in rows above it and its own row.
 const LAYERS: [&[&str]; 7] = [
-    &["clock", "task"],
+    &["clock", "task", "thread"],
     &["broker"],
     &["connect", "propagation"],
     &["job"],
