@@ -152,7 +152,10 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
             assert!(took < limit, "{path}: {took} ms");
         }
         // What the node says of itself may take a second; it comes by itself.
-        world.browser.until("document.querySelector('#node-0 .figures') && !document.querySelector('[data-again]')").await;
+        world
+            .browser
+            .until("document.querySelector('#node-0 .figures') && !document.querySelector('[data-again]')")
+            .await;
         println!("{} on {}", world.browser.text("#node-0 .figures").await, S::NAME);
         world.open("/queues/default?state=archived").await;
         assert!(world.browser.text("nav.pages").await.contains("of 1,000,000"));

@@ -240,7 +240,8 @@ pub(super) fn node(node: &Node) -> Value {
         section[&fact.name] = fact.value.as_str().into();
     }
     let slow_calls = node.slow_calls.as_ref().map(|calls| {
-        let call = |call: &SlowCall| json!({ "at": time(call.at), "took_ms": seconds(call.took * 1000), "what": call.what });
+        let call =
+            |call: &SlowCall| json!({ "at": time(call.at), "took_ms": seconds(call.took * 1000), "what": call.what });
         calls.iter().map(call).collect::<Vec<_>>()
     });
     json!({

@@ -84,6 +84,7 @@ pub(super) async fn broker(State(app): State<AppState>) -> Answer {
 
 pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
     let told = app.nodes().told(FOR_NODES).await.filter(|told| told.is_fresh());
-    let told = told.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
+    let told =
+        told.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
     Ok(Json(json!({ "at": json::time(told.at), "nodes": told.nodes?.iter().map(json::node).collect::<Vec<_>>() })))
 }

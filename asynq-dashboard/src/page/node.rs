@@ -164,7 +164,8 @@ fn is_apart(node: &Node) -> bool {
 fn skew(node: &Node) -> Option<String> {
     let way = if node.ahead < TimeDelta::zero() { "behind" } else { "ahead of" };
     let apart = span(node.ahead.abs().to_std().unwrap_or_default());
-    is_apart(node).then(|| format!("Its clock is {apart} {way} that of the host that serves this page; set both by NTP."))
+    is_apart(node)
+        .then(|| format!("Its clock is {apart} {way} that of the host that serves this page; set both by NTP."))
 }
 
 fn slow_calls(calls: &[SlowCall], now: DateTime<Utc>) -> Markup {

@@ -83,8 +83,11 @@ pub(crate) async fn get(
     let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if wish.q.trim().is_empty() {
-        let total =
-            if wish.group.is_empty() { in_state(&stats, state) } else { group_size(&app, &stats.name, &wish.group).await? };
+        let total = if wish.group.is_empty() {
+            in_state(&stats, state)
+        } else {
+            group_size(&app, &stats.name, &wish.group).await?
+        };
         let per = if wish.per == 0 { PER_PAGE } else { wish.per.min(ListTasks::MOST) };
         let span = Span::new(wish.page, per, total);
         let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);

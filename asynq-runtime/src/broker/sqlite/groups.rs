@@ -43,9 +43,7 @@ impl Groups for SqliteBroker {
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
-        self.store
-            .read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats))
-            .await
+        self.store.read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats)).await
     }
 
     async fn claim_set(
