@@ -52,6 +52,7 @@ pub async fn run(args: impl IntoIterator<Item = OsString>, mut world: World) -> 
         Err(usage) => return world.tell_usage(&usage),
     };
     let (command, mut session) = Session::of(cli, world);
-    let ended = command.run(&mut session).await;
+    // Boxed: the futures of all commands together are deeper than the compiler looks into.
+    let ended = Box::pin(command.run(&mut session)).await;
     session.end(ended).await
 }

@@ -41,6 +41,7 @@ mod redis {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -79,6 +80,7 @@ mod redis_cluster {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -117,6 +119,7 @@ mod redis_sentinel {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -155,6 +158,7 @@ mod redis_tls {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -194,6 +198,7 @@ mod sqlite {
     mod settle;
     mod settle_again;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }
 
@@ -208,5 +213,6 @@ mod sqlite_view {
     mod produce;
     mod races;
     mod unique;
+    mod wait_and_take;
     mod wake;
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use tokio_util::sync::CancellationToken;
+
 use super::{BrokerError, Member};
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
@@ -53,6 +55,33 @@ pub trait Consume {
     ///
     /// The broker cannot be asked; callers back off and try again.
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+
+    /// Waits as [`wait_for_work`](Self::wait_for_work) does for something in the `wanted` queues and takes it as
+    /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
+    /// nothing after `limit`, when `stop` is cancelled, or for no reason.
+    ///
+    /// What was taken when the future was dropped comes with the member's next call (F6); so who will make none cancels
+    /// `stop` and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// As those two.
+    async fn wait_and_dequeue(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+        limit: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Run>, BrokerError> {
+        let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Vec::new()),
+            woken = self.wait_for_work(&queues, limit) => woken?,
+        }
+        self.dequeue_sparing(member, wanted, suspects).await
+    }
 }
 
 /// How many tasks of which queue.

@@ -24,6 +24,17 @@ pub trait Maintain {
     /// The broker cannot be asked; callers back off and try again.
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
 
+    /// Waits as [`wait_for_due`](Self::wait_for_due) does and forwards what is due then, where a broker can without another
+    /// step in between; it may return for nothing. Dropping the future is safe.
+    ///
+    /// # Errors
+    ///
+    /// As those two.
+    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
+        self.wait_for_due(queues, limit).await?;
+        self.forward(queues).await
+    }
+
     /// Renews the lease of each run that is still ours. Anything but [`Settled::Ok`] means that the run is lost: stop it.
     ///
     /// # Errors

@@ -10,9 +10,12 @@
 
 use std::{
     collections::HashSet,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+
+use tokio_util::sync::CancellationToken;
 
 use super::{
     attempt::Attempt,
@@ -24,7 +27,7 @@ use super::{
     trouble::{FalseAlarms, Trouble},
 };
 use crate::{
-    broker::{BrokerError, Suspects, Wanted},
+    broker::{BrokerError, Run, Suspects, Wanted},
     task::QueueName,
 };
 
@@ -205,12 +208,18 @@ impl Fetcher {
             return Ok(0);
         }
         let hub = Arc::clone(&self.hub);
-        let queues = Arc::clone(&self.queues);
-        let names = queues.names();
-        let wanted: Vec<Wanted> = asked.iter().map(|&(queue, n)| Wanted { queue: names[queue].clone(), n }).collect();
+        let wanted = wanted(&self.queues, asked);
         let suspects = self.suspects(&wanted);
         hub.found_nothing.store(false, Ordering::Release);
         let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &suspects)).await?;
+        Ok(self.took(asked, runs).await)
+    }
+
+    /// Starts what the broker gave. Returns how many tasks that were.
+    async fn took(&mut self, asked: &[(usize, usize)], runs: Vec<Run>) -> usize {
+        let hub = Arc::clone(&self.hub);
+        let queues = Arc::clone(&self.queues);
+        let names = queues.names();
         let now = hub.broker.now();
         let attempts: Vec<Attempt> = runs.into_iter().map(Attempt::from).collect();
         let since = Instant::now();
@@ -229,7 +238,7 @@ impl Fetcher {
         for attempt in self.start(attempts).await.iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
             hub.outbox.put(Hub::hand_back(attempt));
         }
-        Ok(taken)
+        taken
     }
 
     /// How many suspects to take: none beside one that runs, else one, from each queue in turn.
@@ -286,21 +295,40 @@ impl Fetcher {
         rest
     }
 
-    /// Sleeps until some queue may have work.
+    /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
+    /// nobody knows where something comes first.
+    fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
+        let most = self.hub.gate.as_ref().map_or(usize::MAX, |gate| gate.trust().most());
+        let room = self.room().min(most);
+        let everywhere = (0..self.queues.len()).map(|queue| Open { queue, room: self.room_of(queue) });
+        let open: Vec<Open> = everywhere.filter(|open| open.room > 0).collect();
+        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
+        reaches_all.then(|| self.queues.probe(room, &open, &mut self.dice))
+    }
+
+    /// Sleeps until some queue may have work, and starts what came.
     async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
         let hub = Arc::clone(&self.hub);
+        let asked = self.ask_all();
+        let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
+        let suspects = self.suspects(wanted.as_deref().unwrap_or_default());
         hub.found_nothing.store(true, Ordering::Release);
         hub.note_idle();
         let names: Vec<QueueName> = self.with_room().cloned().collect();
         let is_full = names.len() < self.queues.len();
-        let since = Instant::now();
+        let (since, stop) = (Instant::now(), CancellationToken::new());
         let news = async {
+            if let Some(wanted) = &wanted {
+                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &suspects, SAFETY_NET, &stop);
+                return hub.news(runs).await;
+            }
             if names.is_empty() {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await
+            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await.map(|()| Vec::new())
         };
+        let mut news = pin!(news);
         let room = async {
             loop {
                 hub.runs.freed().await;
@@ -309,14 +337,35 @@ impl Fetcher {
                 }
             }
         };
-        tokio::select! {
-            () = hub.quiet.cancelled() => return Ok(Next::Probe),
-            () = hub.queues.changed(&self.queues) => return Ok(Next::Probe),
+        let runs = tokio::select! {
+            () = hub.quiet.cancelled() => None,
+            () = hub.queues.changed(&self.queues) => None,
             // The next suspect may come.
-            () = hub.runs.freed(), if hub.runs.suspect_runs() => return Ok(Next::Probe),
+            () = hub.runs.freed(), if hub.runs.suspect_runs() => None,
             // A queue is below its limit again.
-            () = room, if is_full && !hub.runs.suspect_runs() => return Ok(Next::Probe),
-            news = news => news?,
+            () = room, if is_full && !hub.runs.suspect_runs() => None,
+            runs = &mut news => Some(runs?),
+        };
+        let is_over = runs.is_none();
+        let runs = match (runs, &asked) {
+            (Some(runs), _) => runs,
+            // What is being taken at this moment is ours.
+            (None, Some(_)) => {
+                stop.cancel();
+                news.await?
+            }
+            (None, None) => Vec::new(),
+        };
+        if let Some(asked) = &asked
+            && !runs.is_empty()
+        {
+            hub.found_nothing.store(false, Ordering::Release);
+            self.alarms.fruitful();
+            self.took(asked, runs).await;
+            return Ok(Next::Fetch);
+        }
+        if is_over {
+            return Ok(Next::Probe);
         }
         // While a suspect runs, those that are not taken ring the bell all the time.
         let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };
@@ -330,6 +379,10 @@ impl Fetcher {
         }
         Ok(Next::Probe)
     }
+}
+
+fn wanted(queues: &Queues, asked: &[(usize, usize)]) -> Vec<Wanted> {
+    asked.iter().map(|&(queue, n)| Wanted { queue: queues.names()[queue].clone(), n }).collect()
 }
 
 /// What the next turn is about.

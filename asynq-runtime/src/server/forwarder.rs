@@ -22,32 +22,39 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("forwarder", LONGEST_PAUSE);
     let mut alarms = FalseAlarms::new();
+    let mut more = true;
     loop {
-        match turn(&hub, &mut alarms).await {
-            Ok(()) => trouble.over(),
-            Err(error) => tokio::time::sleep(trouble.met(&error)).await,
+        match turn(&hub, &mut alarms, more).await {
+            Ok(there_is) => {
+                trouble.over();
+                more = there_is;
+            }
+            Err(error) => {
+                more = true;
+                tokio::time::sleep(trouble.met(&error)).await;
+            }
         }
     }
 }
 
-/// Moves all that is due, in slices that take turns among the queues, and waits for more.
-async fn turn(hub: &Hub, alarms: &mut FalseAlarms) -> Result<(), BrokerError> {
+/// Moves a slice of what is due, of all queues in turns; with `more` at once, otherwise as soon as something is. Returns
+/// whether more may be due.
+async fn turn(hub: &Hub, alarms: &mut FalseAlarms, more: bool) -> Result<bool, BrokerError> {
     let queues = hub.queues.now();
-    loop {
-        let forwarded = hub.answer(hub.broker.forward(queues.names())).await?;
-        if forwarded.moved > 0 {
-            alarms.fruitful();
-            hub.signals.forwarded.ring();
-        }
-        if !forwarded.more {
-            break;
-        }
-    }
     let since = Instant::now();
-    tokio::select! {
-        news = hub.news(hub.broker.wait_for_due(queues.names(), SAFETY_NET)) => news?,
-        () = hub.queues.changed(&queues) => return Ok(()),
+    let forwarded = if more {
+        hub.answer(hub.broker.forward(queues.names())).await?
+    } else {
+        tokio::select! {
+            forwarded = hub.news(hub.broker.wait_and_forward(queues.names(), SAFETY_NET)) => forwarded?,
+            () = hub.queues.changed(&queues) => return Ok(true),
+        }
+    };
+    if forwarded.moved > 0 {
+        alarms.fruitful();
+        hub.signals.forwarded.ring();
+    } else if !more {
+        tokio::time::sleep(alarms.fruitless(since.elapsed())).await;
     }
-    tokio::time::sleep(alarms.fruitless(since.elapsed())).await;
-    Ok(())
+    Ok(forwarded.more)
 }

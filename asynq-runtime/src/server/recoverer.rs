@@ -15,7 +15,7 @@ const LATEST: Duration = Duration::from_secs(1);
 pub(crate) async fn run(hub: Arc<Hub>) {
     let mut dice = Dice::new();
     let mut trouble = Trouble::of("recoverer", 2 * LATEST);
-    let between = (hub.broker.lease() / 40).clamp(SOONEST, LATEST);
+    let between = (hub.broker.lease() / 20).clamp(SOONEST, LATEST);
     loop {
         let pause = match turn(&hub).await {
             Ok(()) => {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
 const STATEMENTS: usize = 128;
@@ -61,6 +61,8 @@ fn flags() -> OpenFlags {
 
 fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Otherwise a statement whose plan could profit from it is prepared anew for each other value of its LIMIT.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF; PRAGMA cell_size_check=ON; PRAGMA trusted_schema=OFF;",
     )

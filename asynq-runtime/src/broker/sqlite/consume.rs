@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tokio::time::timeout_at;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::{
@@ -19,11 +20,11 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage, Ticket},
+    order::{Order, Ready, Stage, Ticket},
     row::{Facts, message},
     sql,
     store::far,
-    tx::Tx,
+    tx::{Tx, View},
 };
 
 /// Most tasks taken from one queue by one call.
@@ -38,32 +39,29 @@ impl Consume for SqliteBroker {
         suspects: &Suspects,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
-        let claim = Claim {
-            server: member.number,
-            token: attempt.token,
-            lost: attempt.lost.clone(),
-            wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
-            suspects: suspects.clone(),
-            lease: self.lease_ms(),
-        };
-        let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
-        let claim = Arc::new(claim);
-        let look = Arc::clone(&claim);
-        let order = Order::new(Stage::Claim, items, move |tx| claim.run(tx)).unless(move |view| {
-            let nothing = look.lost.is_empty()
-                && look.wanted.iter().try_fold(true, |nothing, wanted| {
-                    Ok::<_, rusqlite::Error>(nothing && !is_ready(view, &wanted.queue)?)
-                })?;
-            Ok(nothing.then(Vec::new))
-        });
+        let (claim, order) = self.claim(member, &attempt, wanted, suspects);
+        let order = order.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
         let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
-        match &answer {
-            Ok(_) => attempt.arrived(),
-            // Nobody knows whether it will still be done.
-            Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(attempt),
-            Err(_) => attempt.failed(),
+        attempt.ended_with(answer)
+    }
+
+    async fn wait_and_dequeue(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+        limit: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Run>, BrokerError> {
+        let attempt = self.tokens.attempt(member.number, self.store.now());
+        let (claim, order) = self.claim(member, &attempt, wanted, suspects);
+        let order = order.once(move |view| Ok(if claim.finds_nothing(view)? { Ready::AfterNews } else { Ready::Now }));
+        let answer = self.store.write_once(order, Arc::clone(&attempt.ticket), limit, stop.cancelled()).await;
+        match answer.transpose() {
+            Some(answer) => attempt.ended_with(answer),
+            // It was given up before it was begun, as its ticket says.
+            None => Ok(Vec::new()),
         }
-        answer
     }
 
     async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
@@ -104,7 +102,30 @@ impl Consume for SqliteBroker {
     }
 }
 
-fn is_ready(view: &super::tx::View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
+impl SqliteBroker {
+    /// The order that takes tasks, and what its looks need to know of it.
+    fn claim(
+        &self,
+        member: &Member,
+        attempt: &Attempt<'_>,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+    ) -> (Arc<Claim>, Order<Vec<Run>>) {
+        let claim = Arc::new(Claim {
+            server: member.number,
+            token: attempt.token,
+            lost: attempt.lost.clone(),
+            wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
+            suspects: suspects.clone(),
+            lease: self.lease_ms(),
+        });
+        let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
+        let run = Arc::clone(&claim);
+        (claim, Order::new(Stage::Claim, items, move |tx| run.run(tx)))
+    }
+}
+
+fn is_ready(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
     Ok(view.find(&sql::CONSUME_READY, [queue.as_str()], |_| Ok(()))?.is_some())
 }
 
@@ -121,6 +142,18 @@ struct Claim {
 }
 
 impl Claim {
+    fn finds_nothing(&self, view: &View<'_>) -> rusqlite::Result<bool> {
+        if !self.lost.is_empty() {
+            return Ok(false);
+        }
+        for wanted in &self.wanted {
+            if is_ready(view, &wanted.queue)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for &token in &self.lost {
@@ -261,6 +294,16 @@ impl Tokens {
 }
 
 impl Attempt<'_> {
+    fn ended_with<T>(self, answer: Result<T, BrokerError>) -> Result<T, BrokerError> {
+        match &answer {
+            Ok(_) => self.arrived(),
+            // Nobody knows whether it will still be done.
+            Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(self),
+            Err(_) => self.failed(),
+        }
+        answer
+    }
+
     fn arrived(mut self) {
         self.arrived = true;
     }

@@ -13,7 +13,7 @@ use super::{
     room,
     row::after,
     sql,
-    tx::{Effects, Tx, View},
+    tx::{Tx, View},
     watch::Identity,
 };
 
@@ -137,8 +137,7 @@ impl SqliteBroker {
 
     /// Tells all who wait for tasks, here and in other programs, to look. Does not wait for anything.
     pub(crate) fn wake(&self) {
-        self.store.common.news.publish(Effects { work: true, due: true, signal: false });
-        self.store.ring_others();
+        self.store.tell_everyone();
     }
 
     fn check_file(&self, connection: &Connection) -> Result<(), TransactionError> {

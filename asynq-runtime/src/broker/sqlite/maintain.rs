@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    order::{Order, Ready, Stage},
     schedule,
     settle::lost,
     sql,
@@ -41,17 +41,7 @@ const SWEEP: i64 = 1_000;
 #[async_trait::async_trait]
 impl Maintain for SqliteBroker {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
-        let queues: Arc<[QueueName]> = queues.into();
-        let look = Arc::clone(&queues);
-        let order = Order::new(Stage::Forward, SLICE, move |tx| {
-            let mut forwarded = Forwarded::default();
-            for queue in queues.iter() {
-                let moved = forward(tx, queue)?;
-                forwarded.moved += moved.moved;
-                forwarded.more |= moved.more;
-            }
-            Ok(forwarded)
-        });
+        let (look, order) = forward_all(queues);
         let order = order.unless(move |view| {
             let next = next_due(view, &look)?;
             Ok(next.is_none_or(|next| next > view.now).then(Forwarded::default))
@@ -80,6 +70,24 @@ impl Maintain for SqliteBroker {
                 }
             }
         }
+    }
+
+    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
+        if self.manual_clock {
+            // The writer sleeps by the real clock.
+            self.wait_for_due(queues, limit).await?;
+            return self.forward(queues).await;
+        }
+        let (look, order) = forward_all(queues);
+        let order = order.once(move |view| {
+            Ok(match next_due(view, &look)? {
+                Some(due) if due <= view.now => Ready::Now,
+                Some(due) => Ready::At(due),
+                None => Ready::AfterNews,
+            })
+        });
+        let forwarded = self.store.write_once(order, Arc::default(), limit, std::future::pending()).await?;
+        Ok(forwarded.unwrap_or_default())
     }
 
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
@@ -151,6 +159,22 @@ fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i6
         next = next.into_iter().chain(due).min();
     }
     Ok(next)
+}
+
+/// The order that forwards what is due, and the queues for a look before.
+fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, Order<Forwarded>) {
+    let queues: Arc<[QueueName]> = queues.into();
+    let look = Arc::clone(&queues);
+    let order = Order::new(Stage::Forward, SLICE, move |tx| {
+        let mut forwarded = Forwarded::default();
+        for queue in queues.iter() {
+            let moved = forward(tx, queue)?;
+            forwarded.moved += moved.moved;
+            forwarded.more |= moved.more;
+        }
+        Ok(forwarded)
+    });
+    (look, order)
 }
 
 fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {

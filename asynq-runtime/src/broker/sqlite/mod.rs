@@ -17,6 +17,7 @@ mod migrate;
 mod news;
 mod open;
 mod order;
+mod parked;
 #[cfg(test)]
 mod plans;
 mod presence;
@@ -236,7 +237,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
         let common = Arc::new(Common::in_memory(names, clock));
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
-        return Ok((store, Writer { common, connection, names, turn: None, inbox, ended }));
+        return Ok((store, Writer::new(common, connection, names, None, inbox, ended)));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -252,9 +253,9 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
-    watch::start(&common, desks).map_err(broken)?;
+    watch::start(&common, desks, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer { common, connection, names, turn: Some(turn), inbox, ended }))
+    Ok((store, Writer::new(common, connection, names, Some(turn), inbox, ended)))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

@@ -42,6 +42,15 @@ pub(super) trait Work: Send {
     /// Starts it, unless its caller has given up.
     fn begin(&self) -> bool;
 
+    /// Whether it may wait until there is something for it to do.
+    fn waits(&self) -> bool;
+
+    /// When there will be something for it to do.
+    fn ready(&self, view: &View<'_>) -> Ready;
+
+    /// Whether nobody waits for its answer any more.
+    fn is_given_up(&self) -> bool;
+
     /// Tries to find the answer without a write transaction; returns whether it did.
     fn look(&mut self, view: &View<'_>) -> bool;
 
@@ -75,6 +84,10 @@ impl Ticket {
         }
     }
 
+    fn is_given_up(&self) -> bool {
+        self.0.load(Ordering::Acquire) == GIVEN_UP
+    }
+
     /// Gives the call up; `true` if it has not been begun and never will be.
     pub(super) fn give_up(&self) -> bool {
         match self.0.compare_exchange(FRESH, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire) {
@@ -84,6 +97,18 @@ impl Ticket {
     }
 }
 
+/// When a call that waits has something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ready {
+    /// At once.
+    Now,
+    /// At this time, in Unix milliseconds.
+    At(i64),
+    /// When somebody writes something.
+    AfterNews,
+}
+
+type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
 type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
 type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 
@@ -91,6 +116,7 @@ type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 pub(super) struct Order<T> {
     stage: Stage,
     items: usize,
+    ready: Option<IsReady>,
     look: Option<Look<T>>,
     run: Run<T>,
 }
@@ -102,7 +128,13 @@ impl<T> Order<T> {
         items: usize,
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
-        Self { stage, items, look: None, run: Box::new(run) }
+        Self { stage, items, ready: None, look: None, run: Box::new(run) }
+    }
+
+    /// Waits until `ready` says that there is something to do. It is asked again after each write by anyone.
+    pub(super) fn once(mut self, ready: impl Fn(&View<'_>) -> rusqlite::Result<Ready> + Send + 'static) -> Self {
+        self.ready = Some(Box::new(ready));
+        self
     }
 
     /// Tries `look` before, which spares the write lock when it finds the answer.
@@ -143,6 +175,19 @@ impl<T: Send> Work for Call<T> {
 
     fn begin(&self) -> bool {
         self.ticket.begin()
+    }
+
+    fn waits(&self) -> bool {
+        self.order.ready.is_some()
+    }
+
+    fn ready(&self, view: &View<'_>) -> Ready {
+        // An error is left to the transaction to meet again and to report.
+        self.order.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.ticket.is_given_up()
     }
 
     fn look(&mut self, view: &View<'_>) -> bool {
@@ -208,7 +253,8 @@ impl Query for RingOthers {
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
-            presence::ring_others(&view, liveness, &Ringer::ready());
+            let ringer = Ringer::ready();
+            presence::others_bells(&view, liveness).iter().for_each(|bell| ringer.ring(bell));
         }
     }
 }

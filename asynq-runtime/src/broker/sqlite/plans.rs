@@ -36,6 +36,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("head", (&sql::LINE_HEAD, at.clone())),
             ("tail", (&sql::LINE_TAIL, at.clone())),
             ("taken by", (&sql::PRODUCE_TAKEN_BY, format!("INDEX {p}task_id (q=? AND id=?)"))),
+            ("done", (&sql::SETTLE_DONE, row.clone())),
             ("fence", (&sql::SETTLE_FENCE, row.clone())),
             ("receipt", (&sql::SETTLE_RECEIPT, format!("INDEX {p}task_id (q=? AND id=?)"))),
             ("delete", (&sql::TASK_DELETE, row.clone())),

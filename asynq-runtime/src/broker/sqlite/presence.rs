@@ -1,6 +1,6 @@
 //! Who works on the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use prost::Message as _;
 use rusqlite::params;
@@ -12,7 +12,6 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    bell::Ringer,
     error::translate_io,
     liveness::Liveness,
     news::Listener,
@@ -203,13 +202,10 @@ pub(super) struct Listed {
     pub(super) beat_at: i64,
 }
 
-/// Rings the bells of the other programs on the file.
-pub(super) fn ring_others(view: &View<'_>, liveness: &Liveness, ringer: &Ringer) {
-    for server in everyone(view).unwrap_or_default() {
-        if server.file != liveness.name() {
-            ringer.ring(&liveness.bell_path(&server.file));
-        }
-    }
+/// The bells of the other programs on the file.
+pub(super) fn others_bells(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
+    let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
+    others.map(|server| liveness.bell_path(&server.file)).collect()
 }
 
 /// Every server on the list.

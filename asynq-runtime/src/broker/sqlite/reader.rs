@@ -1,11 +1,11 @@
 //! The threads that read, so that a page of a dashboard never waits for a write.
 
 use std::{
-    io,
+    collections::VecDeque,
+    fmt, io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -32,24 +32,80 @@ struct Desk {
     handle: Mutex<Option<InterruptHandle>>,
 }
 
-/// Starts the readers. They end when the sender is dropped.
+/// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only.
+#[derive(Debug)]
+pub(super) struct Readers(Arc<Line>);
+
+#[derive(Debug, Default)]
+struct Line {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queries: VecDeque<Box<dyn Query>>,
+    is_over: bool,
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("queries", &self.queries.len()).finish_non_exhaustive()
+    }
+}
+
+impl Readers {
+    /// Has the next free reader answer `query`, which holds the caller's place among those who may wait.
+    pub(super) fn ask(&self, query: Box<dyn Query>) {
+        self.0.lock().queries.push_back(query);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next query; `None` when there will be none.
+    fn next(&self) -> Option<Box<dyn Query>> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(query) = waiting.queries.pop_front() {
+                return Some(query);
+            }
+            if waiting.is_over {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Starts the readers. They end when what they are asked through is dropped.
 ///
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(mpsc::Sender<Box<dyn Query>>, Desks)> {
-    let (sender, inbox) = mpsc::channel();
-    let inbox = Arc::new(Mutex::new(inbox));
+pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, Desks)> {
+    let readers = Readers(Arc::default());
     let mut desks = Desks::default();
     for number in 0..READERS {
         let desk = Arc::new(Desk { epoch: Instant::now(), busy_since: AtomicU64::new(0), handle: Mutex::new(None) });
         desks.0.push(Arc::clone(&desk));
-        let (common, inbox) = (Arc::clone(common), Arc::clone(&inbox));
+        let (common, line) = (Arc::clone(common), Arc::clone(&readers.0));
         thread::Builder::new()
             .name(format!("asynq-sqlite-read-{number}"))
-            .spawn(move || read(&common, names, &inbox, &desk))?;
+            .spawn(move || read(&common, names, &line, &desk))?;
     }
-    Ok((sender, desks))
+    Ok((readers, desks))
 }
 
 impl Desks {
@@ -73,11 +129,9 @@ impl Desk {
     }
 }
 
-fn read(common: &Common, names: Names, inbox: &Mutex<mpsc::Receiver<Box<dyn Query>>>, desk: &Desk) {
+fn read(common: &Common, names: Names, line: &Line, desk: &Desk) {
     let mut connection: Option<Connection> = None;
-    loop {
-        let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(query) = next else { return };
+    while let Some(query) = line.next() {
         if !query.begin() {
             continue;
         }
@@ -129,7 +183,7 @@ mod tests {
             let (reply, answer) = oneshot::channel();
             let read = move |view: &View<'_>| view.count(sql);
             let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            inbox.send(Box::new(Question { read, ticket: Arc::default(), reply, _room })).unwrap();
+            inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
             answer
         };
         let begun = Instant::now();

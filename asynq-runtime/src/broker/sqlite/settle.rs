@@ -92,6 +92,9 @@ impl Held {
 }
 
 fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
+    if done_at_once(tx, item)? {
+        return Ok(Settled::Ok);
+    }
     let Some(held) = Held::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
     let Held { seq, q, ref lock } = held;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
@@ -144,6 +147,23 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     }
     tx.left(q, TaskState::Active);
     Ok(Settled::Ok)
+}
+
+/// Ends a run that was a success and has nothing to leave behind, neither result nor lock. `false` if nothing was changed:
+/// then the long way finds out why.
+fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
+    let run = &item.run;
+    if item.action != Action::Done || !item.message.unique_key.is_empty() {
+        return Ok(false);
+    }
+    let Some(q) = tx.queue(&run.queue)? else { return Ok(false) };
+    if tx.view.execute(&sql::SETTLE_DONE, params![run.row, run.server, run.token.0, run.id.as_str(), q])? == 0 {
+        return Ok(false);
+    }
+    tx.view.execute(&sql::BODY_DELETE, [run.row])?;
+    tx.ended(q, false);
+    tx.left(q, TaskState::Active);
+    Ok(true)
 }
 
 /// What became of a task whose settlement was refused.

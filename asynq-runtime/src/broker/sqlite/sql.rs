@@ -96,6 +96,7 @@ statements! {
     CONSUME_TAKE = "consume/take";
     CONSUME_AGAIN = "consume/again";
     CONSUME_SET_ASIDE = "consume/set_aside";
+    SETTLE_DONE = "settle/done";
     SETTLE_FENCE = "settle/fence";
     SETTLE_RECEIPT = "settle/receipt";
     SETTLE_COMPLETE = "settle/complete";

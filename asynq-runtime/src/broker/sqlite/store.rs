@@ -1,8 +1,10 @@
 //! The way from an async call to the threads that own the connections, and back within the call's deadline.
 
 use std::{
+    future::Future,
     io,
     path::PathBuf,
+    pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -26,7 +28,8 @@ use super::{
     error::translate,
     liveness::Liveness,
     news::News,
-    order::{Call, Order, Query, Question, RingOthers, Ticket, Work},
+    order::{Call, Order, Question, RingOthers, Ticket, Work},
+    reader::Readers,
     sql::Names,
     tx::View,
     watch::{Identity, check_identity},
@@ -51,6 +54,8 @@ pub(super) struct Common {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) news: News,
     pub(super) liveness: Option<Liveness>,
+    /// Whether the writer is told already that somebody else wrote something.
+    told: AtomicBool,
     closed: AtomicBool,
     broken: OnceLock<BrokerError>,
 }
@@ -67,6 +72,7 @@ impl Common {
             clock,
             news: News::new(),
             liveness: None,
+            told: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             broken: OnceLock::new(),
         }
@@ -131,6 +137,19 @@ impl Common {
         }
     }
 
+    /// Tells all who wait here that somebody else wrote something; one message to the writer at a time is enough.
+    pub(super) fn tell_all(&self, writer: &mpsc::Sender<Message>) {
+        self.news.publish_all();
+        if !self.told.swap(true, Ordering::AcqRel) {
+            let _ = writer.send(Message::News);
+        }
+    }
+
+    /// The writer was told, and looks from here on.
+    pub(super) fn heard(&self) {
+        self.told.store(false, Ordering::Release);
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -157,10 +176,14 @@ impl Common {
     }
 }
 
+type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
+
 /// What the writer is told.
 pub(super) enum Message {
     /// Do this.
     Work(Box<dyn Work>),
+    /// Somebody else wrote something.
+    News,
     /// End.
     Stop,
 }
@@ -173,7 +196,7 @@ pub(super) struct Store {
     pub(super) call_timeout: Duration,
     writer: mpsc::Sender<Message>,
     writer_room: Arc<Semaphore>,
-    readers: Option<mpsc::Sender<Box<dyn Query>>>,
+    readers: Option<Readers>,
     reader_room: Arc<Semaphore>,
     ended: watch::Receiver<bool>,
 }
@@ -184,7 +207,7 @@ impl Store {
         common: Arc<Common>,
         call_timeout: Duration,
         writer: mpsc::Sender<Message>,
-        readers: Option<mpsc::Sender<Box<dyn Query>>>,
+        readers: Option<Readers>,
         ended: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -217,13 +240,41 @@ impl Store {
         order: Order<T>,
         ticket: Arc<Ticket>,
     ) -> Result<T, BrokerError> {
-        self.common.check()?;
         let deadline = far(self.call_timeout);
-        let room = self.room(&self.writer_room, deadline).await?;
-        let (reply, answer) = oneshot::channel();
-        let call = Call::new(order, Arc::clone(&ticket), reply, room);
-        self.writer.send(Message::Work(Box::new(call))).map_err(|_| self.common.closed_error())?;
+        let answer = self.send(order, &ticket).await?;
         self.answer(answer, &ticket, deadline).await
+    }
+
+    /// Has the writer do something as soon as there is something to do; `None` if there was nothing before `limit` or
+    /// `stop`. Such an order waits for nothing else than its own [`once`](Order::once).
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub(super) async fn write_once<T: Send + 'static>(
+        &self,
+        order: Order<T>,
+        ticket: Arc<Ticket>,
+        limit: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<T>, BrokerError> {
+        // For news that the broker has ended, and for the watch to know that somebody waits.
+        let mut news = self.common.news.signals();
+        let (until, mut answer) = (far(limit), self.send(order, &ticket).await?);
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return self.understood(answer).map(Some),
+                () = &mut stop => break,
+                () = tokio::time::sleep_until(until) => break,
+                () = news.heard() => self.common.check()?,
+            }
+        }
+        if ticket.give_up() {
+            return Ok(None);
+        }
+        self.answer(answer, &ticket, far(self.call_timeout)).await.map(Some)
     }
 
     /// Reads.
@@ -247,17 +298,18 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let ticket = Arc::<Ticket>::default();
         let question = Question { read, ticket: Arc::clone(&ticket), reply, _room: room };
-        readers.send(Box::new(question)).map_err(|_| self.common.closed_error())?;
+        readers.ask(Box::new(question));
         self.answer(answer, &ticket, deadline).await
     }
 
-    /// Has a reader wake the other programs on the file, without waiting for it. Where too much is going on already, their
-    /// safety net wakes them.
-    pub(super) fn ring_others(&self) {
+    /// Wakes all who wait here, and has a reader wake the other programs on the file, without waiting for it. Where too
+    /// much is going on already, their safety net wakes them.
+    pub(super) fn tell_everyone(&self) {
+        self.common.tell_all(&self.writer);
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {
-            let _ = readers.send(Box::new(RingOthers { _room: room }));
+            readers.ask(Box::new(RingOthers { _room: room }));
         }
     }
 
@@ -279,6 +331,16 @@ impl Store {
         self.common.clock.now()
     }
 
+    /// Gives an order to the writer.
+    async fn send<T: Send + 'static>(&self, order: Order<T>, ticket: &Arc<Ticket>) -> Result<Answer<T>, BrokerError> {
+        self.common.check()?;
+        let room = self.room(&self.writer_room, far(self.call_timeout)).await?;
+        let (reply, answer) = oneshot::channel();
+        let call = Call::new(order, Arc::clone(ticket), reply, room);
+        self.writer.send(Message::Work(Box::new(call))).map_err(|_| self.common.closed_error())?;
+        Ok(answer)
+    }
+
     async fn room(
         &self,
         room: &Arc<Semaphore>,
@@ -290,23 +352,24 @@ impl Store {
         }
     }
 
-    async fn answer<T>(
-        &self,
-        answer: oneshot::Receiver<Result<T, BrokerError>>,
-        ticket: &Ticket,
-        deadline: Instant,
-    ) -> Result<T, BrokerError> {
+    async fn answer<T>(&self, answer: Answer<T>, ticket: &Ticket, deadline: Instant) -> Result<T, BrokerError> {
         match timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => {
-                self.common.check()?;
-                Err(BrokerError::new(
-                    BrokerErrorKind::Unavailable,
-                    format!("{}: the call was dropped without an answer", self.common.place),
-                ))
-            }
+            Ok(answer) => self.understood(answer),
             Err(_) => Err(self.common.timeout(self.call_timeout, !ticket.give_up())),
         }
+    }
+
+    fn understood<T>(
+        &self,
+        answer: Result<Result<T, BrokerError>, oneshot::error::RecvError>,
+    ) -> Result<T, BrokerError> {
+        answer.unwrap_or_else(|_| {
+            self.common.check()?;
+            Err(BrokerError::new(
+                BrokerErrorKind::Unavailable,
+                format!("{}: the call was dropped without an answer", self.common.place),
+            ))
+        })
     }
 }
 

@@ -122,18 +122,25 @@ impl<'a> Tx<'a> {
 
     /// The number of a queue, which becomes known if it was not.
     pub(super) fn queue_or_new(&mut self, name: &QueueName) -> rusqlite::Result<i64> {
-        if let Some(&q) = self.queues.get(name) {
+        if let Some(q) = self.queue(name)? {
             return Ok(q);
         }
-        let q = match self.view.queue(name)? {
-            Some(q) => q,
-            None => {
-                self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
-                self.view.last_row()
-            }
-        };
+        self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
+        let q = self.view.last_row();
         self.queues.insert(name.clone(), q);
         Ok(q)
+    }
+
+    /// The number of a queue that is known.
+    pub(super) fn queue(&mut self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
+        if let Some(&q) = self.queues.get(name) {
+            return Ok(Some(q));
+        }
+        let found = self.view.queue(name)?;
+        if let Some(q) = found {
+            self.queues.insert(name.clone(), q);
+        }
+        Ok(found)
     }
 
     /// Counts a task that came into `state`.

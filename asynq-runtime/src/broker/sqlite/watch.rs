@@ -2,18 +2,28 @@
 
 use std::{
     fs, io,
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
-use super::{connection, reader::Desks, store::Common};
+use super::{
+    connection,
+    reader::Desks,
+    store::{Common, Message},
+};
 
 /// The safety net under the bell: how soon a commit is noticed that rang nobody.
 const NET: Duration = Duration::from_millis(100);
+
+/// After this time a commit that was written is seen, and the time of another differs from its time.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// So often the look into the file is left out at most.
+const MOST_UNTOUCHED: u32 = 10;
 
 /// How often the file is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,17 +58,18 @@ impl Identity {
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<Common>, desks: Desks) -> io::Result<()> {
+pub(super) fn start(common: &Arc<Common>, desks: Desks, writer: mpsc::Sender<Message>) -> io::Result<()> {
     let Some(file) = common.file.clone() else { return Ok(()) };
     let common = Arc::clone(common);
-    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, &desks))?;
+    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, &desks, &writer))?;
     Ok(())
 }
 
-fn watch(common: &Common, file: &Path, desks: &Desks) {
+fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Message>) {
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
+    let mut wal = Trace::new(super::turn::beside(file, "-wal"));
     while !common.is_closed() && !common.is_broken() {
         let bell = common.liveness.as_ref().and_then(super::liveness::Liveness::bell);
         let rang = match bell {
@@ -69,17 +80,18 @@ fn watch(common: &Common, file: &Path, desks: &Desks) {
             }
         };
         if rang {
-            common.news.publish_all();
-        } else if common.news.has_listeners() {
+            common.tell_all(writer);
+        } else if common.news.has_listeners() && wal.may_have_changed() {
             if connection.is_none() {
                 connection = connection::open_reader(file).ok();
             }
             let version = connection
                 .as_ref()
-                .and_then(|open| open.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).ok());
+                .and_then(|open| open.prepare_cached("PRAGMA data_version").ok())
+                .and_then(|mut version| version.query_row([], |row| row.get::<_, i64>(0)).ok());
             if version.is_some() && version != seen {
                 seen = version;
-                common.news.publish_all();
+                common.tell_all(writer);
             }
         }
         desks.interrupt_slow();
@@ -87,6 +99,32 @@ fn watch(common: &Common, file: &Path, desks: &Desks) {
             looked = Instant::now();
             common.look_for_file();
         }
+    }
+}
+
+/// What a file shows of its writers from outside, which costs less than a look into it.
+#[derive(Debug)]
+struct Trace {
+    path: PathBuf,
+    seen: Option<(u64, SystemTime)>,
+    /// How often nothing was seen since the last look into it.
+    untouched: u32,
+}
+
+impl Trace {
+    fn new(path: PathBuf) -> Self {
+        Self { path, seen: None, untouched: 0 }
+    }
+
+    /// Whether a look into it may show something new. A commit is written a moment before it can be seen, and some file
+    /// systems tell the time in seconds: so for a while after each change, and now and then in any case.
+    fn may_have_changed(&mut self) -> bool {
+        let found = fs::metadata(&self.path).and_then(|found| Ok((found.len(), found.modified()?))).ok();
+        let is_old = found.is_some_and(|(_, changed)| changed.elapsed().is_ok_and(|since| since > SETTLED));
+        let is_untouched = is_old && found == self.seen && self.untouched < MOST_UNTOUCHED;
+        self.seen = found;
+        self.untouched = if is_untouched { self.untouched + 1 } else { 0 };
+        !is_untouched
     }
 }
 

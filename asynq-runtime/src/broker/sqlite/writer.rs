@@ -2,6 +2,7 @@
 
 use std::{
     mem,
+    path::PathBuf,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -16,6 +17,7 @@ use super::{
     connection,
     error::{concerns_everyone, is_full, needs_new_connection},
     order::{Stage, Work},
+    parked::Parked,
     presence, room,
     sql::Names,
     store::{Common, Message},
@@ -32,6 +34,9 @@ const MOST_TIME: Duration = Duration::from_millis(5);
 /// How long nothing must have happened before the file is tidied up.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// How long a writer sleeps at most that has nothing to do.
+const LONG: Duration = Duration::from_secs(3_600);
+
 /// A WAL larger than this is emptied when there is time.
 const LARGE_WAL: u64 = 4 << 20;
 
@@ -45,9 +50,23 @@ pub(super) struct Writer {
     pub(super) inbox: mpsc::Receiver<Message>,
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
+    parked: Parked,
+    /// Whether there is nothing to tidy up until somebody writes.
+    is_tidy: bool,
 }
 
 impl Writer {
+    pub(super) fn new(
+        common: Arc<Common>,
+        connection: Connection,
+        names: Names,
+        turn: Option<Turn>,
+        inbox: mpsc::Receiver<Message>,
+        ended: watch::Sender<bool>,
+    ) -> Self {
+        Self { common, connection, names, turn, inbox, ended, parked: Parked::default(), is_tidy: false }
+    }
+
     /// Works until it is told to stop.
     pub(super) fn run(mut self) {
         let ringer = Ringer::ready();
@@ -57,26 +76,33 @@ impl Writer {
         while !stop {
             let mut batch = mem::take(&mut waiting);
             if batch.is_empty() {
-                match self.inbox.recv_timeout(IDLE) {
-                    Ok(Message::Work(work)) => batch.push(work),
-                    Ok(Message::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                    Err(mpsc::RecvTimeoutError::Timeout) => {
-                        self.tidy();
+                let longest = if self.is_tidy { LONG } else { IDLE };
+                let pause = self.parked.pause(self.common.clock.now(), longest);
+                match self.inbox.recv_timeout(pause) {
+                    Ok(message) => {
+                        if self.accept(message, &mut batch) {
+                            break;
+                        }
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                    Err(mpsc::RecvTimeoutError::Timeout) if pause == IDLE => {
+                        self.is_tidy = self.tidy();
                         continue;
                     }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
             // What was left over by the last transaction stays in front, or a flood of inserts would starve it.
-            stop = self.gather(&mut batch);
+            stop |= self.gather(&mut batch);
+            let view = View::new(&self.connection, self.names, self.common.now());
+            batch.append(&mut self.parked.ready(&view));
             batch[left_over..].sort_by_key(|work| work.stage());
             waiting = self.process(batch, &ringer);
             left_over = waiting.len();
-            if waiting.is_empty() {
-                match self.inbox.try_recv() {
-                    Ok(Message::Work(work)) => waiting.push(work),
-                    Ok(Message::Stop) => stop = true,
-                    Err(_) => {}
-                }
+            if waiting.is_empty()
+                && let Ok(message) = self.inbox.try_recv()
+            {
+                stop |= self.accept(message, &mut waiting);
             }
             if let Some(turn) = &mut self.turn {
                 turn.release(!waiting.is_empty() && !stop);
@@ -88,9 +114,9 @@ impl Writer {
             BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
         let left = self.inbox.try_iter().filter_map(|message| match message {
             Message::Work(work) => Some(work),
-            Message::Stop => None,
+            Message::News | Message::Stop => None,
         });
-        for work in waiting.into_iter().chain(left) {
+        for work in waiting.into_iter().chain(self.parked.drain()).chain(left) {
             work.finish(Some(closed.clone()));
         }
         self.say_goodbye();
@@ -100,17 +126,31 @@ impl Writer {
     }
 
     /// Adds what has queued up; returns whether it is time to stop.
-    fn gather(&self, batch: &mut Vec<Box<dyn Work>>) -> bool {
-        let mut items: usize = batch.iter().map(|work| work.items()).sum();
-        while items < MOST_ITEMS {
-            match self.inbox.try_recv() {
-                Ok(Message::Work(work)) => {
-                    items += work.items();
-                    batch.push(work);
-                }
-                Ok(Message::Stop) => return true,
-                Err(_) => break,
+    fn gather(&mut self, batch: &mut Vec<Box<dyn Work>>) -> bool {
+        let (mut items, mut counted) = (0, 0);
+        loop {
+            items += batch[counted..].iter().map(|work| work.items()).sum::<usize>();
+            counted = batch.len();
+            if items >= MOST_ITEMS {
+                return false;
             }
+            let Ok(message) = self.inbox.try_recv() else { return false };
+            if self.accept(message, batch) {
+                return true;
+            }
+        }
+    }
+
+    /// Adds what a message asks for; returns whether it is time to stop.
+    fn accept(&mut self, message: Message, batch: &mut Vec<Box<dyn Work>>) -> bool {
+        match message {
+            Message::Work(work) if work.waits() => self.parked.add(work),
+            Message::Work(work) => batch.push(work),
+            Message::News => {
+                self.common.heard();
+                self.parked.tell();
+            }
+            Message::Stop => return true,
         }
         false
     }
@@ -130,10 +170,9 @@ impl Writer {
             return Vec::new();
         }
         match self.attempt(&mut batch) {
-            Ok((done, effects)) => {
+            Ok(Committed { done, effects, bells }) => {
                 let waiting = batch.split_off(done);
-                finish(batch, None);
-                self.tell(effects, ringer);
+                self.end(batch, effects, &bells, ringer);
                 waiting
             }
             Err(failure) => {
@@ -174,15 +213,15 @@ impl Writer {
         others
     }
 
-    /// One transaction over as many of `batch` as there is time for. Returns how many, and whom it concerns.
-    fn attempt(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(usize, Effects), Failure> {
+    /// One transaction over as many of `batch` as there is time for.
+    fn attempt(&mut self, batch: &mut Vec<Box<dyn Work>>) -> Result<Committed, Failure> {
         if let Some(turn) = &mut self.turn {
             turn.take();
         }
         let everyone = |error| Failure { error, culprit: None };
         self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
         let begun = Instant::now();
-        let mut tx = Tx::new(self.view());
+        let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
         let mut done = 0;
         let mut outcome = Ok(());
         for work in batch.iter_mut() {
@@ -195,11 +234,33 @@ impl Writer {
             }
             done += 1;
         }
+        if outcome.is_ok() && tx.effects.work {
+            // What came is taken in the same commit.
+            let mut ready = self.parked.claims(&tx.view);
+            ready.retain(|work| work.begin());
+            for mut work in ready {
+                let ran = work.run(&mut tx);
+                batch.insert(done, work);
+                if let Err(error) = ran {
+                    outcome = Err(Failure { error, culprit: Some(done) });
+                    break;
+                }
+                done += 1;
+            }
+        }
+        // Read in here, where it costs no other look at the file.
+        let bells = match &self.common.liveness {
+            Some(liveness) if tx.effects.any() => presence::others_bells(&tx.view, liveness),
+            _ => Vec::new(),
+        };
         let outcome = outcome.and_then(|()| tx.write_counts().map_err(everyone)).and_then(|()| {
             self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(everyone)
         });
         match outcome {
-            Ok(_) => Ok((done, tx.effects)),
+            Ok(_) => {
+                self.is_tidy = false;
+                Ok(Committed { done, effects: tx.effects, bells })
+            }
             Err(failure) => {
                 // SQLite rolls back by itself after some errors, a full disk among them.
                 if !self.connection.is_autocommit() {
@@ -232,17 +293,15 @@ impl Writer {
 
     /// One transaction per call, so that one that fails takes no other with it.
     fn each_alone(&mut self, batch: Vec<Box<dyn Work>>, ringer: &Ringer) {
-        for mut work in batch {
-            match self.attempt(std::slice::from_mut(&mut work)) {
-                Ok((_, effects)) => {
-                    work.finish(None);
-                    self.tell(effects, ringer);
-                }
+        for work in batch {
+            let mut batch = vec![work];
+            match self.attempt(&mut batch) {
+                Ok(Committed { effects, bells, .. }) => self.end(batch, effects, &bells, ringer),
                 Err(Failure { error, .. }) => {
                     if needs_new_connection(&error) {
                         self.reconnect();
                     }
-                    work.finish(Some(self.common.explain(error)));
+                    finish(batch, Some(&self.common.explain(error)));
                 }
             }
         }
@@ -260,31 +319,37 @@ impl Writer {
         }
     }
 
-    /// Wakes whom a commit concerns, here and in other programs.
-    fn tell(&self, effects: Effects, ringer: &Ringer) {
+    /// Answers what was committed, and wakes whom it concerns, here and in other programs.
+    fn end(&mut self, batch: Vec<Box<dyn Work>>, effects: Effects, bells: &[PathBuf], ringer: &Ringer) {
+        finish(batch, None);
         if !effects.any() {
             return;
         }
+        if effects.due {
+            self.parked.tell();
+        }
         self.common.news.publish(effects);
-        let Some(liveness) = &self.common.liveness else { return };
-        presence::ring_others(&self.view(), liveness, ringer);
+        bells.iter().for_each(|bell| ringer.ring(bell));
     }
 
-    /// Keeps the file small while nothing else is to be done.
-    fn tidy(&mut self) {
-        let Some(file) = &self.common.file else { return };
+    /// Keeps the file small while nothing else is to be done. Returns whether it is as small as it can be.
+    fn tidy(&mut self) -> bool {
+        let Some(file) = &self.common.file else { return true };
         if self.common.is_broken() {
-            return;
+            return true;
         }
         let wal = super::turn::beside(file, "-wal");
-        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > LARGE_WAL) {
+        let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
+        if is_large() {
             let _ = connection::empty_wal(&mut self.connection);
         }
         let number = |sql: &str| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
         let (free, pages) = (number("PRAGMA freelist_count"), number("PRAGMA page_count"));
-        if free > (64 << 20) / 4_096 && free > pages / 4 {
+        let has_gaps = free > (64 << 20) / 4_096 && free > pages / 4;
+        if has_gaps {
             let _ = self.connection.execute_batch("PRAGMA incremental_vacuum(64)");
         }
+        !has_gaps && !is_large()
     }
 
     /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
@@ -299,6 +364,17 @@ impl Writer {
     fn view(&self) -> View<'_> {
         View::new(&self.connection, self.names, self.common.now())
     }
+}
+
+/// A transaction that was committed.
+#[derive(Debug)]
+struct Committed {
+    /// How many of the batch it did, from the front.
+    done: usize,
+    /// Whom it concerns.
+    effects: Effects,
+    /// The bells of other programs that may be concerned.
+    bells: Vec<PathBuf>,
 }
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ fn writer() -> Writer {
     let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
     let common = Arc::new(Common::in_memory(Names::Plain, Arc::new(SystemClock)));
-    Writer { common, connection, names, turn: None, inbox: mpsc::channel().1, ended: watch::channel(false).0 }
+    Writer::new(common, connection, names, None, mpsc::channel().1, watch::channel(false).0)
 }
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;

@@ -1,0 +1,73 @@
+//! Calls that wait in the writer until there is something for them to do: a claim for the next task, a forward for the next
+//! due time. So a task that comes to an idle server is taken in the commit that stores it, by the thread that stores it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    order::{Ready, Stage, Work},
+    tx::View,
+};
+
+/// The calls that wait.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    works: Vec<Box<dyn Work>>,
+    /// Whether somebody wrote something since they were asked.
+    is_stale: bool,
+    /// When the first of them has something to do even if nobody writes, in Unix milliseconds.
+    due: Option<i64>,
+}
+
+impl Parked {
+    /// Lets a call wait; it is asked for the first time with the next look.
+    pub(super) fn add(&mut self, work: Box<dyn Work>) {
+        self.works.retain(|work| !work.is_given_up());
+        self.works.push(work);
+        self.is_stale = true;
+    }
+
+    /// Somebody wrote something.
+    pub(super) fn tell(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// How long nothing is to be done if nobody writes, at most `longest`.
+    pub(super) fn pause(&self, now: DateTime<Utc>, longest: Duration) -> Duration {
+        if self.is_stale && !self.works.is_empty() {
+            return Duration::ZERO;
+        }
+        let Some(due) = self.due.and_then(DateTime::from_timestamp_millis) else { return longest };
+        (due - now).to_std().unwrap_or_default().min(longest)
+    }
+
+    /// Takes out the calls that have something to do, if any could.
+    pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Box<dyn Work>> {
+        if !self.is_stale && self.due.is_none_or(|due| due > view.now) {
+            return Vec::new();
+        }
+        (self.is_stale, self.due) = (false, None);
+        let due = &mut self.due;
+        let ready = self.works.extract_if(.., |work| match work.ready(view) {
+            Ready::Now => true,
+            Ready::At(at) => {
+                *due = Some(due.map_or(at, |due| due.min(at)));
+                false
+            }
+            Ready::AfterNews => false,
+        });
+        ready.collect()
+    }
+
+    /// Takes out the claims that have something to take now, within the transaction that brought it.
+    pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Work>> {
+        let is_ready = |work: &mut Box<dyn Work>| work.stage() == Stage::Claim && work.ready(view) == Ready::Now;
+        self.works.extract_if(.., is_ready).collect()
+    }
+
+    /// Takes all of them out.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Work>> {
+        self.works.drain(..)
+    }
+}

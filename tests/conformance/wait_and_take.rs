@@ -1,0 +1,210 @@
+//! Waiting and taking in one call, and waiting and forwarding: nothing is missed, taken twice or kept by a call that ended.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use asynq_runtime::broker::{Broker, Member, Run, Suspects, Wanted};
+use asynq_tests::{Build as _, Seeded as _, default_queue, done, queue, task};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Fixture;
+
+const LONG: Duration = Duration::from_secs(60);
+/// A wake-up takes a millisecond; this allows for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_secs(5);
+/// Long enough for a call to be waiting; a case holds whether it is or not.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+/// A call for `n` tasks that `stop` ends.
+fn wait(broker: Arc<dyn Broker>, member: &Member, n: usize, stop: &CancellationToken) -> JoinHandle<Vec<Run>> {
+    let (member, stop) = (member.clone(), stop.clone());
+    tokio::spawn(async move {
+        let wanted = [Wanted { queue: default_queue(), n }];
+        // It may return for nothing.
+        loop {
+            let runs = broker.wait_and_dequeue(&member, &wanted, &Suspects::All, LONG, &stop).await.unwrap();
+            if !runs.is_empty() || stop.is_cancelled() {
+                return runs;
+            }
+        }
+    })
+}
+
+async fn soon(waiter: JoinHandle<Vec<Run>>) -> Vec<Run> {
+    tokio::time::timeout(SOON, waiter).await.expect("it ends soon").unwrap()
+}
+
+fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn what_is_there_is_taken_at_once_up_to_the_number_wanted() {
+    let t = Fixture::real_time().await;
+    t.seed_pending(&["t1", "t2", "t3", "t4"]).await;
+    let runs = soon(wait(t.shared(), t.member(), 3, &CancellationToken::new())).await;
+    assert_eq!(ids(&runs), ["t1", "t2", "t3"]);
+    for run in &runs {
+        t.settle(run, done()).await;
+    }
+    assert_eq!(t.drain().await, ["t4"]);
+}
+
+#[tokio::test]
+async fn a_task_that_comes_later_is_taken_whoever_enqueues_it() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    for (round, from) in [t.shared(), there].into_iter().cycle().take(10).enumerate() {
+        let waiter = wait(t.shared(), t.member(), 5, &CancellationToken::new());
+        tokio::time::sleep(A_MOMENT).await;
+        from.enqueue(vec![task("t")]).await.remove(0).unwrap();
+        let runs = soon(waiter).await;
+        assert_eq!(ids(&runs), ["t"], "round {round}");
+        t.settle(&runs[0], done()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_and_a_resumed_task_are_taken() {
+    let t = Fixture::real_time().await;
+    t.seed_pending(&["paused"]).await;
+    t.broker().pause(&default_queue()).await.unwrap();
+    let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!waiter.is_finished(), "a paused queue gives nothing");
+    t.broker().resume(&default_queue()).await.unwrap();
+    assert_eq!(ids(&soon(waiter).await), ["paused"]);
+
+    let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
+    t.seed_scheduled("later", Duration::from_millis(200)).await;
+    while t.forward().await == 0 {
+        t.broker().wait_for_due(&[default_queue()], LONG).await.unwrap();
+    }
+    assert_eq!(ids(&soon(waiter).await), ["later"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_or_at_its_limit_takes_nothing_any_more() {
+    let t = Fixture::real_time().await;
+    let stop = CancellationToken::new();
+    let waiter = wait(t.shared(), t.member(), 1, &stop);
+    tokio::time::sleep(A_MOMENT).await;
+    stop.cancel();
+    assert!(soon(waiter).await.is_empty());
+    let (wanted, never) = ([Wanted { queue: default_queue(), n: 1 }], CancellationToken::new());
+    let limited = t.broker().wait_and_dequeue(t.member(), &wanted, &Suspects::All, A_MOMENT, &never);
+    assert!(tokio::time::timeout(SOON, limited).await.expect("no longer than the limit").unwrap().is_empty());
+    t.seed_pending(&["t1"]).await;
+    let there = t.another_broker().await;
+    let other = t.member_of(&*there, 2).await;
+    assert_eq!(ids(&there.dequeue(&other, &wanted).await.unwrap()), ["t1"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_while_tasks_come_keeps_what_it_took() {
+    let t = Fixture::real_time().await;
+    for round in 0..50 {
+        let stop = CancellationToken::new();
+        let waiter = wait(t.shared(), t.member(), 1, &stop);
+        let broker = t.shared();
+        let enqueued = tokio::spawn(async move { broker.enqueue(vec![task("t")]).await.remove(0).unwrap() });
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        let mut runs = soon(waiter).await;
+        enqueued.await.unwrap();
+        if runs.is_empty() {
+            runs = t.take(1).await;
+        }
+        assert_eq!(ids(&runs), ["t"], "round {round}");
+        t.settle(&runs[0], done()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_dropped_call_took_comes_with_the_next() {
+    let t = Fixture::real_time().await;
+    for round in 0..50 {
+        let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
+        let broker = t.shared();
+        let enqueued = tokio::spawn(async move { broker.enqueue(vec![task("t")]).await.remove(0).unwrap() });
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        waiter.abort();
+        enqueued.await.unwrap();
+        let runs = match waiter.await {
+            Ok(runs) => runs,
+            Err(_) => soon(wait(t.shared(), t.member(), 1, &CancellationToken::new())).await,
+        };
+        assert_eq!(ids(&runs), ["t"], "round {round}");
+        t.settle(&runs[0], done()).await;
+    }
+}
+
+#[tokio::test]
+async fn several_that_wait_take_each_task_once() {
+    let t = Fixture::real_time().await;
+    let stop = CancellationToken::new();
+    let mut waiters = Vec::new();
+    for number in 2..=5 {
+        let broker = t.another_broker().await;
+        let (member, stop) = (t.member_of(&*broker, number).await, stop.clone());
+        waiters.push(tokio::spawn(async move {
+            let mut taken = Vec::new();
+            while !stop.is_cancelled() {
+                for run in wait(Arc::clone(&broker), &member, 3, &stop).await.unwrap() {
+                    broker.settle(&[run.ends_with(done())]).await.remove(0).unwrap();
+                    taken.push(run.key.id.as_str().to_owned());
+                }
+            }
+            taken
+        }));
+    }
+    let tasks: BTreeSet<String> = (0..200).map(|n| format!("t{n}")).collect();
+    for id in &tasks {
+        t.broker().enqueue(vec![task(id)]).await.remove(0).unwrap();
+    }
+    let all_gone = async {
+        while !t.broker().ready(&[default_queue()]).await.unwrap().is_empty() || !t.snapshot().await.active.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(4 * SOON, all_gone).await.expect("all are taken");
+    stop.cancel();
+    let mut taken = Vec::new();
+    for waiter in waiters {
+        taken.extend(waiter.await.unwrap());
+    }
+    assert_eq!(taken.len(), tasks.len(), "none twice");
+    assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), tasks);
+}
+
+#[tokio::test]
+async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    t.seed_scheduled("far", Duration::from_secs(3600)).await;
+    let broker = t.shared();
+    let forwarder = tokio::spawn(async move {
+        let queues = [default_queue(), queue("elsewhere")];
+        while broker.wait_and_forward(&queues, LONG).await.unwrap().moved == 0 {}
+    });
+    let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
+    tokio::time::sleep(A_MOMENT).await;
+    // Nearer than what was the next, and from somebody else.
+    let near = there.enqueue(vec![task("near").after(Duration::from_millis(200))]).await.remove(0).unwrap();
+    let runs = soon(waiter).await;
+    assert!(t.now() >= near.process_at, "not before its time");
+    assert_eq!(ids(&runs), ["near"]);
+    tokio::time::timeout(SOON, forwarder).await.expect("it has forwarded").unwrap();
+}
+
+#[tokio::test]
+async fn waiting_to_forward_ends_at_its_limit() {
+    let t = Fixture::real_time().await;
+    let queues = [default_queue()];
+    let forwarded = tokio::time::timeout(SOON, t.broker().wait_and_forward(&queues, A_MOMENT)).await;
+    assert_eq!(forwarded.expect("no longer than the limit").unwrap().moved, 0);
+}
