@@ -129,7 +129,8 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
         let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
         let broker = t.shared();
         let enqueued = tokio::spawn(async move { broker.enqueue(vec![task("t")]).await.remove(0).unwrap() });
-        for _ in 0..round {
+        // From before the enqueue is sent to after its task is taken.
+        for _ in 0..round * round {
             tokio::task::yield_now().await;
         }
         waiter.abort();

@@ -12,4 +12,5 @@ mod side;
 mod stage;
 mod steps;
 mod tools;
+mod trace;
 mod worker;

@@ -294,6 +294,8 @@ async fn story(place: Place, election: bool) {
         all.len(),
         hand_overs.last(),
     );
+    let most = (stopped / 10).max(2);
+    assert!(held <= most, "{held} of {stopped} were stopped with the file's lock, at most {most} may be by chance");
     if let Some(longest) = hand_overs.last() {
         assert!(*longest <= HAND_OVER, "the lead was handed over after {longest:?}");
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asynq_runtime::prelude::*;
 use asynq_tests::{Persistence, RedisServer};
 use axum::{Router, http::StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     scrape::{get, observed},
@@ -35,6 +35,43 @@ on_both_brokers! {
         let stats: Value = serde_json::from_str(&stats).unwrap();
         assert_eq!(stats["queues"][0]["queue"], "default");
         assert_eq!((&stats["totals"]["waiting"], &stats["queues_left_out"]), (&1.into(), &0.into()));
+    }
+
+    async fn statistics_are_told_in_the_words_of_go_workers_too(stage: &Stage) {
+        let client = stage.client().await;
+        let router = observed(&client);
+        // One ends well, one fails and waits for its next attempt, and one runs on while a fourth has no worker.
+        for what in ["ends", "fails", "hangs"] {
+            client.enqueue(RawTask::new(what, "").queue("busy").task_id(what).retry(1)).await.unwrap();
+        }
+        client.enqueue(RawTask::new("x", "").queue("idle")).await.unwrap();
+        let server = Server::builder(&stage.url)
+            .registry(Registry::from_descriptors([]).unwrap())
+            .handle("ends", |_: RawTask| async { Ok::<(), JobError>(()) })
+            .handle("fails", |_: RawTask| async { Err::<(), _>(JobError::retry_in("1h", "no")) })
+            .handle("hangs", |_: RawTask| std::future::pending::<Result<(), JobError>>())
+            .queue("busy", 1)
+            .shutdown_timeout("10ms");
+        let running = server.build().await.unwrap().start().await.unwrap();
+        let since = Instant::now();
+        let stats = loop {
+            let stats: Value = serde_json::from_str(&get(&router, "/stats").await.2).unwrap();
+            if stats["retries"] == 1 && stats["processed"] == 1 && stats["jobs"]["busy"][0].is_object() {
+                break stats;
+            }
+            assert!(since.elapsed() < PATIENCE, "{stats}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        running.shutdown().await.unwrap();
+        assert_eq!(stats["failed"], 1);
+        assert_eq!(stats["enqueued"], json!({ "busy": "0", "idle": "1" }));
+        assert_eq!(stats["jobs"]["idle"], json!([]));
+        let jobs = stats["jobs"]["busy"].as_array().unwrap();
+        assert_eq!(jobs.len(), 1, "{stats}");
+        assert_eq!(jobs[0]["message"], json!({ "jid": "hangs", "class": "hangs", "queue": "busy" }));
+        let age = chrono::Utc::now().timestamp() - jobs[0]["started_at"].as_i64().unwrap();
+        assert!((0..=PATIENCE.as_secs() as i64).contains(&age), "{age}");
+        assert_eq!(stats["totals"]["processed_total"], 2, "ours is there as before");
     }
 }
 

@@ -15,6 +15,7 @@ use asynq_runtime::{
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use rusqlite::{Connection, Error, params};
+use tokio_util::sync::CancellationToken;
 
 use crate::{GoPeer, Need, SqliteStore, Store};
 
@@ -182,6 +183,9 @@ hand_on! {
         dequeue_sparing(member: &Member, wanted: &[Wanted], suspects: &Suspects) -> Result<Vec<Run>, BrokerError>;
         ready(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         wait_for_work(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+        wait_and_dequeue(
+            member: &Member, wanted: &[Wanted], suspects: &Suspects, limit: Duration, stop: &CancellationToken
+        ) -> Result<Vec<Run>, BrokerError>;
     }
     Settle {
         settle(batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
@@ -192,6 +196,7 @@ hand_on! {
     Maintain {
         forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
         wait_for_due(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+        wait_and_forward(queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError>;
         extend(runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
         extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
         recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;

@@ -1,5 +1,6 @@
 //! What the view shows of a real broker, and what keys do.
 
+mod hostile;
 mod picture;
 mod seeded;
 
@@ -27,6 +28,11 @@ impl Watcher {
     /// In front of queues, tasks of every state, a server and a periodic entry.
     async fn start() -> Self {
         let (fixture, client) = seeded().await;
+        Self::on(fixture, client).await
+    }
+
+    /// In front of what that broker has.
+    async fn on(fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>, client: asynq_runtime::Client) -> Self {
         // The name of a file would be another in every run.
         let model = Model::new("sqlite://asynq.db".to_owned());
         let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();

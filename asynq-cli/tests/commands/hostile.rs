@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::NewTask,
-    task::{QueueName, SchedulerEntry},
+    task::{QueueName, QueueWeight, SchedulerEntry, ServerInfo, WorkerInfo},
 };
 use asynq_tests::{Build as _, Store, archive, group, retry, task};
 
@@ -45,6 +45,27 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         ..SchedulerEntry::default()
     };
     desk.t.broker().show_entries("host:1:x", &[entry], Duration::from_secs(60)).await.unwrap();
+    let info = ServerInfo {
+        host: EVIL.into(),
+        server_id: EVIL.into(),
+        status: EVIL.into(),
+        rust_version: EVIL.into(),
+        // Not the queue of the tasks: so `doctor` has something to say of that.
+        queues: vec![QueueWeight { queue: Some(format!("other {EVIL}")), weight: Some(1) }],
+        start_time: Some(desk.t.now().into()),
+        ..ServerInfo::default()
+    };
+    let worker = WorkerInfo {
+        host: EVIL.into(),
+        server_id: EVIL.into(),
+        task_id: EVIL.into(),
+        task_type: EVIL.into(),
+        task_payload: EVIL.into(),
+        queue: EVIL.into(),
+        ..WorkerInfo::default()
+    };
+    let member = desk.t.another_member(7).await;
+    desk.t.broker().beat(&member, &info, &[worker]).await.unwrap();
 }
 
 #[track_caller]
@@ -61,7 +82,8 @@ on_both_brokers! {
     async fn nothing_hostile_reaches_a_terminal(desk) {
         seed(&desk).await;
         for words in [
-            &["stats"][..],
+            &["doctor"][..],
+            &["stats"],
             &["queue", "ls"],
             &["queue", "ls", "-l"],
             &["queue", "inspect", EVIL, "nix\u{1b}[2J"],
@@ -91,6 +113,7 @@ on_both_brokers! {
             &["cron", "run", EVIL],
             &["cron", "pause", EVIL],
             &["cron", "history", EVIL],
+            &["server", "ls"],
             &["server", "ls", EVIL],
             &["--url", EVIL, EVIL],
             &[EVIL],
@@ -104,6 +127,17 @@ on_both_brokers! {
                 }
             }
         }
+    }
+
+    async fn the_doctor_finds_fault_with_a_hostile_queue_and_shows_its_name_harmlessly(desk) {
+        seed(&desk).await;
+        let answer = desk.run("doctor").await;
+        is_harmless(&answer);
+        assert_eq!(answer.code, 1, "{answer}");
+        assert!(answer.out.contains("error: no-consumer: e\u{fffd}[2J"), "{answer}");
+        let report: serde_json::Value = serde_json::from_str(&desk.run("doctor --json").await.out).unwrap();
+        let subjects = report["findings"].as_array().unwrap().iter().map(|finding| &finding["subject"]);
+        assert!(subjects.into_iter().any(|subject| subject == EVIL), "programs get the very name: {report}");
     }
 
     async fn programs_get_the_very_text(desk) {

@@ -1,5 +1,7 @@
 //! `/healthz`, `/readyz` and `/stats`: for whoever watches the process, and for whoever knew go-workers' statistics.
 
+mod go_workers;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -48,11 +50,13 @@ async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
     }
 }
 
-/// What goes on, as `stats --json` prints it.
+/// What goes on, as `stats --json` prints it, and beside that as go-workers' `/stats` does.
 async fn stats(State(app): State<AppState>) -> Result<Json<Value>, Failure> {
     let statistics = timeout(FOR_STATS, app.inspector().statistics()).await;
     let statistics = statistics.map_err(|_| Failure::new(Kind::Slow, "reading all queues took more than 10 s"))??;
-    Ok(Json(statistics.to_json()))
+    let mut answer = statistics.to_json();
+    go_workers::add(&mut answer, &statistics);
+    Ok(Json(answer))
 }
 
 /// Asks the broker whether it is there, now and then.

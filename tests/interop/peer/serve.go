@@ -61,7 +61,8 @@ func serve(redis asynq.RedisClientOpt, s settings) {
 		config.GroupAggregator = asynq.GroupAggregatorFunc(aggregate)
 	}
 	server := asynq.NewServer(redis, config)
-	handler := asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return handle(ctx, t, journal) })
+	client := asynq.NewClient(redis)
+	handler := asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return handle(ctx, t, client, journal) })
 	if err := server.Start(handler); err != nil {
 		fail("start: %v", err)
 	}
@@ -85,7 +86,7 @@ func aggregate(group string, tasks []*asynq.Task) *asynq.Task {
 	return asynq.NewTask("interop:do", payload, asynq.Retention(time.Hour))
 }
 
-func handle(ctx context.Context, t *asynq.Task, journal io.Writer) error {
+func handle(ctx context.Context, t *asynq.Task, client *asynq.Client, journal io.Writer) error {
 	id, _ := asynq.GetTaskID(ctx)
 	retried, _ := asynq.GetRetryCount(ctx)
 	var o order
@@ -119,6 +120,12 @@ func handle(ctx context.Context, t *asynq.Task, journal io.Writer) error {
 		return ctx.Err()
 	case "answer":
 		if _, err := t.ResultWriter().Write([]byte(o.Text)); err != nil {
+			return err
+		}
+	case "pass on":
+		// The text names the queue of the next task, which gets the headers of this one.
+		payload, _ := json.Marshal(order{Do: "succeed"})
+		if _, err := client.Enqueue(asynq.NewTaskWithHeaders(t.Type(), payload, t.Headers(), asynq.Queue(o.Text))); err != nil {
 			return err
 		}
 	default:

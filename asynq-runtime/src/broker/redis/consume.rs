@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use redis::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{BrokerError, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
@@ -105,6 +106,26 @@ impl Consume for RedisBroker {
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
         self.wait_for_pending(queues, limit).await
     }
+
+    async fn wait_and_dequeue(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+        limit: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Run>, BrokerError> {
+        // What a lost answer took is active: no wait for pending tasks would end for it.
+        if !self.unanswered.has(member, wanted) {
+            let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(Vec::new()),
+                woken = self.wait_for_pending(&queues, limit) => woken?,
+            }
+        }
+        self.dequeue_sparing(member, wanted, suspects).await
+    }
 }
 
 impl RedisBroker {
@@ -190,6 +211,13 @@ impl UnansweredDequeues {
         lost.tokens = later;
         let now: Vec<(QueueName, RunToken)> = now;
         now.into_iter().map(|(queue, token)| self.note(member, &queue, token)).collect()
+    }
+
+    /// Whether the member's next call has something to fetch or to tell before anything new.
+    fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
+        let is_wanted = |queue: &QueueName| wanted.iter().any(|wanted| wanted.queue == *queue);
+        let has = |lost: &Lost| lost.error.is_some() || lost.tokens.iter().any(|(queue, _)| is_wanted(queue));
+        self.lock().get(member).is_some_and(has)
     }
 
     fn keep_error(&self, member: &Member, error: BrokerError) {
@@ -312,6 +340,7 @@ mod tests {
         all.note(&member(), &a, RunToken(2)).answered();
         let wanted = |queue: &QueueName| [Wanted { queue: queue.clone(), n: 1 }];
         assert!(all.take(&member(), &wanted(&b)).is_empty());
+        assert_eq!((all.has(&member(), &wanted(&a)), all.has(&member(), &wanted(&b))), (true, false));
         let found = all.take(&member(), &wanted(&a));
         assert_eq!(found.iter().map(|lost| lost.token).collect::<Vec<_>>(), [RunToken(1)]);
         drop(found);
@@ -319,5 +348,8 @@ mod tests {
         assert_eq!(again.len(), 1, "looked for until it is answered");
         again.into_iter().for_each(Unanswered::answered);
         assert!(all.take(&member(), &wanted(&a)).is_empty());
+        assert!(!all.has(&member(), &wanted(&a)));
+        all.keep_error(&member(), crate::broker::redis::line::closed());
+        assert!(all.has(&member(), &wanted(&a)), "an error to be told");
     }
 }

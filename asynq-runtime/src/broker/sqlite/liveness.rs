@@ -19,8 +19,7 @@ pub(super) struct Liveness {
 
 #[derive(Debug)]
 struct Held {
-    // Opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive.
-    _lock: File,
+    _lock: Locked,
     bell: Option<Bell>,
 }
 
@@ -39,7 +38,20 @@ pub(super) enum Sign {
 #[derive(Debug)]
 pub(super) struct Grave {
     path: PathBuf,
-    _lock: File,
+    _lock: Locked,
+}
+
+/// A file with our lock on it.
+///
+/// Opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive. But between its
+/// fork and its exec a child has the file too, and closing ours alone would leave it locked: so it is unlocked by word.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl Liveness {
@@ -70,7 +82,7 @@ impl Liveness {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
         })?;
-        *held = Some(Held { _lock: lock, bell: Bell::hang(&self.bell_path(&self.name)) });
+        *held = Some(Held { _lock: Locked(lock), bell: Bell::hang(&self.bell_path(&self.name)) });
         Ok(())
     }
 
@@ -86,7 +98,7 @@ impl Liveness {
             return Sign::Unknown;
         };
         match file.try_lock() {
-            Ok(()) => Sign::Dead(Grave { path, _lock: file }),
+            Ok(()) => Sign::Dead(Grave { path, _lock: Locked(file) }),
             Err(TryLockError::WouldBlock) => Sign::Alive,
             Err(TryLockError::Error(_)) => Sign::Unknown,
         }
@@ -138,5 +150,22 @@ mod tests {
         grave.close();
         assert!(matches!(other.look(one.name()), Sign::Unknown));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_is_given_back_though_a_child_process_has_the_file_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
+        one.show().unwrap();
+        // What a fork does to an open file.
+        let of_child = one.held.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
+        one.hide(true);
+        let Sign::Dead(grave) = other.look(one.name()) else { panic!("the lock was given back") };
+        drop(of_child);
+        let of_child = grave._lock.0.try_clone().unwrap();
+        drop(grave);
+        assert!(matches!(other.look(one.name()), Sign::Dead(_)), "looked at again, it is as dead as before");
+        drop(of_child);
     }
 }

@@ -142,7 +142,13 @@ impl Cluster {
     }
 
     pub(super) async fn ended(&self) -> BrokerError {
-        self.0.topology.ended().await
+        let error = self.0.topology.ended().await;
+        // The nodes' tasks end in any order, and what is opened from now on is never up.
+        let lines: Vec<Line> = self.lock().values().cloned().collect();
+        for line in lines {
+            line.ended().await;
+        }
+        error
     }
 
     fn learn(&self, redirect: &Redirect) {

@@ -1,0 +1,27 @@
+//! The statistics in the words of jrallison/go-workers, for whoever reads its `/stats` already.
+
+use asynq_runtime::inspector::Statistics;
+use serde_json::{Map, Value, json};
+
+/// Adds go-workers' five keys to the `answer`, in its very types: there what is enqueued is told as texts, a run that
+/// failed is not among the processed ones, and moments are Unix seconds.
+pub(super) fn add(answer: &mut Value, statistics: &Statistics) {
+    let Value::Object(answer) = answer else { return };
+    let totals = &statistics.totals;
+    let queues = &statistics.queues;
+    let mut jobs: Map<String, Value> = queues.iter().map(|queue| (queue.name.to_string(), json!([]))).collect();
+    for run in &statistics.running {
+        let message = json!({ "jid": run.id, "class": run.r#type, "queue": run.queue });
+        let job = json!({ "message": message, "started_at": run.since.map(|since| since.timestamp()) });
+        if let Value::Array(of_queue) = jobs.entry(run.queue.clone()).or_insert_with(|| json!([])) {
+            of_queue.push(job);
+        }
+    }
+    let enqueued: Map<String, Value> =
+        queues.iter().map(|queue| (queue.name.to_string(), queue.pending.to_string().into())).collect();
+    answer.insert("processed".into(), totals.processed_total.saturating_sub(totals.failed_total).into());
+    answer.insert("failed".into(), totals.failed_total.into());
+    answer.insert("jobs".into(), jobs.into());
+    answer.insert("enqueued".into(), enqueued.into());
+    answer.insert("retries".into(), queues.iter().map(|queue| queue.retry).sum::<u64>().into());
+}
