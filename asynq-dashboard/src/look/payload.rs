@@ -49,6 +49,13 @@ pub(crate) enum Form {
     Unreadable,
 }
 
+impl Shown {
+    /// What a search looks at: nothing that is no part of the bytes.
+    pub(crate) fn searchable(&self) -> &str {
+        if self.form == Form::Unreadable { "" } else { &self.text }
+    }
+}
+
 impl Form {
     /// Its name for people and programs.
     pub(crate) fn as_str(self) -> &'static str {
