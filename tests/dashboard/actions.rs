@@ -227,8 +227,8 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
 
     let fixture = Fixture::start().await;
     let client = client(&fixture);
-    client.enqueue(pay::job("ann", Secret::new("now hidden".to_owned())).task_id("p1")).await.unwrap();
-    let before = br#"{"account": 7, "key": "once hidden"}"#;
+    client.enqueue(pay::job("ann", Secret::new("now private".to_owned())).task_id("p1")).await.unwrap();
+    let before = br#"{"account": 7, "key": "once private"}"#;
     client.enqueue(RawTask::new("pay", before.as_slice()).task_id("p2")).await.unwrap();
     let registry = Registry::only::<(pay,)>().unwrap();
     let served = Served::start(dashboard(&fixture).registry(registry)).await;
@@ -238,7 +238,7 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
         let answer = served.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(answer.body.contains("cannot be read with this program"), "{path}: {}", answer.body);
-        assert!(!answer.body.contains("hidden") && !answer.body.contains("data-edit"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains("once private") && !answer.body.contains("data-edit"), "{path}: {}", answer.body);
     }
     let shown = served.get("/api/queues/default/tasks/p2").await.json();
     assert_eq!((&shown["payload"]["form"], &shown["payload"]["size"]), (&json!("unreadable"), &json!(before.len())));
