@@ -1,6 +1,6 @@
 //! How a dashboard is described, and what it becomes: a router, or a server of its own.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use asynq_runtime::{Client, Registry};
 use axum::{Router, http::HeaderName};
@@ -8,7 +8,7 @@ use axum::{Router, http::HeaderName};
 use crate::{
     error::DashboardError,
     guard::{self, Hosts},
-    login::{Login, Password, Token},
+    login::{Login, Password, Token, Trusted},
     route::{self, RouteInfo},
     serve::{self, Bound},
     state::{AppState, Config, Rules},
@@ -44,6 +44,7 @@ pub struct Dashboard {
     password_hash: Option<String>,
     token: Option<String>,
     header: Option<String>,
+    proxies: Vec<IpAddr>,
     without_login: bool,
     observed_only: bool,
 }
@@ -61,6 +62,7 @@ impl Dashboard {
             password_hash: None,
             token: None,
             header: None,
+            proxies: Vec::new(),
             without_login: false,
             observed_only: false,
         }
@@ -97,22 +99,34 @@ impl Dashboard {
     }
 
     /// People log in with the password of this argon2 hash, in PHC form. After 5 wrong ones they have to wait. A session
-    /// lasts 12 hours without a request, and ends with the process.
+    /// lasts 12 hours without a request and 7 days at most, and ends with the process.
     pub fn password_hash(mut self, hash: impl Into<String>) -> Self {
         self.password_hash = Some(hash.into());
         self
     }
 
-    /// Programs log in with `Authorization: Bearer TOKEN`; at least 16 characters.
+    /// Programs log in with `Authorization: Bearer TOKEN`; at least 16 characters, 8 of them different. After 5
+    /// wrong ones the address they come from waits, up to 10 seconds each.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Whoever has this header is logged in, as the one that it names. Only for an address that nobody reaches but a proxy
-    /// which sets the header itself and drops it from what it is sent.
+    /// Whoever has this header is logged in, as the one that it names: for a proxy that sets the header itself and drops it
+    /// from what it is sent. It is believed if it comes once, and from this machine or from an address that was named by
+    /// [`trust_proxy`](Self::trust_proxy); from elsewhere it is refused. On this machine every program can send it.
+    ///
+    /// Mounted in an application, it needs to know whence it comes: serve the application with axum's
+    /// `into_make_service_with_connect_info::<SocketAddr>()`.
     pub fn trusted_header(mut self, name: impl Into<String>) -> Self {
         self.header = Some(name.into());
+        self
+    }
+
+    /// Believes the [`trusted_header`](Self::trusted_header) of connections from this address too, and not of those from this
+    /// machine alone. May be called several times.
+    pub fn trust_proxy(mut self, address: impl Into<IpAddr>) -> Self {
+        self.proxies.push(address.into());
         self
     }
 
@@ -123,8 +137,9 @@ impl Dashboard {
         self
     }
 
-    /// Serves metrics and health checks alone. They may be bound to any address and answer to any host; of them, metrics
-    /// need the bearer token where there is one.
+    /// Serves metrics and health checks alone. They may be bound to any address, and answer to any host unless that address
+    /// is one of this machine alone, which the pages of a browser could reach under a name of theirs. Of them, metrics need
+    /// the bearer token where there is one.
     pub fn observed_only(mut self) -> Self {
         self.observed_only = true;
         self
@@ -147,7 +162,8 @@ impl Dashboard {
         if !self.without_login && !self.observed_only && !self.has_login() {
             return Err(DashboardError::MountedWithoutLogin);
         }
-        Ok(route::router(&self.build()?.0, false))
+        let hosts_any = self.observed_only;
+        Ok(route::router(&self.build(hosts_any)?.0, false))
     }
 
     /// Listens at `address`, such as `127.0.0.1:8080`; a port alone is one of 127.0.0.1, and port 0 any free one.
@@ -167,7 +183,9 @@ impl Dashboard {
         for address in addresses.iter().filter(|address| !address.ip().is_unspecified()) {
             self.hosts.push(address.to_string());
         }
-        let (app, path) = self.build()?;
+        let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+        let hosts_any = self.observed_only && !is_local;
+        let (app, path) = self.build(hosts_any)?;
         Bound::new(address, &addresses, route::router(&app, true), app, path).await
     }
 
@@ -185,14 +203,15 @@ impl Dashboard {
         self.password_hash.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    fn build(self) -> Result<(AppState, String), DashboardError> {
+    fn build(self, hosts_any: bool) -> Result<(AppState, String), DashboardError> {
         let is_whole = !self.observed_only;
         let password = self.password_hash.filter(|_| is_whole);
         let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
         let token = self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?;
         let header = self.header.filter(|_| is_whole);
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
-        let login = Login::new(password, token, header.transpose()?);
+        let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
+        let login = Login::new(password, token, header);
         let hosts = self.hosts.into_iter().map(|host| guard::name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let mount = mount(&self.mount)?;
@@ -203,7 +222,7 @@ impl Dashboard {
             mount: mount.clone(),
             observed_only: self.observed_only,
         };
-        let rules = Rules { hosts: if self.observed_only { Hosts::Any } else { Hosts::Only(hosts) }, login };
+        let rules = Rules { hosts: if hosts_any { Hosts::Any } else { Hosts::Only(hosts) }, login };
         Ok((AppState::new(self.client, self.registry, config, rules), mount))
     }
 }

@@ -1,6 +1,6 @@
 //! What environment variables tell a dashboard; secrets also by files, as containers are given them.
 
-use std::{env, fs};
+use std::{env, fs, net::IpAddr};
 
 use crate::{builder::Dashboard, error::DashboardError};
 
@@ -16,6 +16,7 @@ const MOUNT: &str = "ASYNQ_DASHBOARD_MOUNT";
 const PASSWORD_HASH: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD_HASH", "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE"];
 const TOKEN: [&str; 2] = ["ASYNQ_DASHBOARD_TOKEN", "ASYNQ_DASHBOARD_TOKEN_FILE"];
 const TRUSTED_HEADER: &str = "ASYNQ_DASHBOARD_TRUSTED_HEADER";
+const TRUSTED_PROXIES: &str = "ASYNQ_DASHBOARD_TRUSTED_PROXIES";
 
 impl Dashboard {
     /// Takes over what the environment says:
@@ -25,6 +26,7 @@ impl Dashboard {
     /// | `ASYNQ_DASHBOARD_PASSWORD_HASH`, `…_FILE` | [`password_hash`](Self::password_hash), or the file that holds it |
     /// | `ASYNQ_DASHBOARD_TOKEN`, `…_FILE` | [`bearer_token`](Self::bearer_token), or the file that holds it |
     /// | `ASYNQ_DASHBOARD_TRUSTED_HEADER` | [`trusted_header`](Self::trusted_header) |
+    /// | `ASYNQ_DASHBOARD_TRUSTED_PROXIES` | [`trust_proxy`](Self::trust_proxy), several addresses with commas |
     /// | `ASYNQ_DASHBOARD_READ_ONLY` | `true` or `false` |
     /// | `ASYNQ_DASHBOARD_HOSTS` | [`allow_host`](Self::allow_host), several with commas |
     /// | `ASYNQ_DASHBOARD_MOUNT` | [`mount`](Self::mount), where a proxy passes the path on as it is |
@@ -49,6 +51,14 @@ impl Dashboard {
         }
         if let Some(name) = text(TRUSTED_HEADER) {
             self = self.trusted_header(name);
+        }
+        let proxies = text(TRUSTED_PROXIES).unwrap_or_default();
+        for address in proxies.split(',').map(str::trim).filter(|address| !address.is_empty()) {
+            let address: IpAddr = address.parse().map_err(|_| {
+                let reason = format!("`{address}` is no address; write one such as 10.0.0.5");
+                DashboardError::Variable { variable: TRUSTED_PROXIES, reason }
+            })?;
+            self = self.trust_proxy(address);
         }
         if let Some(title) = text(TITLE) {
             self = self.title(title);

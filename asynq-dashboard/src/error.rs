@@ -28,9 +28,9 @@ pub enum DashboardError {
          $argon2id$v=19$m=19456,t=2,p=1$…$…"
     )]
     PasswordHash,
-    /// The bearer token is too short, or has characters that no header can.
+    /// The bearer token is too short, of too few different characters, or has some that no header can.
     #[error(
-        "the bearer token must have at least 16 printable ASCII characters and no space, such as `openssl rand -hex 32` writes"
+        "the bearer token must have at least 16 printable ASCII characters, 8 of them different, and no space, such as `openssl rand -hex 32` writes"
     )]
     Token,
     /// The trusted header is none.

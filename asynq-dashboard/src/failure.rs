@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     NotFound,
     /// 405.
     Method,
+    /// 408: the body did not come in time.
+    Stalled,
     /// 409: the task or the queue is in a state in which this cannot be done.
     Conflict,
     /// 413: more than 1 MiB.
@@ -69,6 +71,7 @@ impl Kind {
             Self::WrongLogin | Self::Host | Self::CrossSite | Self::ReadOnly => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Stalled => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -91,6 +94,7 @@ impl Kind {
             Self::ReadOnly => "read_only",
             Self::NotFound => "not_found",
             Self::Method => "method",
+            Self::Stalled => "stalled",
             Self::Conflict => "conflict",
             Self::TooLarge => "too_large",
             Self::MediaType => "media_type",

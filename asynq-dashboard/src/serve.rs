@@ -1,5 +1,8 @@
 //! Serves a router over HTTP/1.1, with bounds on connections, heads and slowness.
 
+mod patient;
+mod places;
+
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
@@ -16,10 +19,16 @@ use tokio::{
 
 use tower_service::Service as _;
 
+use self::{patient::Patient, places::Places};
 use crate::{error::DashboardError, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
+/// Most of them from one address: half, so that the others and whoever asks `/readyz` still come through. It is more than
+/// the 64 event streams there may be, as behind a proxy everybody has its address.
+const MOST_OF_ONE: usize = 128;
+/// How long an answer may wait for its reader without any progress.
+const UNREAD: Duration = Duration::from_secs(15);
 /// How long the head of a request may take, from the opening of the connection or the end of the request before.
 const HEAD: Duration = Duration::from_secs(10);
 /// Most bytes of a head that are buffered.
@@ -70,6 +79,7 @@ impl Bound {
         self.app.samples().start_unless(self.app.config().observed_only);
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let shares = Places::new(MOST_OF_ONE);
         // Dropped with this future, so that no connection outlives it.
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopping);
@@ -91,12 +101,16 @@ impl Bound {
                     }
                 },
             };
+            let Some(share) = shares.take(peer.ip()) else {
+                tracing::debug!("{peer} has {MOST_OF_ONE} connections to the dashboard; one more was closed");
+                continue;
+            };
             let connection = graceful.watch(http(stream, peer, self.router.clone()));
             connections.spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!("a connection to the dashboard ended: {error}");
                 }
-                drop(place);
+                drop((place, share));
             });
         }
         drop(self.listener);
@@ -119,7 +133,7 @@ fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulCon
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream, UNREAD)), service)
 }
 
 /// The addresses that `text` names; a port alone is one of this machine.

@@ -13,7 +13,7 @@ use crate::{
     health::Probe,
     live,
     login::Login,
-    look::node::Nodes,
+    look::{node::Nodes, search},
     metrics::{self, Collector},
     path,
     sample::Samples,
@@ -35,6 +35,7 @@ struct Inner {
     config: Config,
     rules: Rules,
     listeners: Arc<Semaphore>,
+    searches: Semaphore,
 }
 
 /// Who may come in.
@@ -79,6 +80,7 @@ impl AppState {
             config,
             rules,
             listeners: Arc::new(Semaphore::new(live::MOST)),
+            searches: Semaphore::new(search::AT_ONCE),
         }))
     }
 
@@ -135,6 +137,11 @@ impl AppState {
     /// A place for one more listener of events each.
     pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
         &self.0.listeners
+    }
+
+    /// A turn for one search each.
+    pub(crate) fn searches(&self) -> &Semaphore {
+        &self.0.searches
     }
 
     /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.

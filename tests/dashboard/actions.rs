@@ -216,6 +216,44 @@ async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
 }
 
 #[tokio::test]
+async fn what_a_known_job_cannot_read_is_shown_nowhere() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    #[job]
+    async fn pay(account: String, key: Secret<String>) -> JobResult {
+        let _ = (account, key);
+        Ok(())
+    }
+
+    let fixture = Fixture::start().await;
+    let client = client(&fixture);
+    client.enqueue(pay::job("ann", Secret::new("now private".to_owned())).task_id("p1")).await.unwrap();
+    let before = br#"{"account": 7, "key": "once private"}"#;
+    client.enqueue(RawTask::new("pay", before.as_slice()).task_id("p2")).await.unwrap();
+    let registry = Registry::only::<(pay,)>().unwrap();
+    let served = Served::start(dashboard(&fixture).registry(registry)).await;
+    for path in
+        ["/queues/default?state=pending", "/queues/default/tasks/p2", "/api/queues/default/tasks/p2", "/search?q=p2"]
+    {
+        let answer = served.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.body.contains("cannot be read with this program"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains("once private") && !answer.body.contains("data-edit"), "{path}: {}", answer.body);
+    }
+    let shown = served.get("/api/queues/default/tasks/p2").await.json();
+    assert_eq!((&shown["payload"]["form"], &shown["payload"]["size"]), (&json!("unreadable"), &json!(before.len())));
+    for guess in ["once", "cannot%20be"] {
+        let found = served.get(&format!("/api/search?q={guess}")).await.json();
+        assert_eq!(found["tasks"], json!([]), "a search would tell it letter by letter");
+    }
+    // A mask is no secret, wherever it is put.
+    for arguments in [json!({ "account": "bob", "key": "***" }), json!({ "account": "***", "key": "new" })] {
+        let (status, told) = post(&served, "/queues/default/tasks/p1/edit", json!({ "arguments": arguments })).await;
+        assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("***"), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_periodic_entry_is_paused_resumed_and_run() {
     let fixture = Fixture::start().await;
     let id = furnish(&fixture).await.entry;

@@ -37,6 +37,7 @@ async fn what_cannot_be_used_is_refused_with_what_to_write() {
     for (dashboard, says) in [
         (new().password_hash("secret"), "$argon2id$"),
         (new().bearer_token("short"), "16"),
+        (new().bearer_token("a".repeat(32)), "8 of them different"),
         (new().trusted_header("x y"), "`x y`"),
         (new().allow_host("https://jobs.example.com/"), "jobs.example.com"),
         (new().mount("jobs"), "/jobs"),
@@ -67,14 +68,21 @@ async fn other_names_are_allowed_one_by_one() {
 }
 
 #[tokio::test]
-async fn an_endpoint_for_metrics_has_nothing_else_and_answers_to_every_name() {
+async fn an_endpoint_for_metrics_has_nothing_else_and_answers_to_every_name_unless_it_is_on_this_machine() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).observed_only()).await;
     for path in ["/", "/api/queues", "/queues/default", "/events", "/login"] {
         assert_eq!(served.get(path).await.status, 404, "{path}");
     }
     assert_eq!(served.post("/queues/default/pause", "").await.status, 404);
-    assert!(dashboard(&fixture).observed_only().bind("0.0.0.0:0").await.is_ok(), "as exporters are");
+    let foreign = Request::new("GET", "/stats").with("host", "evil.example");
+    assert_eq!(served.ask(&foreign).await.status, 403, "a page under a name of its own would read it");
+    assert_eq!(served.get("/stats").await.status, 200);
+    let bound = dashboard(&fixture).observed_only().bind("0.0.0.0:0").await.unwrap();
+    let open = Served::at(([127, 0, 0, 1], bound.address().port()).into());
+    let serving = tokio::spawn(bound.serve_until(std::future::pending()));
+    assert_eq!(open.ask(&foreign).await.status, 200, "as exporters are");
+    serving.abort();
 }
 
 #[tokio::test]
@@ -88,4 +96,59 @@ async fn a_head_that_never_ends_is_cut_off() {
     let mut rest = Vec::new();
     let cut = tokio::time::timeout(crate::stage::PATIENCE, slow.read_to_end(&mut rest)).await;
     assert!(cut.is_ok(), "a slow head holds its connection for ever");
+}
+
+#[tokio::test]
+async fn bodies_that_never_end_are_cut_off_and_leave_places_meanwhile() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let fixture = Fixture::start().await;
+    let bound = dashboard(&fixture).password_hash(hash()).bind("0.0.0.0:0").await.unwrap();
+    let port = bound.address().port();
+    let serving = tokio::spawn(bound.serve_until(std::future::pending()));
+    let served = Served::at(([127, 0, 0, 1], port).into());
+    let head = format!(
+        "POST /login HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: same-origin\r\nx-asynq-dashboard: 1\r\n\
+         content-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    let mut slow = Vec::new();
+    for _ in 0..128 {
+        let mut stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    // One address has no more than its share.
+    let mut further = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    let mut answer = Vec::new();
+    let closed = tokio::time::timeout(crate::stage::PATIENCE, further.read_to_end(&mut answer)).await;
+    assert!(closed.is_ok() && answer.is_empty(), "{answer:?}");
+    // Another one of this machine is not held up.
+    let neighbour = tokio::net::TcpSocket::new_v4().unwrap();
+    neighbour.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    let mut neighbour = neighbour.connect(served.address).await.unwrap();
+    neighbour.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut ready = String::new();
+    neighbour.read_to_string(&mut ready).await.unwrap();
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    for mut stream in slow {
+        let mut answer = String::new();
+        let cut = tokio::time::timeout(crate::stage::PATIENCE, stream.read_to_string(&mut answer)).await;
+        assert!(cut.is_ok(), "a slow body holds its connection for ever");
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    assert_eq!(served.get("/readyz").await.status, 200, "its places are free again");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_cut_off() {
+    use tokio::io::AsyncWriteExt as _;
+
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let mut deaf = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    // Without an end, so that the server's answers fill all buffers between the two.
+    let deafness = async { while deaf.write_all(b"GET /login HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };
+    let cut = tokio::time::timeout(crate::stage::PATIENCE * 3, deafness).await;
+    assert!(cut.is_ok(), "an answer that nobody reads holds its connection for ever");
 }

@@ -1,8 +1,8 @@
 //! Who gets in: password and session, back-off, token, trusted header.
 
-use asynq_tests::SqliteFixture as Fixture;
+use asynq_tests::{SqliteFixture as Fixture, log::Log};
 
-use crate::stage::{PASSWORD, Request, Served, TOKEN, dashboard, hash};
+use crate::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
 
 async fn log_in(served: &Served, password: &str) -> crate::stage::Answer {
     served.post("/login", &serde_json::json!({ "password": password }).to_string()).await
@@ -50,8 +50,8 @@ async fn who_guesses_waits_even_with_the_right_password() {
     let answer = log_in(&served, PASSWORD).await;
     assert_eq!((answer.status, answer.code().as_str(), answer.header("retry-after")), (429, "back_off", "1"));
     let with = |token: &str| Request::new("GET", "/api/queues").with("authorization", &format!("Bearer {token}"));
-    assert_eq!(served.ask(&with("0123456789abcdef-wrong")).await.status, 429);
-    assert_eq!(served.ask(&with(TOKEN)).await.status, 200, "a program that knows its token is not locked out");
+    assert_eq!(served.ask(&with("0123456789abcdef-wrong")).await.status, 403, "tokens are counted apart");
+    assert_eq!(served.ask(&with(TOKEN)).await.status, 200, "a program is not locked out by who guesses passwords");
     // The wait ends.
     let deadline = tokio::time::Instant::now() + crate::stage::PATIENCE;
     while log_in(&served, PASSWORD).await.status != 204 {
@@ -73,6 +73,72 @@ async fn many_guesses_at_once_are_as_many() {
     }
     assert_eq!(statuses.iter().filter(|status| **status == 403).count(), 5, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 15, "{statuses:?}");
+    // Whether a guess is right is not said before the wait is over.
+    let right = Request::new("GET", "/api/queues").with("authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(served.ask(&right).await.status, 429);
+    let deadline = tokio::time::Instant::now() + crate::stage::PATIENCE;
+    while served.ask(&right).await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_log_tells_who_changed_what_and_who_guessed_and_no_secret() {
+    let log = Log::keep();
+    let fixture = Fixture::start().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture).password_hash(hash()).bearer_token(TOKEN)).await;
+    let program = Request::new("POST", "/queues/default/tasks/t1/edit").own();
+    let program = program.with("authorization", &format!("Bearer {TOKEN}")).body(r#"{"payload": "very private"}"#);
+    assert_eq!(served.ask(&program).await.status, 200);
+    assert_eq!(log_in(&served, "a wrong guess").await.status, 403);
+    let answer = log_in(&served, PASSWORD).await;
+    let cookie = answer.header("set-cookie").split(';').next().unwrap();
+    let person = Request::new("POST", "/queues/none/pause").own().with("cookie", cookie);
+    assert_eq!(served.ask(&person).await.status, 404);
+    assert_eq!(served.ask(&person.without("cookie")).await.status, 401);
+    let wrong = Request::new("GET", "/api/queues").with("authorization", "Bearer 0123456789abcdef-wrong");
+    assert_eq!(served.ask(&wrong).await.status, 403);
+    served.get("/login").await;
+
+    let changes = log.with("the dashboard was asked for a change");
+    let expected = [
+        r#"who="program" peer="127.0.0.1" method=POST path="/queues/default/tasks/t1/edit" status=200"#,
+        r#"who="nobody" peer="127.0.0.1" method=POST path="/login" status=403"#,
+        r#"who="nobody" peer="127.0.0.1" method=POST path="/login" status=204"#,
+        r#"who="person" peer="127.0.0.1" method=POST path="/queues/none/pause" status=404"#,
+        r#"who="nobody" peer="127.0.0.1" method=POST path="/queues/none/pause" status=401"#,
+    ];
+    assert_eq!(changes.len(), expected.len(), "{changes:?}");
+    for (change, expected) in changes.iter().zip(expected) {
+        assert!(change.ends_with(expected), "{change}");
+    }
+    let guesses = log.with("a wrong login to the dashboard");
+    assert_eq!(guesses.len(), 2, "{guesses:?}");
+    assert!(guesses[0].contains("password") && guesses[1].contains("token"), "{guesses:?}");
+    let key = cookie.split_once('=').unwrap().1;
+    for secret in ["very private", "a wrong guess", PASSWORD, TOKEN, "abcdef-wrong", key] {
+        assert_eq!(log.with(secret), [""; 0], "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_session() {
+    let fixture = Fixture::real_time().await;
+    let served = Served::start(dashboard(&fixture).password_hash(hash())).await;
+    let cookie = |answer: &crate::stage::Answer| answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    let (ann, bob) = (cookie(&log_in(&served, PASSWORD).await), cookie(&log_in(&served, PASSWORD).await));
+    let (status, mut hers) = Events::open_with(&served, "", &ann).await;
+    let (_, mut his) = Events::open_with(&served, "", &bob).await;
+    assert_eq!(status, 200);
+    hers.next("samples").await;
+    his.next("samples").await;
+    let leave = Request::new("POST", "/logout").own().with("cookie", &ann);
+    assert_eq!(served.ask(&leave).await.status, 204);
+    hers.end().await;
+    his.next("samples").await;
+    assert_eq!(Events::open_with(&served, "", &ann).await.0, 401);
 }
 
 async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
@@ -99,7 +165,11 @@ async fn a_trusted_header_lets_in_and_without_it_nobody_is() {
     let asked = Request::new("GET", "/api/queues");
     assert_eq!(served.ask(&asked).await.status, 401);
     assert_eq!(served.ask(&asked.clone().with("x-forwarded-user", "")).await.status, 401);
-    assert_eq!(served.ask(&asked.with("x-forwarded-user", "ann")).await.status, 200);
+    assert_eq!(served.ask(&asked.clone().with("x-forwarded-user", "ann")).await.status, 200);
+    let mut twice = asked.with("x-forwarded-user", "ann");
+    twice.headers.push(("X-Forwarded-User".to_owned(), "root".to_owned()));
+    let answer = served.ask(&twice).await;
+    assert_eq!((answer.status, answer.code().as_str()), (403, "wrong_login"), "a proxy that adds to what it is sent");
 }
 
 #[tokio::test]

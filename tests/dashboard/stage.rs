@@ -52,6 +52,15 @@ impl Served {
         self.ask(&Request::new("POST", path).own().body(body)).await
     }
 
+    /// The status alone, for an answer that does not end.
+    pub(crate) async fn status(&self, request: &Request) -> u16 {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(&request.bytes(self.address)).await.unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("an answer in time");
+        line.unwrap().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
     pub(crate) async fn ask(&self, request: &Request) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         // A server that refuses early may close before it has read everything.
@@ -175,9 +184,16 @@ pub(crate) struct Events(Lines<BufReader<TcpStream>>);
 impl Events {
     /// Opens one; returns its status too.
     pub(crate) async fn open(served: &Served, query: &str) -> (u16, Self) {
+        Self::open_with(served, query, "").await
+    }
+
+    /// The same with this cookie.
+    pub(crate) async fn open_with(served: &Served, query: &str, cookie: &str) -> (u16, Self) {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
-        let head =
-            format!("GET /events{query} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", served.address);
+        let head = format!(
+            "GET /events{query} HTTP/1.1\r\nhost: {}\r\ncookie: {cookie}\r\naccept: text/event-stream\r\n\r\n",
+            served.address
+        );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut events = Self(BufReader::new(stream).lines());
         let status = events.line().await.split(' ').nth(1).unwrap().parse().unwrap();
@@ -187,6 +203,12 @@ impl Events {
     async fn line(&mut self) -> String {
         let line = tokio::time::timeout(PATIENCE, self.0.next_line()).await.expect("a line in time");
         line.unwrap().expect("an open stream")
+    }
+
+    /// Waits until the server ends it, as it should.
+    pub(crate) async fn end(mut self) {
+        let ended = async { while self.0.next_line().await.unwrap().is_some() {} };
+        tokio::time::timeout(PATIENCE, ended).await.expect("an end in time");
     }
 
     /// The data of the next event of this name.

@@ -93,7 +93,7 @@ fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Bytes, 
         let message = format!("this program does not know the job `{}`: give its payload as text", task.r#type);
         return Err(Failure::bad_request(message));
     };
-    if job.show(&task.payload).is_ok_and(|shown| keeps_mask(&shown, arguments)) {
+    if job.show(&task.payload).is_ok_and(|shown| has_mask(&shown) && has_mask(arguments)) {
         return Err(Failure::bad_request("a secret is shown as ***: write it anew, or it would become ***"));
     }
     match job.prepare(arguments) {
@@ -102,14 +102,13 @@ fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Bytes, 
     }
 }
 
-/// Whether a secret that was shown as `***` has stayed so.
-fn keeps_mask(shown: &Value, given: &Value) -> bool {
-    match (shown, given) {
-        (Value::String(shown), Value::String(given)) => shown == "***" && given == "***",
-        (Value::Array(shown), Value::Array(given)) => shown.iter().zip(given).any(|(s, g)| keeps_mask(s, g)),
-        (Value::Object(shown), Value::Object(given)) => {
-            shown.iter().any(|(key, s)| given.get(key).is_some_and(|g| keeps_mask(s, g)))
-        }
+/// Whether a `***` is anywhere in it. Where one was shown, any that comes back may be it: in another place, too, such as
+/// after an element that was put before it.
+fn has_mask(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == "***",
+        Value::Array(values) => values.iter().any(has_mask),
+        Value::Object(members) => members.values().any(has_mask),
         _ => false,
     }
 }
@@ -121,15 +120,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_that_stays_is_seen_where_the_secret_was() {
-        let shown = json!({ "to": "ann", "key": "***", "more": [{ "pin": "***" }] });
+    fn a_mask_is_seen_wherever_it_is() {
         for (given, expected) in [
             (json!({ "to": "bob", "key": "***" }), true),
             (json!({ "key": "new", "more": [{ "pin": "***" }] }), true),
-            (json!({ "to": "***", "key": "new", "more": [{ "pin": 7 }] }), false),
+            (json!(["new", "***"]), true),
+            (json!("***"), true),
+            (json!({ "***": "x", "key": "a***", "more": [{ "pin": 7 }] }), false),
             (json!({}), false),
         ] {
-            assert_eq!(keeps_mask(&shown, &given), expected, "{given}");
+            assert_eq!(has_mask(&given), expected, "{given}");
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep.
+//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep, and soon.
+
+use std::time::Duration;
 
 use axum::{
     body::{Body, to_bytes},
@@ -14,11 +16,17 @@ use crate::{
 /// Most bytes of a body.
 pub(crate) const MOST: usize = 1024 * 1024;
 
+/// How long it may take to come: who trickles holds a connection no longer than with a slow head.
+const LONGEST: Duration = Duration::from_secs(10);
+
 /// The request with its body read.
 pub(super) async fn read(request: Request) -> Result<Request, Failure> {
     let too_large = || Failure::new(Kind::TooLarge, "the body is larger than 1 MiB");
     let (parts, body) = request.into_parts();
-    let bytes = to_bytes(body, MOST).await.map_err(|_| too_large())?;
+    let bytes = match tokio::time::timeout(LONGEST, to_bytes(body, MOST)).await {
+        Ok(read) => read.map_err(|_| too_large())?,
+        Err(_) => return Err(Failure::new(Kind::Stalled, "the body did not come within 10 s")),
+    };
     if !bytes.is_empty() {
         let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !is_json(kind) {

@@ -1,5 +1,7 @@
-//! What every request passes before its handler: sizes, host, login, origin, body, in this order, and a time-out.
+//! What every request passes before its handler: sizes, host, origin, login, body, in this order, all of it
+//! within a time-out; a change leaves a line in the log.
 
+mod audit;
 mod body;
 mod host;
 mod limits;
@@ -14,35 +16,54 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use self::audit::Line;
 pub(crate) use self::{body::MOST as LARGEST_BODY, host::Hosts, host::name_of};
 use crate::{
     failure::{Failure, Kind},
+    live,
     login::Caller,
     route::Access,
     state::AppState,
 };
 
-/// How long a handler may take. Event streams begin in this time and then go on.
+/// How long a request may take from its head on. Event streams begin in this time and then go on.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets a request through to its handler, or answers it.
 pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, request: Request, next: Next) -> Response {
-    match pass(&app, access, request).await {
-        Ok(request) => match tokio::time::timeout(TIMEOUT, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => Failure::new(Kind::Slow, "this took longer than 30 s; ask for less").into_response(),
-        },
-        Err(failure) => failure.into_response(),
+    let line = Line::of(&request);
+    let mut who = None;
+    let whole = async {
+        match pass(&app, access, request, &mut who).await {
+            Ok(request) => next.run(request).await,
+            Err(failure) => failure.into_response(),
+        }
+    };
+    let response = tokio::time::timeout(TIMEOUT, whole).await;
+    let response = response
+        .unwrap_or_else(|_| Failure::new(Kind::Slow, "this took longer than 30 s; ask for less").into_response());
+    if let Some(line) = line {
+        line.write(who.as_ref(), response.status());
     }
+    response
 }
 
-async fn pass(app: &AppState, access: Access, mut request: Request) -> Result<Request, Failure> {
+async fn pass(
+    app: &AppState,
+    access: Access,
+    mut request: Request,
+    who: &mut Option<Caller>,
+) -> Result<Request, Failure> {
     limits::check(request.uri(), request.headers())?;
     let rules = app.rules();
     let host = host::of(&request);
     rules.hosts.check(host.as_deref())?;
+    origin::check_reader(request.headers())?;
+    // An open tab alone is nobody who works.
+    let renews = request.uri().path().strip_prefix(&*app.config().mount) != Some(live::PATH);
     // Asked of public routes too: a wrong token is wrong everywhere, and a page wants to know whom it greets.
-    let caller = rules.login.caller(&request);
+    let caller = rules.login.caller(&request, renews);
+    *who = caller.as_ref().ok().cloned();
     match caller {
         Ok(caller) if access == Access::Public || caller.is_in() => {
             request.extensions_mut().insert::<Caller>(caller);
@@ -51,7 +72,7 @@ async fn pass(app: &AppState, access: Access, mut request: Request) -> Result<Re
         Ok(_) => return Err(Failure::new(Kind::NoLogin, "log in first")),
         Err(failure) => return Err(failure),
     }
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
+    if is_reader(request.method()) {
         return Ok(request);
     }
     origin::check(request.headers(), host.as_deref())?;
@@ -59,4 +80,8 @@ async fn pass(app: &AppState, access: Access, mut request: Request) -> Result<Re
         return Err(Failure::new(Kind::ReadOnly, "this dashboard is read-only"));
     }
     body::read(request).await
+}
+
+fn is_reader(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }

@@ -1,4 +1,4 @@
-//! Whether a change was asked for by the dashboard's own pages: no other site can make a browser do it.
+//! Whether a request was made by the dashboard's own pages: no other site can make a browser change anything, nor read.
 
 use axum::http::{HeaderMap, Uri};
 
@@ -6,6 +6,17 @@ use crate::failure::{Failure, Kind};
 
 /// The header that a form cannot send and a script of another site may not send without asking first.
 const CUSTOM: &str = "x-asynq-dashboard";
+
+/// Refuses what the page of another site makes a browser read: it would see none of it, but searches cost and event streams
+/// are few. Following a link to the dashboard is no such thing.
+pub(super) fn check_reader(headers: &HeaderMap) -> Result<(), Failure> {
+    let is = |name: &str, expected: &str| headers.get(name).is_some_and(|value| value == expected);
+    let follows_a_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+    if is("sec-fetch-site", "cross-site") && !follows_a_link {
+        return Err(Failure::new(Kind::CrossSite, "another site's page asked for this"));
+    }
+    Ok(())
+}
 
 /// Refuses a change that lacks the custom header, or that did not come from the same origin.
 pub(super) fn check(headers: &HeaderMap, host: Option<&str>) -> Result<(), Failure> {
@@ -36,9 +47,28 @@ fn is_of(origin: &str, host: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderName, HeaderValue};
 
     use super::*;
+
+    #[test]
+    fn other_sites_may_link_to_the_dashboard_and_read_nothing() {
+        for (site, mode, dest, is_good) in [
+            ("", "", "", true),
+            ("none", "navigate", "document", true),
+            ("same-origin", "cors", "empty", true),
+            ("cross-site", "navigate", "document", true),
+            ("cross-site", "navigate", "iframe", false),
+            ("cross-site", "no-cors", "image", false),
+            ("cross-site", "cors", "empty", false),
+            ("cross-site", "", "", false),
+        ] {
+            let headers = [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            let headers = headers.into_iter().filter(|(_, value)| !value.is_empty());
+            let headers = headers.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            assert_eq!(check_reader(&headers.collect()).is_ok(), is_good, "{site} {mode} {dest}");
+        }
+    }
 
     #[test]
     fn only_the_dashboards_own_pages_change_anything() {

@@ -6,6 +6,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::State,
     response::{
         IntoResponse, Response, Sse,
@@ -20,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::{
     api::json,
     failure::{Failure, Kind},
+    login::Caller,
     path::Asked,
     route::Route,
     sample::News,
@@ -33,9 +35,12 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Without news: a sign of life, so that proxies keep the connection and a dead browser is noticed.
 const ALIVE: Duration = Duration::from_secs(15);
 
+/// Where it is.
+pub(crate) const PATH: &str = "/events";
+
 /// Its route.
 pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::read("/events", get(events))]
+    vec![Route::read(PATH, get(events))]
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,12 +50,19 @@ struct Which {
     queue: String,
 }
 
-async fn events(State(app): State<AppState>, Asked(which): Asked<Which>) -> Result<Response, Failure> {
+async fn events(
+    State(app): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Failure> {
     let Ok(place) = Arc::clone(app.listeners()).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
     app.samples().start();
-    let stream = news(app.samples().subscribe(), which.queue, place).take_until(tokio::time::sleep(LONGEST));
+    let logins = app.clone();
+    // Who is no longer logged in hears nothing more.
+    let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
+    let stream = news(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would hold events back otherwise.

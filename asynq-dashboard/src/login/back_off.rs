@@ -1,4 +1,4 @@
-//! Makes who guesses wait: after 5 wrong logins each further one costs twice the time, up to 5 minutes.
+//! Makes who guesses wait: after 5 wrong logins each further one costs twice the time, up to a bound.
 
 use std::{
     collections::HashMap,
@@ -11,16 +11,17 @@ use crate::failure::{Failure, Kind};
 
 /// Wrong logins that cost nothing.
 const FREE: u32 = 5;
-/// The longest wait.
-const LONGEST: Duration = Duration::from_secs(300);
 /// After this time without a try everything is forgiven.
 const MEMORY: Duration = Duration::from_secs(900);
-/// Most addresses that are remembered; all others share one.
+/// Most addresses that are remembered; one more takes the place of the one with the fewest wrong tries.
 const MOST: usize = 1024;
 
 /// Who tried how often, by address: of IPv6 the network of 64 bits, which one person has as a whole.
-#[derive(Debug, Default)]
-pub(super) struct BackOff(Mutex<HashMap<Option<IpAddr>, Tries>>);
+#[derive(Debug)]
+pub(super) struct BackOff {
+    longest: Duration,
+    tries: Mutex<HashMap<Option<IpAddr>, Tries>>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Tries {
@@ -30,50 +31,76 @@ struct Tries {
 }
 
 impl BackOff {
+    /// Whose longest wait is this.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { longest, tries: Mutex::default() }
+    }
+
     /// Counts a try as wrong, before it is known: many at once are as many.
     ///
     /// # Errors
     ///
     /// It is too early; nothing may be checked.
     pub(super) fn attempt(&self, peer: Option<IpAddr>, now: Instant) -> Result<(), Failure> {
-        let mut tries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tries.retain(|_, tries| now.saturating_duration_since(tries.last) < MEMORY);
-        let mut peer = network(peer);
-        if tries.len() >= MOST && !tries.contains_key(&peer) {
-            peer = None;
-        }
-        let tries = tries.entry(peer).or_insert(Tries { wrong: 0, last: now, until: now });
-        if tries.until > now {
-            let seconds = (tries.until - now).as_secs_f64().ceil() as u32;
+        self.check(peer, now, || false).map(drop)
+    }
+
+    /// Whether `is_right`, which is not asked as long as it is too early. A wrong one counts; a right one forgives nothing,
+    /// as programs ask often and would give a guesser beside them ever new tries.
+    ///
+    /// # Errors
+    ///
+    /// It is too early.
+    pub(super) fn check(
+        &self,
+        peer: Option<IpAddr>,
+        now: Instant,
+        is_right: impl FnOnce() -> bool,
+    ) -> Result<bool, Failure> {
+        let peer = peer.map(network);
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = tries.get(&peer).map(|tries| tries.until).filter(|until| *until > now) {
+            let seconds = (until - now).as_secs_f64().ceil() as u32;
             let message = format!("too many wrong logins; try again in {seconds} s");
             return Err(Failure::new(Kind::BackOff(seconds), message));
         }
+        if is_right() {
+            return Ok(true);
+        }
+        tries.retain(|_, tries| now.saturating_duration_since(tries.last) < MEMORY);
+        if tries.len() >= MOST && !tries.contains_key(&peer) {
+            // Who comes from ever new networks drives out himself, not those who are made to wait.
+            let least = tries.iter().min_by_key(|(_, tries)| (tries.wrong, tries.last)).map(|(peer, _)| *peer);
+            least.map(|least| tries.remove(&least));
+        }
+        let tries = tries.entry(peer).or_insert(Tries { wrong: 0, last: now, until: now });
         tries.wrong = tries.wrong.saturating_add(1);
-        (tries.last, tries.until) = (now, now + wait(tries.wrong));
-        Ok(())
+        (tries.last, tries.until) = (now, now + wait(tries.wrong).min(self.longest));
+        Ok(false)
     }
 
     /// Forgets the tries of one who then knew the password.
     pub(super) fn forgive(&self, peer: Option<IpAddr>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&network(peer));
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer.map(network));
     }
 }
 
-/// How long after so many wrong logins.
+/// How long after so many wrong logins, without the bound.
 fn wait(wrong: u32) -> Duration {
     match wrong.checked_sub(FREE) {
         None => Duration::ZERO,
-        Some(doublings) => Duration::from_secs(1 << doublings.min(20)).min(LONGEST),
+        Some(doublings) => Duration::from_secs(1 << doublings.min(20)),
     }
 }
 
-fn network(peer: Option<IpAddr>) -> Option<IpAddr> {
-    match peer?.to_canonical() {
+/// The address, or of IPv6 the network of 64 bits, which one person has as a whole.
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
         IpAddr::V6(ip) => {
             let [a, b, c, d, ..] = ip.segments();
-            Some(IpAddr::from([a, b, c, d, 0, 0, 0, 0]))
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
         }
-        v4 => Some(v4),
+        v4 => v4,
     }
 }
 
@@ -81,9 +108,11 @@ fn network(peer: Option<IpAddr>) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    const LONGEST: Duration = Duration::from_secs(300);
+
     #[test]
     fn the_sixth_wrong_login_waits_and_each_further_one_twice_as_long() {
-        let (back_off, start, ann) = (BackOff::default(), Instant::now(), Some(IpAddr::from([10, 0, 0, 1])));
+        let (back_off, start, ann) = (BackOff::new(LONGEST), Instant::now(), Some(IpAddr::from([10, 0, 0, 1])));
         for _ in 0..5 {
             back_off.attempt(ann, start).expect("free");
         }
@@ -97,21 +126,45 @@ mod tests {
         assert_eq!(waits(start), None);
         assert_eq!(
             (wait(4), wait(5), wait(13), wait(u32::MAX)),
-            (Duration::ZERO, Duration::from_secs(1), Duration::from_secs(256), LONGEST)
+            (Duration::ZERO, Duration::from_secs(1), Duration::from_secs(256), Duration::from_secs(1 << 20))
         );
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_and_strangers_beyond_the_bound_share_one() {
-        let ip = |text: &str| network(Some(text.parse().expect("an address")));
+    fn a_secret_is_not_looked_at_while_its_giver_waits_and_no_wait_passes_the_bound() {
+        let (back_off, start, bound) = (BackOff::new(Duration::from_secs(2)), Instant::now(), Duration::from_secs(2));
+        let mut now = start;
+        for _ in 0..20 {
+            assert!(!back_off.check(None, now, || false).expect("it waited long enough"));
+            now += bound;
+        }
+        let _ = back_off.attempt(None, now);
+        let mut looked = false;
+        let answer = back_off.check(None, now, || {
+            looked = true;
+            true
+        });
+        assert!(answer.is_err() && !looked);
+        now += bound;
+        assert!(back_off.check(None, now, || true).expect("it is time"));
+        assert!(!back_off.check(None, now, || false).expect("a right one costs no try"));
+        assert!(back_off.check(None, now, || false).is_err(), "a right one forgives nothing");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_and_strangers_drive_out_nobody_who_waits() {
+        let ip = |text: &str| network(text.parse().expect("an address"));
         assert_eq!(ip("2001:db8:1:2::1"), ip("2001:db8:1:2:ffff::9"));
         assert_ne!(ip("2001:db8:1:2::1"), ip("2001:db8:1:3::1"));
         assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));
-        let (back_off, now) = (BackOff::default(), Instant::now());
-        for n in 0..5000_u32 {
-            let _ = back_off.attempt(Some(IpAddr::from(n.to_be_bytes())), now);
+        let (back_off, now, ann) = (BackOff::new(LONGEST), Instant::now(), Some(IpAddr::from([99, 0, 0, 1])));
+        for _ in 0..5 {
+            back_off.attempt(ann, now).expect("free");
         }
-        assert!(back_off.0.lock().expect("a lock").len() <= MOST + 1);
-        assert!(back_off.attempt(Some(IpAddr::from([99, 0, 0, 1])), now).is_err());
+        for n in 0..5000_u32 {
+            back_off.attempt(Some(IpAddr::from(n.to_be_bytes())), now).expect("nobody waits for others");
+        }
+        assert_eq!(back_off.tries.lock().expect("a lock").len(), MOST);
+        assert!(back_off.attempt(ann, now).is_err());
     }
 }

@@ -6,8 +6,9 @@ mod session;
 mod token;
 
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -21,7 +22,7 @@ use serde::Deserialize;
 
 pub use self::password::hash_password;
 use self::{back_off::BackOff, session::Sessions};
-pub(crate) use self::{password::Password, token::Token};
+pub(crate) use self::{back_off::network, password::Password, token::Token};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
@@ -30,14 +31,31 @@ use crate::{
 };
 
 /// How people and programs log in; all of them off lets everybody in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Login {
     password: Option<Password>,
     token: Option<Token>,
-    header: Option<HeaderName>,
+    header: Option<Trusted>,
     sessions: Sessions,
-    back_off: BackOff,
+    /// Apart from each other: who guesses the one locks nobody out of the other.
+    passwords: BackOff,
+    tokens: BackOff,
 }
+
+/// A header whose word is believed.
+#[derive(Debug)]
+pub(crate) struct Trusted {
+    /// Its name.
+    pub(crate) name: HeaderName,
+    /// Who may send it, besides this machine.
+    pub(crate) proxies: Vec<IpAddr>,
+}
+
+/// The longest wait for who guesses passwords.
+const FOR_PASSWORDS: Duration = Duration::from_secs(300);
+/// The longest wait for who guesses tokens. A token cannot be guessed even so, and programs that know it and come from the
+/// same address, such as that of a proxy, wait with the guesser.
+const FOR_TOKENS: Duration = Duration::from_secs(10);
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +77,30 @@ impl Caller {
     pub(crate) fn is_in(&self) -> bool {
         *self != Self::Nobody
     }
+
+    /// Who that is, for a log: no key and no token.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match self {
+            Self::Nobody => "nobody".into(),
+            Self::Anybody => "anybody".into(),
+            Self::Person(_) => "person".into(),
+            Self::Program => "program".into(),
+            Self::Proxied(user) => format!("user {user}").into(),
+        }
+    }
 }
 
 impl Login {
     /// Any of these ways.
-    pub(crate) fn new(password: Option<Password>, token: Option<Token>, header: Option<HeaderName>) -> Self {
-        Self { password, token, header, ..Self::default() }
+    pub(crate) fn new(password: Option<Password>, token: Option<Token>, header: Option<Trusted>) -> Self {
+        Self {
+            password,
+            token,
+            header,
+            sessions: Sessions::default(),
+            passwords: BackOff::new(FOR_PASSWORDS),
+            tokens: BackOff::new(FOR_TOKENS),
+        }
     }
 
     /// Whether people can give a password.
@@ -77,35 +113,74 @@ impl Login {
         self.password.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    /// Who calls.
+    /// Who calls; if it `renews`, a session counts as used by it.
     ///
     /// # Errors
     ///
-    /// A wrong token, or too many wrong ones.
-    pub(crate) fn caller(&self, request: &Request) -> Result<Caller, Failure> {
+    /// A wrong token, too many wrong ones, or a trusted header of somebody who is not trusted.
+    pub(crate) fn caller(&self, request: &Request, renews: bool) -> Result<Caller, Failure> {
         if !self.is_needed() {
             return Ok(Caller::Anybody);
         }
-        let headers = request.headers();
-        if let Some(user) = self.header.as_ref().and_then(|name| headers.get(name)).filter(|user| !user.is_empty()) {
-            return Ok(Caller::Proxied(String::from_utf8_lossy(user.as_bytes()).into_owned()));
+        let (headers, peer) = (request.headers(), peer(request));
+        if let Some(trusted) = &self.header
+            && let Some(user) = trusted.user(headers, peer)?
+        {
+            return Ok(Caller::Proxied(user));
         }
         if let (Some(token), Some(given)) = (&self.token, bearer(headers)) {
-            let peer = peer(request);
-            if token.is(given) {
+            if self.tokens.check(peer, Instant::now(), || token.is(given))? {
                 return Ok(Caller::Program);
             }
-            self.back_off.attempt(peer, Instant::now())?;
-            return Err(Failure::new(Kind::WrongLogin, "the bearer token is wrong"));
+            return Err(wrong(peer, "the bearer token is wrong"));
         }
         if self.password.is_some()
             && let Some(key) = session::key_of(headers)
-            && self.sessions.know(key, Instant::now())
+            && self.sessions.know(key, Instant::now(), renews)
         {
             return Ok(Caller::Person(key.to_owned()));
         }
         Ok(Caller::Nobody)
     }
+
+    /// Waits until the caller is no longer logged in; for ever where that is asked anew with each request.
+    pub(crate) async fn ended(&self, caller: &Caller) {
+        match caller {
+            Caller::Person(key) => self.sessions.ended(key).await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+impl Trusted {
+    /// Whom the header names, if it is there.
+    fn user(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Option<String>, Failure> {
+        let mut users = headers.get_all(&self.name).iter();
+        let Some(user) = users.next() else { return Ok(None) };
+        if users.next().is_some() {
+            return Err(wrong(peer, "the trusted header is there more than once"));
+        }
+        if user.is_empty() {
+            return Ok(None);
+        }
+        let is_trusted = |peer: IpAddr| {
+            let peer = peer.to_canonical();
+            peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.to_canonical() == peer)
+        };
+        if !peer.is_some_and(is_trusted) {
+            let why = "the trusted header came from an address that is none of a proxy: name it with `.trust_proxy(..)` or \
+                       ASYNQ_DASHBOARD_TRUSTED_PROXIES";
+            return Err(wrong(peer, why));
+        }
+        Ok(Some(String::from_utf8_lossy(user.as_bytes()).into_owned()))
+    }
+}
+
+/// The answer to a wrong login, which leaves a line in the log.
+fn wrong(peer: Option<IpAddr>, why: &'static str) -> Failure {
+    let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+    tracing::warn!(peer, why, "a wrong login to the dashboard");
+    Failure::new(Kind::WrongLogin, why)
 }
 
 /// Its routes; the form itself is a page.
@@ -134,11 +209,13 @@ async fn log_in(
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     };
     let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
-    login.back_off.attempt(peer, Instant::now())?;
-    if !password.is(given.password).await? {
-        return Err(Failure::new(Kind::WrongLogin, "the password is wrong"));
+    // First a place: who finds none has tried nothing.
+    let place = password.place()?;
+    login.passwords.attempt(peer, Instant::now())?;
+    if !password.is(given.password, place).await? {
+        return Err(wrong(peer, "the password is wrong"));
     }
-    login.back_off.forgive(peer);
+    login.passwords.forgive(peer);
     let key = login.sessions.open(Instant::now());
     let cookie = session::cookie(&key, &app.config().mount, session::is_over_tls(&headers));
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie_value(cookie)?)]).into_response())
@@ -164,6 +241,36 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Where the connection comes from; `None` where the server that it is mounted in does not tell.
-fn peer(request: &Request) -> Option<IpAddr> {
+pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trusted_header_is_believed_once_and_from_a_proxy() {
+        let trusted = Trusted { name: HeaderName::from_static("x-user"), proxies: vec![IpAddr::from([10, 0, 0, 1])] };
+        let ip = |text: &str| text.parse::<IpAddr>().ok();
+        for (peer, users, expected) in [
+            (ip("127.0.0.1"), &["ann"][..], Ok(Some("ann"))),
+            (ip("::1"), &["ann"], Ok(Some("ann"))),
+            (ip("10.0.0.1"), &["ann"], Ok(Some("ann"))),
+            (ip("::ffff:10.0.0.1"), &["ann"], Ok(Some("ann"))),
+            (ip("10.0.0.2"), &["ann"], Err(())),
+            (None, &["ann"], Err(())),
+            (ip("127.0.0.1"), &["ann", "bob"], Err(())),
+            (ip("127.0.0.1"), &["", "bob"], Err(())),
+            (ip("127.0.0.1"), &[""], Ok(None)),
+            (ip("10.0.0.2"), &[], Ok(None)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for user in users {
+                headers.append("x-user", HeaderValue::from_static(user));
+            }
+            let found = trusted.user(&headers, peer).map_err(drop);
+            assert_eq!(found.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{peer:?} {users:?}");
+        }
+    }
 }

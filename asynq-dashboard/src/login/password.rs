@@ -7,7 +7,7 @@ use argon2::{
     password_hash::{PasswordVerifier as _, phc::PasswordHash},
 };
 use asynq_runtime::BoxError;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::failure::{Failure, Kind};
@@ -43,17 +43,24 @@ impl Password {
         is_argon2.then(|| Self { hash: hash.into(), checks: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
+    /// A place to check one.
+    ///
+    /// # Errors
+    ///
+    /// Others have them all.
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let place = Arc::clone(&self.checks).try_acquire_owned();
+        place.map_err(|_| Failure::new(Kind::Busy, "others are logging in; try again"))
+    }
+
     /// Whether it is the one. It takes as long as the hash was made to take, away from the threads of other requests.
-    pub(super) async fn is(&self, given: String) -> Result<bool, Failure> {
+    pub(super) async fn is(&self, given: String, place: OwnedSemaphorePermit) -> Result<bool, Failure> {
         if given.len() > LONGEST {
             return Ok(false);
         }
-        let Ok(permit) = Arc::clone(&self.checks).try_acquire_owned() else {
-            return Err(Failure::new(Kind::Busy, "others are logging in; try again"));
-        };
         let hash = Arc::clone(&self.hash);
         let check = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
+            let _place = place;
             Argon2::default().verify_password(given.as_bytes(), &*hash).is_ok()
         });
         check.await.map_err(|_| Failure::new(Kind::Internal, "the password could not be checked"))
@@ -77,9 +84,10 @@ mod tests {
         let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).expect("parameters"));
         let hash = cheap.hash_password_with_salt(b"correct horse", b"some salt 16 byt").expect("a hash").to_string();
         let password = Password::new(&hash).expect("argon2");
-        assert!(password.is("correct horse".into()).await.expect("checked"));
-        assert!(!password.is("wrong horse".into()).await.expect("checked"));
-        assert!(!password.is("x".repeat(2000)).await.expect("checked"));
+        let place = || password.place().expect("a place");
+        assert!(password.is("correct horse".into(), place()).await.expect("checked"));
+        assert!(!password.is("wrong horse".into(), place()).await.expect("checked"));
+        assert!(!password.is("x".repeat(2000), place()).await.expect("checked"));
         for bad in ["", "secret", "$2b$12$abc", "$argon2id$v=19$m=16,t=1,p=1$c29tZSBzYWx0"] {
             assert!(Password::new(bad).is_none(), "{bad}");
         }
@@ -90,6 +98,10 @@ mod tests {
     async fn a_hash_is_salted_and_knows_its_password() {
         let (one, other) = (hash_password("pass").expect("a hash"), hash_password("pass").expect("a hash"));
         assert!(one.starts_with("$argon2id$") && one != other, "{one}");
-        assert!(Password::new(&one).expect("argon2").is("pass".into()).await.expect("checked"));
+        let password = Password::new(&one).expect("argon2");
+        let (place, other) = (password.place().expect("one"), password.place().expect("two"));
+        assert_eq!(password.place().err().map(|failure| failure.kind), Some(Kind::Busy));
+        assert!(password.is("pass".into(), place).await.expect("checked"));
+        drop(other);
     }
 }

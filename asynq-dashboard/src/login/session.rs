@@ -7,10 +7,13 @@ use std::{
 
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// How long a session lasts without a request.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
+/// How long it lasts at most.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most sessions; one more ends the one that was idle for longest.
 const MOST: usize = 1000;
 /// The cookie.
@@ -18,36 +21,52 @@ const COOKIE: &str = "asynq_session";
 
 /// The sessions that are open.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<Vec<Session>>);
+pub(super) struct Sessions {
+    open: Mutex<Vec<Session>>,
+    /// Tells who waits for an end that there was one.
+    ends: watch::Sender<()>,
+}
 
 #[derive(Debug)]
 struct Session {
     key: String,
+    opened: Instant,
     used: Instant,
+}
+
+impl Session {
+    /// How long it lasts if nobody uses it; zero when it is over.
+    fn left(&self, now: Instant) -> Duration {
+        let end = (self.used + IDLE).min(self.opened + LONGEST);
+        end.saturating_duration_since(now)
+    }
 }
 
 impl Sessions {
     /// Opens one; returns its key of 244 random bits.
     pub(super) fn open(&self, now: Instant) -> String {
         let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|session| now.saturating_duration_since(session.used) < IDLE);
+        let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|session| !session.left(now).is_zero());
         if sessions.len() >= MOST {
             let idle = sessions.iter().enumerate().min_by_key(|(_, session)| session.used).map(|(at, _)| at);
             idle.map(|at| sessions.swap_remove(at));
+            self.ends.send_replace(());
         }
-        sessions.push(Session { key: key.clone(), used: now });
+        sessions.push(Session { key: key.clone(), opened: now, used: now });
         key
     }
 
-    /// Whether it is open; it stays open from now on.
-    pub(super) fn know(&self, key: &str, now: Instant) -> bool {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether it is open; if it `renews`, it counts as used now.
+    pub(super) fn know(&self, key: &str, now: Instant, renews: bool) -> bool {
+        let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = false;
         for session in sessions.iter_mut() {
             let is_it: bool = session.key.as_bytes().ct_eq(key.as_bytes()).into();
-            if is_it && now.saturating_duration_since(session.used) < IDLE {
-                session.used = now;
+            if is_it && !session.left(now).is_zero() {
+                if renews {
+                    session.used = now;
+                }
                 known = true;
             }
         }
@@ -56,7 +75,24 @@ impl Sessions {
 
     /// Ends it.
     pub(super) fn close(&self, key: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|session| session.key != key);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|session| session.key != key);
+        self.ends.send_replace(());
+    }
+
+    /// Waits until it is over: closed, or not used for too long, or too old.
+    pub(super) async fn ended(&self, key: &str) {
+        let mut ends = self.ends.subscribe();
+        loop {
+            let left = {
+                let sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+                sessions.iter().find(|session| session.key == key).map(|session| session.left(Instant::now()))
+            };
+            match left {
+                None | Some(Duration::ZERO) => return,
+                // It may have been used meanwhile, or another one ended.
+                Some(left) => drop(tokio::time::timeout(left, ends.changed()).await),
+            }
+        }
     }
 }
 
@@ -93,6 +129,7 @@ fn path(mount: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -101,11 +138,38 @@ mod tests {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let (ann, bob) = (sessions.open(now), sessions.open(now));
         assert!(ann != bob && ann.len() == 64);
-        assert!(sessions.know(&ann, now + IDLE / 2));
-        assert!(sessions.know(&ann, now + IDLE), "a request keeps it open");
-        assert!(!sessions.know(&bob, now + IDLE));
+        assert!(sessions.know(&ann, now + IDLE / 2, true));
+        assert!(sessions.know(&ann, now + IDLE, true), "a request keeps it open");
+        assert!(!sessions.know(&bob, now + IDLE, true));
         sessions.close(&ann);
-        assert!(!sessions.know(&ann, now) && !sessions.know("", now));
+        assert!(!sessions.know(&ann, now, true) && !sessions.know("", now, true));
+    }
+
+    #[test]
+    fn a_tab_that_only_listens_keeps_no_session_and_nothing_keeps_it_for_more_than_a_week() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let (ann, bob) = (sessions.open(now), sessions.open(now));
+        assert!(sessions.know(&ann, now + IDLE / 2, false));
+        assert!(!sessions.know(&ann, now + IDLE, false), "to listen is not to use");
+        let (mut at, step) = (now, IDLE / 2);
+        while at + step < now + LONGEST {
+            at += step;
+            assert!(sessions.know(&bob, at, true));
+        }
+        assert!(!sessions.know(&bob, now + LONGEST, true));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_end_of_a_session_hears_of_its_logout_and_of_no_other() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let (ann, bob) = (sessions.open(now), sessions.open(now));
+        let mut ended = std::pin::pin!(sessions.ended(&ann));
+        assert!(ended.as_mut().now_or_never().is_none());
+        sessions.close(&bob);
+        assert!(ended.as_mut().now_or_never().is_none());
+        sessions.close(&ann);
+        ended.await;
+        sessions.ended("nobody's").await;
     }
 
     #[test]
@@ -115,8 +179,8 @@ mod tests {
         for n in 1..=MOST as u64 {
             sessions.open(now + Duration::from_millis(n));
         }
-        assert!(!sessions.know(&first, now));
-        assert_eq!(sessions.0.lock().expect("a lock").len(), MOST);
+        assert!(!sessions.know(&first, now, true));
+        assert_eq!(sessions.open.lock().expect("a lock").len(), MOST);
     }
 
     #[test]

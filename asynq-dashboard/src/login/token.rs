@@ -1,6 +1,6 @@
 //! The bearer token of programs.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use subtle::ConstantTimeEq as _;
 
@@ -12,9 +12,16 @@ impl Token {
     /// Fewest bytes: shorter ones can be guessed.
     pub(crate) const SHORTEST: usize = 16;
 
-    /// The token, unless it is too short or holds what no header can.
+    /// Fewest different ones: sixteen equal ones are no secret.
+    pub(crate) const FEWEST: usize = 8;
+
+    /// The token, unless it is too short, holds what no header can, or is of too few characters.
     pub(crate) fn new(text: String) -> Option<Self> {
-        (text.len() >= Self::SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Self(text))
+        let different: BTreeSet<_> = text.bytes().collect();
+        let is_fit = text.len() >= Self::SHORTEST
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
+            && different.len() >= Self::FEWEST;
+        is_fit.then_some(Self(text))
     }
 
     /// Whether it is the one, in a time that says nothing.
@@ -36,6 +43,10 @@ mod tests {
     #[test]
     fn a_token_is_long_printable_and_never_shown() {
         assert!(Token::new("short".into()).is_none() && Token::new("with a space in it".into()).is_none());
+        for few in ["a".repeat(64), "abcdefg".repeat(8)] {
+            assert!(Token::new(few).is_none());
+        }
+        assert!(Token::new("abcdefgh".repeat(2)).is_some());
         let token = Token::new("0123456789abcdef".into()).expect("long enough");
         assert!(token.is(b"0123456789abcdef") && !token.is(b"0123456789abcdeX") && !token.is(b"") && !token.is(b"0"));
         assert_eq!(format!("{token:?}"), "Token(***)");

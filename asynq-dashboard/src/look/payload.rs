@@ -15,6 +15,9 @@ const MOST_HEX: usize = 4 * 1024;
 /// Deepest JSON that is laid out; deeper ones are shown as they are.
 pub(crate) const DEEPEST: usize = 64;
 
+/// What stands for arguments that the job's type cannot read.
+const UNREADABLE: &str = "cannot be read with this program's type";
+
 /// Bytes made readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
@@ -41,6 +44,16 @@ pub(crate) enum Form {
     Text,
     /// Anything else, as a hex dump.
     Binary,
+    /// Arguments of a job that this program knows, in a shape that it does not: which of them are secret cannot be told, so
+    /// none is shown.
+    Unreadable,
+}
+
+impl Shown {
+    /// What a search looks at: nothing that is no part of the bytes.
+    pub(crate) fn searchable(&self) -> &str {
+        if self.form == Form::Unreadable { "" } else { &self.text }
+    }
 }
 
 impl Form {
@@ -52,6 +65,7 @@ impl Form {
             Self::Json => "json",
             Self::Text => "text",
             Self::Binary => "binary",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -59,12 +73,15 @@ impl Form {
 /// The payload of a task of this type.
 pub(crate) fn payload(registry: Option<&Registry>, r#type: &str, bytes: &[u8]) -> Shown {
     let known = registry.and_then(|registry| registry.get(r#type));
-    match known.and_then(|job| job.show(bytes).ok()) {
-        Some(arguments) => {
+    match known.map(|job| job.show(bytes)) {
+        Some(Ok(arguments)) => {
             let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
             cut(Form::Arguments, text, bytes.len())
         }
-        None => any(bytes),
+        Some(Err(_)) if !bytes.is_empty() => {
+            Shown { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
+        }
+        _ => any(bytes),
     }
 }
 

@@ -14,12 +14,19 @@ use asynq_runtime::{
 use serde::Deserialize;
 
 use self::wanted::Wanted;
-use crate::{failure::Failure, state::AppState};
+use crate::{
+    failure::{Failure, Kind},
+    state::AppState,
+};
 
 /// Most tasks that one request gives.
 pub(crate) const MOST_FOUND: usize = 100;
 /// How long one request looks.
 const LONGEST: Duration = Duration::from_millis(1500);
+/// Searches at a time; each of them keeps the broker busy.
+pub(crate) const AT_ONCE: usize = 4;
+/// How long one waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
 /// All states, those first where people look.
@@ -91,12 +98,16 @@ impl Place {
 ///
 /// # Errors
 ///
-/// A part of the query cannot be read, there is no such queue, or the broker failed.
+/// A part of the query cannot be read, there is no such queue, the broker failed, or four others search already.
 pub(crate) async fn search(app: &AppState, query: &Query) -> Result<Found, Failure> {
     let wanted = Wanted::read(query)?;
     let start = match query.after.as_str() {
         "" => None,
         text => Some(Place::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?),
+    };
+    let turn = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
+    let Ok(Ok(_turn)) = turn else {
+        return Err(Failure::new(Kind::Busy, "others are searching; try again"));
     };
     let queues = queues(app, query).await?;
     let mut found = Found::default();

@@ -164,6 +164,7 @@ fn arguments(view: &View) -> Markup {
         Form::Arguments => "as the job reads them",
         Form::Json => "JSON",
         Form::Text => "text",
+        Form::Unreadable => "of an older or foreign shape",
         Form::Binary => "bytes; start the dashboard in the worker to see them as arguments",
     };
     html! {
@@ -178,7 +179,7 @@ fn arguments(view: &View) -> Markup {
 /// Arguments with a secret in them are not: what is shown is not what is stored.
 fn can_edit(view: &View) -> bool {
     !matches!(view.task.state, TaskState::Active | TaskState::Completed)
-        && view.payload.form != Form::Binary
+        && !matches!(view.payload.form, Form::Binary | Form::Unreadable)
         && !view.payload.is_cut
         && view.payload.text.len() <= EDITABLE
         && !view.payload.text.contains("\"***\"")

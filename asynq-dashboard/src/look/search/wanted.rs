@@ -66,7 +66,7 @@ impl Wanted {
             || has(&task.r#type)
             || task.last_error.as_deref().is_some_and(has)
             || task.group.as_deref().is_some_and(has)
-            || has(&payload::payload(registry, &task.r#type, &task.payload).text)
+            || has(payload::payload(registry, &task.r#type, &task.payload).searchable())
     }
 }
 

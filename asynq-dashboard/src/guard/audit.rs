@@ -1,0 +1,36 @@
+//! Who changed what: one line in the log for each change that was asked for, without what was sent.
+
+use axum::{
+    extract::Request,
+    http::{Method, StatusCode},
+};
+
+use super::is_reader;
+use crate::login::{Caller, peer};
+
+/// What a change's line says before its answer is known.
+#[derive(Debug)]
+pub(super) struct Line {
+    method: Method,
+    path: String,
+    peer: String,
+}
+
+impl Line {
+    /// Of a request; `None` for one that only reads.
+    pub(super) fn of(request: &Request) -> Option<Self> {
+        (!is_reader(request.method())).then(|| Self {
+            method: request.method().clone(),
+            // Encoded, so that no name can begin a line of its own; a query is no part of a change.
+            path: request.uri().path().to_owned(),
+            peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
+        })
+    }
+
+    /// Writes it. `who` is `None` where the caller was refused before, or for, saying who it is.
+    pub(super) fn write(&self, who: Option<&Caller>, status: StatusCode) {
+        let who = who.map_or("nobody".into(), Caller::name);
+        let (method, path, peer, status) = (&self.method, &self.path, &self.peer, status.as_u16());
+        tracing::info!(who = ?who, peer, %method, path, status, "the dashboard was asked for a change");
+    }
+}

@@ -1,0 +1,70 @@
+//! How many connections there may be from one address at a time, so that nobody holds the places of all.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::login::network;
+
+/// The connections of each address that has some; of IPv6 each network of 64 bits.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    most: usize,
+    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// The place of one connection; dropping it frees it.
+#[derive(Debug)]
+pub(super) struct Place {
+    of: Places,
+    address: IpAddr,
+}
+
+impl Places {
+    /// At most so many from each address.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
+    /// One more for this peer; `None` when it has all that it may.
+    pub(super) fn take(&self, peer: IpAddr) -> Option<Place> {
+        let address = network(peer);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Place { of: self.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_its_share_and_leaves_the_rest() {
+        let (places, ann, bob) = (Places::new(2), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let held = (places.take(ann), places.take(ann));
+        assert!(held.0.is_some() && held.1.is_some() && places.take(ann).is_none());
+        assert!(places.take(bob).is_some());
+        drop(held);
+        assert!(places.taken.lock().expect("a lock").is_empty());
+        assert!(places.take(ann).is_some());
+    }
+}

@@ -1,1 +1,0 @@
-//! A worker's own dashboard, by its flags.
