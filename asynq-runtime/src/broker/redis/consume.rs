@@ -215,7 +215,7 @@ impl UnansweredDequeues {
 
     /// Whether the member's next call has something to fetch or to tell before anything new.
     fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
-        let is_wanted = |queue: &QueueName| wanted.iter().any(|wanted| wanted.queue == *queue);
+        let is_wanted = |queue: &QueueName| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == *queue);
         let has = |lost: &Lost| lost.error.is_some() || lost.tokens.iter().any(|(queue, _)| is_wanted(queue));
         self.lock().get(member).is_some_and(has)
     }
