@@ -13,7 +13,7 @@ use crate::{
     health::Probe,
     live,
     login::Login,
-    look::search,
+    look::{node::Nodes, search},
     metrics::{self, Collector},
     path,
     sample::Samples,
@@ -31,6 +31,7 @@ struct Inner {
     samples: Samples,
     collector: Collector,
     probe: Probe,
+    nodes: Nodes,
     config: Config,
     rules: Rules,
     listeners: Arc<Semaphore>,
@@ -72,6 +73,7 @@ impl AppState {
             samples: Samples::new(Arc::clone(client.broker())),
             collector: Collector::new(Arc::clone(client.broker())),
             probe: Probe::new(Arc::clone(client.broker())),
+            nodes: Nodes::new(Arc::clone(client.broker())),
             inspector,
             client,
             registry,
@@ -115,6 +117,11 @@ impl AppState {
     /// Knows whether the broker answers.
     pub(crate) fn probe(&self) -> &Probe {
         &self.0.probe
+    }
+
+    /// What the broker's servers or files say of themselves.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.0.nodes
     }
 
     /// How the dashboard is shown.

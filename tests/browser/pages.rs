@@ -114,3 +114,43 @@ fn every_page_shows_what_there_is_on_redis() {
 fn every_page_shows_what_there_is_on_sqlite() {
     every_page_shows_what_there_is::<SqliteStore>();
 }
+
+fn the_broker_page_shows_what_the_broker_says_of_itself<S: Store>() {
+    wait(async {
+        let world = World::<S>::shop().await;
+        let browser = &world.browser;
+        world.open("/broker").await;
+        // The first look may come before the answer; the page gets it by itself.
+        browser.until("document.querySelector('#node-0 .figures')").await;
+        assert_eq!((browser.count("[data-again]").await, browser.count("#asked").await), (0, 0));
+        let (kind, figures, fact) = match S::KIND {
+            "redis" => ("Redis", ["Memory used", "Eviction", "Persistence", "Clients", "Uptime"], "maxmemory_policy"),
+            _ => ("SQLite", ["File", "Write-ahead log", "Free pages", "Durability", "Quick check"], "quick_check"),
+        };
+        assert!(browser.text(".figures").await.contains(kind));
+        let shown = browser.text("#node-0 .figures").await;
+        for figure in figures {
+            assert!(shown.contains(figure), "{figure}: {shown}");
+        }
+        assert_eq!(browser.count("#node-0 .slow").await, u64::from(S::KIND == "redis"));
+        // Everything that it says is folded away, and stays open once it was opened.
+        let visible = "return document.querySelector('#node-0 .said dl').checkVisibility()";
+        assert_eq!(browser.js(visible).await, false);
+        browser.click("#node-0 .said summary").await;
+        assert_eq!(browser.js(visible).await, true);
+        let facts = browser.text("#node-0 .said").await;
+        assert!(facts.contains(fact), "{facts}");
+        assert_eq!(browser.turn_to("/broker", visible).await, true);
+        world.end().await;
+    });
+}
+
+#[test]
+fn the_broker_page_shows_what_the_broker_says_of_itself_on_redis() {
+    the_broker_page_shows_what_the_broker_says_of_itself::<RedisStore>();
+}
+
+#[test]
+fn the_broker_page_shows_what_the_broker_says_of_itself_on_sqlite() {
+    the_broker_page_shows_what_the_broker_says_of_itself::<SqliteStore>();
+}

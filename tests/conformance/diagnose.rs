@@ -144,3 +144,28 @@ async fn a_lock_that_no_task_holds_is_found() {
     let expected = [(OddityKind::IdWithoutTask, texts(&["t1"])), (OddityKind::LockWithoutTask, vec![lock_key("me")])];
     assert_eq!(kinds, expected);
 }
+
+#[tokio::test]
+async fn a_place_of_a_foreign_type_is_told_and_stops_nothing() {
+    for place in ["lease", "active", "pending", "scheduled", "completed", "groups", "aggregation_sets"] {
+        let t = Fixture::start().await;
+        let Some(go) = go(&t) else { return };
+        t.seed_every_state().await;
+        t.seed_group("waiting", &["g1"]).await;
+        go.put_text(place);
+        let (kind, keys) = only_oddity(&t).await;
+        assert_eq!((kind, keys), (OddityKind::ForeignKey, vec![format!("asynq:{{default}}:{place}")]));
+        assert!(!examine(&t, ALL).await.complete);
+    }
+}
+
+#[tokio::test]
+async fn in_a_long_list_no_task_is_looked_up_by_itself() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
+    t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    go.break_off("pending", "t0");
+    assert_eq!(examine(&t, 1).await.oddities, [], "nobody knows without reading all of the list");
+    assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["t0"])));
+}

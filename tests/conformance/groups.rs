@@ -77,6 +77,22 @@ async fn groups_are_listed_in_pages() {
 }
 
 #[tokio::test]
+async fn one_group_is_told_whatever_its_name() {
+    let t = Fixture::start().await;
+    for (n, name) in ["a", "a\0", "ab", "b", "*", "\u{10ffff}"].iter().enumerate() {
+        for i in 0..=n {
+            t.enqueue(task(&format!("t{n}-{i}")).grouped(name)).await;
+        }
+        let found = t.broker().group(&default_queue(), &group(name)).await.unwrap().unwrap();
+        assert_eq!((found.group.as_str(), found.size), (*name, n as u64 + 1));
+        assert!(found.oldest.is_some());
+    }
+    for (q, name) in [("default", "aa"), ("default", ""), ("none", "a")] {
+        assert_eq!(t.broker().group(&queue(q), &group(name)).await.unwrap(), None, "{q} {name}");
+    }
+}
+
+#[tokio::test]
 async fn a_group_whose_tasks_were_all_taken_is_not_listed() {
     let t = Fixture::start().await;
     t.seed_set(&["t1", "t2"]).await;

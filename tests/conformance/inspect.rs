@@ -19,6 +19,27 @@ async fn ids(t: &Fixture, state: TaskState, number: usize, size: usize) -> Vec<S
 }
 
 #[tokio::test]
+async fn pages_of_any_size_show_every_task_once_and_in_order() {
+    let t = Fixture::start().await;
+    // Some at the same time, so that the order has to go on within it.
+    for n in 0..23_u32 {
+        t.enqueue(task(&format!("t{n:02}")).after(SECOND * (60 + n / 5))).await;
+    }
+    let all = ids(&t, TaskState::Scheduled, 1, 100).await;
+    assert_eq!(all.len(), 23);
+    for size in [1, 2, 5, 7, 11, 12, 22, 23] {
+        let mut seen = Vec::new();
+        for number in 1..=23_usize.div_ceil(size) {
+            let page = ids(&t, TaskState::Scheduled, number, size).await;
+            assert!(!page.is_empty() && page.len() <= size, "page {number} of {size}");
+            seen.extend(page);
+        }
+        assert_eq!(seen, all, "pages of {size}");
+        assert!(ids(&t, TaskState::Scheduled, 24, size).await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_known_at_first() {
     let t = Fixture::start().await;
     assert!(t.broker().queues().await.unwrap().is_empty());

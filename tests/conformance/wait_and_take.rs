@@ -208,3 +208,17 @@ async fn waiting_to_forward_ends_at_its_limit() {
     let forwarded = tokio::time::timeout(SOON, t.broker().wait_and_forward(&queues, A_MOMENT)).await;
     assert_eq!(forwarded.expect("no longer than the limit").unwrap().moved, 0);
 }
+
+#[tokio::test]
+async fn calls_that_were_dropped_while_they_waited_leave_room_for_others() {
+    let t = Fixture::real_time().await;
+    let broker = t.shared();
+    let queues = [default_queue()];
+    // More than a broker lets wait at a time.
+    for _ in 0..1_200 {
+        let forward = broker.wait_and_forward(&queues, LONG);
+        assert!(tokio::time::timeout(Duration::from_micros(100), forward).await.is_err());
+    }
+    let placed = tokio::time::timeout(SOON, broker.enqueue(vec![task("t1")])).await.expect("it ends soon").remove(0);
+    placed.unwrap();
+}

@@ -10,6 +10,8 @@ mod redis {
     mod actions;
     mod api;
     mod events;
+    mod groups;
+    mod nodes;
     mod routes;
 }
 
@@ -20,6 +22,8 @@ mod sqlite {
     mod actions;
     mod api;
     mod events;
+    mod groups;
+    mod nodes;
     mod routes;
 }
 

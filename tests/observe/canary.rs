@@ -51,7 +51,7 @@ on_both_brokers! {
             format!(r#"{{"n":"{CANARY}","secret":1}}"#),
             format!(r#"{{"n":1,"secret":"{CANARY}"}}"#),
             format!(r#"{{"{CANARY}":1}}"#),
-            format!(r#"{CANARY}"#),
+            CANARY.to_owned(),
         ] {
             ids.push(client.enqueue(RawTask::new("canary_number", payload).retry(0)).await.unwrap().id);
         }

@@ -209,6 +209,11 @@ impl<'a> GoPeer<'a> {
         self.int(&["ZADD", LEASE, &until.to_string(), id]);
     }
 
+    /// Puts a text where a place of the default queue should be.
+    pub fn put_text(&self, place: &str) {
+        self.command::<String>(&[b"SET", format!("asynq:{{default}}:{place}").as_bytes(), b"rubbish"]);
+    }
+
     /// Whether a key exists.
     pub fn exists(&self, key: &str) -> bool {
         self.int(&["EXISTS", key]) == 1

@@ -53,7 +53,7 @@ fn memory(node: &Node, findings: &mut Vec<Finding>) {
                 "memory",
                 format!("{percent} % of maxmemory are used"),
                 "when all of it is, nothing can be enqueued any more; what runs still ends",
-                "give Redis more memory, or delete what is not needed: asynq task delete-all --state archived --queue QUEUE",
+                "give Redis more memory, or delete what is not needed: asynq task delete-all --queue QUEUE --state archived",
             ));
         }
     }

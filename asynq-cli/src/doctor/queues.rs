@@ -46,7 +46,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             "no-consumer",
             format!("{waiting} tasks wait and no server serves the queue"),
             "they wait until a worker for this queue starts",
-            format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} --to QUEUE"),
+            format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} ID --to QUEUE"),
         ));
     } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
         findings.push(of(
@@ -95,7 +95,7 @@ fn archive(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
 fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
     let name = quoted(&queue.stats.name);
-    let first = examples.first().map_or("", String::as_str);
+    let first = quoted(examples.first().map_or("", String::as_str));
     let janitor =
         || format!("run a worker of ours on the queue: its janitor mends it within a minute (--queues {name})");
     let (check, severity, what, means, mend) = match kind {
@@ -125,28 +125,28 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Error,
             "tasks that are in no state's list",
             "nobody will ever run them by himself",
-            format!("asynq task run --queue {name} --id {first}"),
+            format!("asynq task run --queue {name} {first}"),
         ),
         OddityKind::TaskInWrongPlace => (
             "wrong-place",
             Severity::Error,
             "tasks that are in another state's list than they say",
             "tools show them wrongly, and some refuse to touch them",
-            format!("asynq task run --queue {name} --id {first}, or delete it"),
+            format!("asynq task run --queue {name} {first}, or delete it"),
         ),
         OddityKind::LockWithoutTask => (
             "lock-without-task",
             Severity::Warning,
             "unique locks whose task is gone",
             "the same task is refused as a duplicate until the lock ends by itself",
-            format!("wait until it ends, or: redis-cli DEL {first:?}"),
+            "wait until it ends by itself; on Redis its key may be deleted by hand: it is the example above".to_owned(),
         ),
         OddityKind::ForeignKey => (
             "foreign-key",
             Severity::Error,
             "keys with names of asynq's that hold something else",
             "another program writes into asynq's names; commands on them fail",
-            format!("find out who wrote {first:?}, then delete it"),
+            format!("find out who wrote the key {first}, then delete it"),
         ),
         OddityKind::WrongCount => (
             "wrong-count",
@@ -163,14 +163,23 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, mend)
 }
 
-/// Whether a server says that it takes from the queue.
+/// Whether a server says that it takes from the queue, by its name or by a pattern such as `tenant:*`.
 fn serves(server: &ServerInfo, queue: &str) -> bool {
-    server.queues.iter().any(|served| served.queue.as_deref() == Some(queue))
+    server.queues.iter().filter_map(|served| served.queue.as_deref()).any(|served| {
+        // Anything may stand for a `*`, and more than is meant may be taken for served: a wrong alarm helps nobody.
+        let (first, last) = (served.split('*').next(), served.rsplit('*').next());
+        served == queue
+            || served.contains('*')
+                && first.is_some_and(|first| queue.starts_with(first))
+                && last.is_some_and(|last| queue.ends_with(last))
+    })
 }
 
 /// A queue's name as a shell takes it.
 fn quoted(name: impl ToString) -> String {
     let name = name.to_string();
-    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
+    let is_plain = !name.is_empty()
+        && !name.starts_with('-')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
     if is_plain { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }

@@ -7,8 +7,10 @@ use asynq_runtime::{
     task::{QueueName, QueueWeight, ServerInfo, Timestamp},
 };
 use chrono::{DateTime, TimeDelta, Utc};
+use clap::Parser as _;
 
 use super::{Evidence, diagnose, evidence::QueueEvidence};
+use crate::cli::Cli;
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_893_553_445, 0).unwrap()
@@ -95,6 +97,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
         let told: Vec<String> =
             diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
         assert_eq!(told, [expected]);
+        is_understood(&diagnose(&evidence)[0].mend);
     }
 }
 
@@ -134,7 +137,27 @@ fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
         let finding = &findings[0];
         assert!(finding.found.starts_with("12 ") && finding.found.ends_with(": a, b, …"), "{}", finding.found);
         assert!(!finding.means.is_empty() && !finding.mend.is_empty());
+        is_understood(&finding.mend);
     }
+}
+
+/// Every command of ours in an advice can be written as it stands there.
+fn is_understood(mend: &str) {
+    for (at, _) in mend.match_indices("asynq ") {
+        let command = mend[at..].split([',', ';']).next().unwrap();
+        if let Err(error) = Cli::try_parse_from(command.split_whitespace()) {
+            panic!("{command}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_served_by_a_pattern_too() {
+    let mut evidence = sound();
+    evidence.queues[0].stats.name = QueueName::from_wire("tenant:7");
+    assert_eq!(diagnose(&evidence)[0].check, "no-consumer");
+    evidence.servers[0].info.queues[0].queue = Some("tenant:*".into());
+    assert_eq!(diagnose(&evidence), []);
 }
 
 #[test]
@@ -153,4 +176,9 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
     evidence.queues[0].stats.name = QueueName::from_wire("it's; rm -rf");
     let mend = &diagnose(&evidence)[0].mend;
     assert!(mend.contains(r"--queues 'it'\''s; rm -rf',"), "{mend}");
+    let mut evidence = sound();
+    let kind = OddityKind::TaskWithoutPlace;
+    evidence.queues[0].examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["$(reboot)".into()] }];
+    let mend = &diagnose(&evidence)[0].mend;
+    assert_eq!(mend, "asynq task run --queue default '$(reboot)'");
 }

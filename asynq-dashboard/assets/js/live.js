@@ -3,6 +3,7 @@ import { morph } from "./morph.js";
 
 const RETRY = 2000;
 const FRESH = 3000;
+const SOON = 500;
 let running = null;
 let waiting = null;
 let source = null;
@@ -35,6 +36,7 @@ async function fetched() {
     if (where) morph(document.querySelector(".where"), where);
     seen = new Date();
     back();
+    again();
     document.dispatchEvent(new Event("page"));
   } catch {
     away("The dashboard does not answer");
@@ -56,7 +58,13 @@ function back() {
   document.body.classList.remove("stale", "away");
 }
 
+// Part of what the page shows is on its way to the server.
+function again() {
+  if (document.querySelector("main[data-again]")) timer = setTimeout(() => refresh(true), SOON);
+}
+
 export function live() {
+  again();
   // A page that could not be made says so; it is tried again until it can.
   if (document.querySelector("main[data-failed]")) timer = setTimeout(() => refresh(true), RETRY);
   const events = document.documentElement.dataset.events;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     TaskInfo,
-    broker::{Failure, GroupStats, QueueStats, ServerState},
+    broker::{Failure, GroupStats, Node, QueueStats, ServerState, SlowCall},
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
@@ -229,5 +229,27 @@ pub(super) fn health(health: &Health) -> Value {
         "queues": health.queues,
         "servers": health.servers,
         "entries": health.entries,
+    })
+}
+
+/// One server or file that keeps tasks. Its facts are in sections, with the names and texts that it gave them.
+pub(super) fn node(node: &Node) -> Value {
+    let mut facts = Map::new();
+    for fact in &node.facts {
+        let section = facts.entry(fact.section.as_str()).or_insert_with(|| json!({}));
+        section[&fact.name] = fact.value.as_str().into();
+    }
+    let slow_calls = node.slow_calls.as_ref().map(|calls| {
+        let call =
+            |call: &SlowCall| json!({ "at": time(call.at), "took_ms": seconds(call.took * 1000), "what": call.what });
+        calls.iter().map(call).collect::<Vec<_>>()
+    });
+    json!({
+        "address": node.address,
+        "version": node.version,
+        "ahead_ms": node.ahead.num_milliseconds(),
+        "precision_ms": seconds(node.precision * 1000),
+        "facts": facts,
+        "slow_calls": slow_calls,
     })
 }

@@ -23,5 +23,6 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::read("/api/periodic", get(rest::periodic)),
         Route::read("/api/periodic/{queue}/{entry}", get(rest::entry)),
         Route::read("/api/broker", get(rest::broker)),
+        Route::read("/api/broker/nodes", get(rest::nodes)),
     ]
 }

@@ -61,6 +61,7 @@ pub(super) async fn tasks(
             q: which.q,
             queue: queue.to_string(),
             state: which.state,
+            group: which.group,
             after: which.after,
             ..search::Query::default()
         };

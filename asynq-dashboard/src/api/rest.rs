@@ -1,5 +1,7 @@
 //! Samples, search, servers, periodic entries and the broker.
 
+use std::time::Duration;
+
 use asynq_runtime::broker::Page;
 use axum::{Json, extract::State};
 use serde::Deserialize;
@@ -7,11 +9,14 @@ use serde_json::{Value, json};
 
 use super::json;
 use crate::{
-    failure::Failure,
+    failure::{Failure, Kind},
     look::{broker, periodic, search},
     path::{Asked, Name, Segments},
     state::AppState,
 };
+
+/// Longest wait for the broker's nodes.
+const FOR_NODES: Duration = Duration::from_secs(5);
 
 type Answer = Result<Json<Value>, Failure>;
 
@@ -75,4 +80,11 @@ pub(super) async fn entry(
 
 pub(super) async fn broker(State(app): State<AppState>) -> Answer {
     Ok(Json(json::health(&broker::health(&app).await?)))
+}
+
+pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
+    let told = app.nodes().told(FOR_NODES).await.filter(|told| told.is_fresh());
+    let told =
+        told.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
+    Ok(Json(json!({ "at": json::time(told.at), "nodes": told.nodes?.iter().map(json::node).collect::<Vec<_>>() })))
 }

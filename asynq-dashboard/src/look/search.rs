@@ -50,6 +50,8 @@ pub(crate) struct Query {
     pub(crate) queue: String,
     /// Only in this state.
     pub(crate) state: String,
+    /// Only aggregating tasks of this group.
+    pub(crate) group: String,
     /// Only tasks of this type.
     pub(crate) r#type: String,
     /// Only tasks with a time (due, failed, completed) from this one on, RFC 3339.
@@ -130,7 +132,11 @@ pub(crate) async fn search(app: &AppState, query: &Query) -> Result<Found, Failu
                     found.next = Some(Place { state: at, queue: queue.to_string(), page }.text());
                     return Ok(found);
                 }
-                let some = app.client().broker().tasks(queue, *state, Page { number: page, size: SLICE }).await?;
+                let (broker, slice) = (app.client().broker(), Page { number: page, size: SLICE });
+                let some = match &wanted.group {
+                    Some(group) => broker.group_tasks(queue, group, slice).await?,
+                    None => broker.tasks(queue, *state, slice).await?,
+                };
                 found.looked_at += some.len();
                 let is_last = some.is_empty();
                 // Whole slices, so that the next request begins with a new one; 100 is passed by a part of one at most.

@@ -1,28 +1,37 @@
 //! `/broker`: how the broker does.
 
+use std::time::Duration;
+
 use axum::extract::State;
-use chrono::TimeDelta;
+use chrono::{TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{
     Page, Tab,
-    format::{count, exact, span},
-    part::text::cell,
+    format::{count, span, when},
+    node,
+    part::text::{BLOCK, cell, cut},
 };
 use crate::{
     failure::Failure,
-    look::broker::{self, Health},
+    look::{
+        broker::{self, Health},
+        node::Told,
+    },
     state::AppState,
 };
 
+/// Longest wait for what the nodes say of themselves; it is shown when it has come.
+const PATIENCE: Duration = Duration::from_millis(60);
+
 /// Answers `/broker`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
-    Ok(Page::new("Broker", Tab::Broker, render(&broker::health(&app).await?)))
+    let (health, told) = tokio::join!(broker::health(&app), app.nodes().told(PATIENCE));
+    Ok(Page::new("Broker", Tab::Broker, render(&health?, told.as_ref())).waiting(told.is_none()))
 }
 
-fn render(health: &Health) -> Markup {
+fn render(health: &Health, told: Option<&Told>) -> Markup {
     let (fastest, slowest) = (health.pings.first().copied(), health.pings.last().copied());
-    let apart = health.ahead.abs();
     html! {
         div.title { h1 { "Broker" } p { (cell(&health.location)) } }
         dl.figures {
@@ -32,25 +41,27 @@ fn render(health: &Health) -> Markup {
             div { dt { "Servers" } dd { (count(health.servers as u64)) } }
             div { dt { "Periodic entries" } dd { (count(health.entries as u64)) } }
             div { dt { "Lease" } dd { (span(health.lease)) } }
+            div { dt { "Its time" } dd { (health.now.format("%H:%M:%S")) " UTC " small { (health.now.format("%Y-%m-%d")) } } }
         }
-        @if apart > TimeDelta::seconds(1) {
+        @if health.ahead.abs() > TimeDelta::seconds(1) {
             p.notice {
-                "The broker's clock is " (span(apart.to_std().unwrap_or_default()))
+                "The broker's clock is " (span(health.ahead.abs().to_std().unwrap_or_default()))
                 @if health.ahead > TimeDelta::zero() { " ahead of" } @else { " behind" }
                 " the clock of the host that serves this page. Tasks follow the broker's; set both by NTP."
             }
         }
-        section.panel {
-            h2 { "Facts" }
-            dl.facts {
-                dt { "Address" } dd.mono { (cell(&health.location)) }
-                dt { "Its time" } dd { (exact(health.now)) }
+        @match told {
+            None => p.soft #asked role="status" { "What it says of itself is being asked for." noscript { " Load the page again to see it." } },
+            Some(Told { nodes: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
+            Some(Told { nodes: Ok(nodes), at, .. }) => {
+                @for (number, one) in nodes.iter().enumerate() { (node::render(number, one, health.now)) }
+                p.soft { "Asked " (when(Utc::now(), *at)) "." }
             }
         }
     }
 }
 
 /// A round trip: microseconds below a millisecond.
-fn micro(took: std::time::Duration) -> String {
+fn micro(took: Duration) -> String {
     if took.as_millis() > 0 { span(took) } else { format!("{} µs", took.as_micros()) }
 }

@@ -46,7 +46,7 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
                 a.skip href="#main" { "To the content" }
                 @if !bare { (top(app, page.active)) }
                 div #down role="status" aria-live="polite" hidden {}
-                main #main tabindex="-1" data-live=[page.is_still().then_some("off")] data-failed[page.is_failure()] { (page.body) }
+                main #main tabindex="-1" data-live=[page.is_still().then_some("off")] data-failed[page.is_failure()] data-again[page.is_waiting()] { (page.body) }
                 footer {
                     @if !bare { "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys." }
                     noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." }

@@ -7,6 +7,7 @@ mod format;
 mod frame;
 mod groups;
 mod login;
+mod node;
 mod overview;
 mod part;
 mod periodic;
@@ -49,6 +50,7 @@ struct PageKind {
     still: bool,
     bare: bool,
     failed: bool,
+    waits: bool,
 }
 
 /// The entries of the navigation.
@@ -86,6 +88,12 @@ impl Page {
         self
     }
 
+    /// Without something that is on its way: worth another look soon.
+    fn waiting(mut self, waits: bool) -> Self {
+        self.kind.waits = waits;
+        self
+    }
+
     /// Without navigation, for who is not logged in.
     fn bare(mut self) -> Self {
         (self.kind.bare, self.kind.still) = (true, true);
@@ -102,6 +110,10 @@ impl Page {
 
     fn is_bare(&self) -> bool {
         self.kind.bare
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.kind.waits
     }
 
     /// Whether it says that there is no page now, and is worth another try.

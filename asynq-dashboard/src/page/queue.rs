@@ -4,6 +4,7 @@ use asynq_runtime::{
     TaskInfo, TaskState,
     broker::{DayStats, QueueStats},
     inspector::ListTasks,
+    task::{GroupName, QueueName},
 };
 use axum::extract::State;
 use chrono::NaiveTime;
@@ -82,8 +83,11 @@ pub(crate) async fn get(
     let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if wish.q.trim().is_empty() {
-        let total =
-            if wish.group.is_empty() { in_state(&stats, state) } else { group_size(&app, &queue, &wish.group).await? };
+        let total = if wish.group.is_empty() {
+            in_state(&stats, state)
+        } else {
+            group_size(&app, &stats.name, &wish.group).await?
+        };
         let per = if wish.per == 0 { PER_PAGE } else { wish.per.min(ListTasks::MOST) };
         let span = Span::new(wish.page, per, total);
         let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);
@@ -94,6 +98,7 @@ pub(crate) async fn get(
             q: wish.q.clone(),
             queue: queue.to_string(),
             state: state.to_string(),
+            group: wish.group.clone(),
             after: wish.after.clone(),
             ..Query::default()
         };
@@ -109,9 +114,9 @@ pub(crate) async fn get(
 }
 
 /// How many tasks wait in a group.
-async fn group_size(app: &AppState, queue: &str, group: &str) -> Result<u64, Failure> {
-    let before = app.client().broker().groups(&asynq_runtime::task::QueueName::from_wire(queue), None, 500).await?;
-    Ok(before.iter().find(|stats| stats.group.as_str() == group).map_or(0, |stats| stats.size))
+async fn group_size(app: &AppState, queue: &QueueName, group: &str) -> Result<u64, Failure> {
+    let stats = app.client().broker().group(queue, &GroupName::from_wire(group)).await?;
+    Ok(stats.map_or(0, |stats| stats.size))
 }
 
 /// The state that people want to see: what runs, else what there is.
@@ -291,7 +296,6 @@ fn nothing(view: &View<'_>, path: &str) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::task::QueueName;
     use chrono::{DateTime, NaiveDate};
 
     use super::*;

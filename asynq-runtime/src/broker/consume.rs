@@ -146,8 +146,8 @@ pub struct RunKey {
     pub row: i64,
 }
 
-/// A run's token: 19 decimal digits that read as a time in nanoseconds (FENCE.md §3). It grows from run to run of a task
-/// as long as the clocks of the workers agree.
+/// A run's token: 19 decimal digits that read as a time in nanoseconds (FENCE.md §3). It is drawn when
+/// the call that takes the task is made: brokers compare it for equality alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
 

@@ -23,6 +23,13 @@ pub trait Groups {
         limit: usize,
     ) -> Result<Vec<GroupStats>, BrokerError>;
 
+    /// One group as it is now; `None` if no task waits in it.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
+
     /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most [`TaskSet::MOST`]
     /// tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's
     /// until its deadline, 2 minutes from now, and beyond until somebody takes it back; the state of its tasks stays

@@ -1,6 +1,6 @@
 //! Whether a task is one that was looked for.
 
-use asynq_runtime::{Registry, TaskInfo, TaskState};
+use asynq_runtime::{Registry, TaskInfo, TaskState, task::GroupName};
 use chrono::{DateTime, Utc};
 
 use super::Query;
@@ -14,6 +14,7 @@ pub(super) struct Wanted {
     /// As it was written.
     pub(super) as_written: String,
     pub(super) state: Option<TaskState>,
+    pub(super) group: Option<GroupName>,
     r#type: String,
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
@@ -22,10 +23,14 @@ pub(super) struct Wanted {
 impl Wanted {
     /// What the query says.
     pub(super) fn read(query: &Query) -> Result<Self, Failure> {
+        let group = (!query.group.is_empty()).then(|| GroupName::from_wire(&query.group));
+        // Only these wait in groups.
+        let state = if group.is_some() { Some(TaskState::Aggregating) } else { state(&query.state)? };
         Ok(Self {
             text: query.q.trim().to_lowercase(),
             as_written: query.q.trim().to_owned(),
-            state: state(&query.state)?,
+            state,
+            group,
             r#type: query.r#type.clone(),
             since: time("since", &query.since)?,
             until: time("until", &query.until)?,
@@ -35,6 +40,7 @@ impl Wanted {
     /// Whether the task has all that is wanted.
     pub(super) fn fits(&self, registry: Option<&Registry>, task: &TaskInfo) -> bool {
         self.state.is_none_or(|state| task.state == state)
+            && self.group.as_ref().is_none_or(|group| task.group.as_deref() == Some(group.as_str()))
             && (self.r#type.is_empty() || task.r#type == self.r#type)
             && self.has_time(task)
             && self.has_text(registry, task)

@@ -50,6 +50,11 @@ impl Commit {
         Self { link, clock, durability, client: uuid::Uuid::new_v4().simple().to_string(), known: Mutex::default() }
     }
 
+    /// Whether whoever enqueues waits for a disk or for replicas.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durability != Durability::Async
+    }
+
     /// Makes the queue known again with the next task, because somebody deletes it.
     pub(super) fn forget(&self, queue: &QueueName) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
@@ -58,7 +63,7 @@ impl Commit {
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
         let commit = self;
         // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
-        let in_flight = if commit.durability == Durability::Async { IN_FLIGHT } else { 1 };
+        let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
         let turns = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
         let mut sends = JoinSet::new();

@@ -30,19 +30,21 @@ impl Diagnose for RedisBroker {
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
         let mut look = Look { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
         look.found.complete = true;
-        let mut listed = HashSet::new();
+        // Where a place is of a foreign type no script can say whether a task is where it should be.
+        if look.has_foreign_places().await? {
+            look.found.complete = false;
+            return Ok(look.found);
+        }
+        let (mut listed, mut has_whole_lists) = (HashSet::new(), true);
         for (name, place) in look.places().await? {
-            let ids = look.place(&name, &place).await?;
+            let (ids, whole) = look.place(&name, &place).await?;
             if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
                 listed.extend(ids);
+                has_whole_lists &= whole;
             }
         }
-        // With places of a foreign type no script can say whether a task is where it should be.
-        if look.found.count(OddityKind::ForeignKey) > 0 {
-            look.found.complete = false;
-        } else {
-            look.keys(&listed).await?;
-        }
+        // To look one task up in a long list keeps Redis busy: only where nearly all of them are known to be there.
+        look.keys(has_whole_lists.then_some(&listed)).await?;
         Ok(look.found)
     }
 }
@@ -56,6 +58,31 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// Whether a key of the queue's holds something else than asynq puts there.
+    async fn has_foreign_places(&mut self) -> Result<bool, BrokerError> {
+        let [pending, active, others @ ..] = &places(&self.keys)[..] else { return Ok(false) };
+        let is_expected = |key: &str, kind: &str| match kind {
+            "none" => true,
+            "list" => key == pending || key == active,
+            "set" => key == self.keys.groups(),
+            "zset" => key != pending && key != active && key != self.keys.groups(),
+            _ => false,
+        };
+        let keys: Vec<&String> = [pending, active].into_iter().chain(others).collect();
+        let kinds = self.broker.link.send(keys.iter().map(|key| Call::plain("TYPE").arg(*key)).collect()).await?;
+        let mut foreign = Vec::new();
+        for (key, kind) in keys.into_iter().zip(kinds) {
+            if !is_expected(key, &reply::text(kind?).unwrap_or_default()) {
+                foreign.push(key.clone());
+            }
+        }
+        let has_some = !foreign.is_empty();
+        for key in foreign {
+            self.found.add(OddityKind::ForeignKey, key);
+        }
+        Ok(has_some)
+    }
+
     /// Every place of tasks with the state whose place it is, or `lease`.
     async fn places(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
         use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
@@ -63,26 +90,17 @@ impl Look<'_> {
         let mut places: Vec<_> =
             states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
         places.push(("lease".to_owned(), self.keys.lease()));
-        let groups = self.keys.groups();
-        let kind = self.broker.link.send_one(Call::plain("TYPE").arg(&groups)).await?;
-        match reply::text(kind).as_deref() {
-            Some("set") => {
-                let mut names = self.broker.group_names(&self.keys, None, GROUPS + 1).await?;
-                self.found.complete &= names.len() <= GROUPS;
-                names.truncate(GROUPS);
-                let state = TaskState::Aggregating.as_str();
-                places.extend(
-                    names.into_iter().map(|name| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)))),
-                );
-            }
-            Some("none") => {}
-            _ => self.found.add(OddityKind::ForeignKey, groups),
-        }
+        let mut names = self.broker.group_names(&self.keys, None, GROUPS + 1).await?;
+        self.found.complete &= names.len() <= GROUPS;
+        names.truncate(GROUPS);
+        let state = TaskState::Aggregating.as_str();
+        let group = |name: String| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)));
+        places.extend(names.into_iter().map(group));
         Ok(places)
     }
 
-    /// Looks through one place and returns the ids that are there.
-    async fn place(&mut self, state: &str, place: &str) -> Result<Vec<String>, BrokerError> {
+    /// Looks through one place and returns the ids that are there, and whether these are all.
+    async fn place(&mut self, state: &str, place: &str) -> Result<(Vec<String>, bool), BrokerError> {
         let mut names = places(&self.keys);
         names.push(place.to_owned());
         let mut ids = Vec::new();
@@ -95,18 +113,18 @@ impl Look<'_> {
             let is_last = slice.len() < SLICE;
             ids.extend(slice.into_iter().filter_map(reply::text));
             if is_last {
-                return Ok(ids);
+                return Ok((ids, true));
             }
             if ids.len() >= self.limit {
                 self.found.complete = false;
-                return Ok(ids);
+                return Ok((ids, false));
             }
         }
     }
 
     /// Looks through the server's keys for tasks that are in no place and locks that nobody holds. `listed` are the ids
-    /// that were seen in lists.
-    async fn keys(&mut self, listed: &HashSet<String>) -> Result<(), BrokerError> {
+    /// that were seen in lists; without them tasks that say they are in one are believed.
+    async fn keys(&mut self, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
         let (names, pattern) = (places(&self.keys), self.keys.pattern(""));
         let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
         loop {
@@ -116,7 +134,8 @@ impl Look<'_> {
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let in_lists = reply::array(parts.next().unwrap_or_default())?;
             self.note(parts)?;
-            for id in in_lists.into_iter().filter_map(reply::text).filter(|id| !listed.contains(id)) {
+            let is_missing = |id: &String| listed.is_some_and(|listed| !listed.contains(id));
+            for id in in_lists.into_iter().filter_map(reply::text).filter(is_missing) {
                 // It may have come or moved since the lists were read.
                 if self.is_lost(&id).await? {
                     self.found.add(OddityKind::TaskWithoutPlace, id);

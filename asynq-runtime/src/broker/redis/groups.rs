@@ -54,6 +54,11 @@ impl Groups for RedisBroker {
         Ok(found)
     }
 
+    async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
+        let name = group.as_str().to_owned();
+        Ok(self.group_stats(&Keys::new(queue), &[name]).await?.pop())
+    }
+
     async fn claim_set(
         &self,
         queue: &QueueName,

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
-const WRITE: usize = 4 << 20;
+pub(super) const WRITE: usize = 4 << 20;
 
 /// One connection of the broker, and whoever keeps it up.
 #[derive(Debug, Clone)]

@@ -17,6 +17,7 @@ use super::{
     connection::Link,
     durability::Durability,
     io::Io,
+    line::WRITE,
     line::closed,
     reply,
 };
@@ -89,15 +90,18 @@ impl Producer {
         let mut tasks = batch.into_iter();
         loop {
             let items: Vec<Item> = tasks.by_ref().take(PER_SEND).map(Item::new).collect();
-            let is_last = items.is_empty();
-            if !is_last {
-                under_way.push_back(self.send(items).await);
+            if items.is_empty() {
+                break;
             }
-            while under_way.len() >= IN_FLIGHT || is_last {
-                let Some(part) = under_way.pop_front() else { return outcomes };
-                part.answered(&mut outcomes).await;
-            }
+            // The next part would overtake one of several writes, and its time would run while it waits for a durable one.
+            let alone = self.commit.is_durable() || items.iter().map(Item::bytes).sum::<usize>() > WRITE / 2;
+            let most = if alone { 0 } else { IN_FLIGHT - 1 };
+            answers(&mut under_way, most, &mut outcomes).await;
+            under_way.push_back(self.send(items).await);
+            answers(&mut under_way, most, &mut outcomes).await;
         }
+        answers(&mut under_way, 0, &mut outcomes).await;
+        outcomes
     }
 
     async fn send(&self, items: Vec<Item>) -> Part {
@@ -119,6 +123,15 @@ struct Part {
     answered: Result<oneshot::Receiver<Vec<Outcome>>, BrokerError>,
     /// Until when to wait; `None` = for ever.
     end: Option<Instant>,
+}
+
+/// Waits for answers until `most` parts are under way.
+async fn answers(under_way: &mut VecDeque<Part>, most: usize, outcomes: &mut Vec<Outcome>) {
+    while under_way.len() > most
+        && let Some(part) = under_way.pop_front()
+    {
+        part.answered(outcomes).await;
+    }
 }
 
 impl Part {
@@ -165,6 +178,11 @@ impl Item {
 }
 
 impl Item {
+    /// Roughly what it costs to send.
+    fn bytes(&self) -> usize {
+        self.message.len() + self.extra.len()
+    }
+
     /// Whether id and message say everything.
     pub(super) fn is_plain(&self) -> bool {
         self.ours && self.when.is_empty() && self.lock.is_none() && self.extra.is_empty() && self.group.is_none()

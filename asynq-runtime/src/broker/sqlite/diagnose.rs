@@ -40,8 +40,18 @@ impl Diagnose for SqliteBroker {
     }
 
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
-        let (queue, limit) = (queue.clone(), i64::try_from(limit.max(1)).unwrap_or(i64::MAX));
-        self.store.read(move |view| examine(view, &queue, limit)).await
+        let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+        let mut found = Examination { complete: true, ..Examination::default() };
+        // One read each: a reader has a second, and what a large state costs must not hide the others.
+        for state in TaskState::ALL {
+            let queue = queue.clone();
+            let looked = self.store.read(move |view| examine(view, &queue, state, limit)).await;
+            found.add_all(in_time(looked)?);
+        }
+        let queue = queue.clone();
+        let locks = self.store.read(move |view| examine_locks(view, &queue, limit)).await;
+        found.add_all(in_time(locks)?);
+        Ok(found)
     }
 }
 
@@ -67,23 +77,33 @@ fn read_file(view: &View<'_>) -> rusqlite::Result<File> {
     found.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-fn examine(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
+/// What took too long was not looked at.
+fn in_time(looked: Result<Examination, BrokerError>) -> Result<Examination, BrokerError> {
+    match looked {
+        Err(error) if error.kind() == BrokerErrorKind::Timeout => Ok(Examination::default()),
+        looked => looked,
+    }
+}
+
+fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> rusqlite::Result<Examination> {
     let mut found = Examination { complete: true, ..Examination::default() };
     let Some(q) = view.queue(queue)? else { return Ok(found) };
-    for state in TaskState::ALL {
-        let number = i64::from(state.number());
-        let ids = view.list(&sql::MAINTAIN_GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))?;
-        for id in ids {
-            found.add(OddityKind::IdWithoutTask, id);
-        }
-        let both =
-            view.find(&sql::DIAGNOSE_NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let (told, counted): (i64, i64) = both.unwrap_or_default();
-        found.complete &= counted <= limit;
-        if counted < COUNTED && counted != told {
-            found.add(OddityKind::WrongCount, format!("{state}: {told} instead of {counted}"));
-        }
+    let number = i64::from(state.number());
+    for id in view.list(&sql::MAINTAIN_GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))? {
+        found.add(OddityKind::IdWithoutTask, id);
     }
+    let both = view.find(&sql::DIAGNOSE_NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (told, counted): (i64, i64) = both.unwrap_or_default();
+    found.complete &= counted <= limit;
+    if counted < COUNTED && counted != told {
+        found.add(OddityKind::WrongCount, format!("{state}: {told} instead of {counted}"));
+    }
+    Ok(found)
+}
+
+fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
+    let mut found = Examination { complete: true, ..Examination::default() };
+    let Some(q) = view.queue(queue)? else { return Ok(found) };
     for key in view.list(&sql::DIAGNOSE_LOCKS, params![q, view.now, limit], |row| row.get::<_, String>(0))? {
         found.add(OddityKind::LockWithoutTask, key);
     }

@@ -36,13 +36,14 @@ impl Groups for SqliteBroker {
         self.store
             .read(move |view| {
                 let after = after.as_ref().map_or("", GroupName::as_str);
-                view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, limit], |row| {
-                    let group = GroupName::from_wire(&row.get::<_, String>(0)?);
-                    let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
-                    Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
-                })
+                view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, limit], read_stats)
             })
             .await
+    }
+
+    async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
+        let (queue, group) = (queue.clone(), group.clone());
+        self.store.read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats)).await
     }
 
     async fn claim_set(
@@ -95,6 +96,13 @@ impl Groups for SqliteBroker {
         }
         Ok(reclaimed)
     }
+}
+
+/// Name, size, oldest.
+fn read_stats(row: &rusqlite::Row<'_>) -> rusqlite::Result<GroupStats> {
+    let group = GroupName::from_wire(&row.get::<_, String>(0)?);
+    let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
+    Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
 }
 
 /// What is known of a set.

@@ -38,6 +38,9 @@ pub(super) const DAYS_KEPT: i64 = 90;
 /// How many tasks at the front of a state a sweep looks at.
 const SWEEP: i64 = 1_000;
 
+/// Of so many queues at most the writer itself looks for the next due time, whenever something was written.
+const MOST_PARKED: usize = 100;
+
 #[async_trait::async_trait]
 impl Maintain for SqliteBroker {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
@@ -73,8 +76,8 @@ impl Maintain for SqliteBroker {
     }
 
     async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
-        if self.manual_clock {
-            // The writer sleeps by the real clock.
+        // The writer sleeps by the real clock; and all else would wait while it looks through many queues.
+        if self.manual_clock || queues.len() > MOST_PARKED {
             self.wait_for_due(queues, limit).await?;
             return self.forward(queues).await;
         }

@@ -187,7 +187,8 @@ impl<T: Send> Work for Call<T> {
     }
 
     fn is_given_up(&self) -> bool {
-        self.ticket.is_given_up()
+        // Whoever drops a call that waits does not say so on the ticket.
+        self.ticket.is_given_up() || self.reply.is_closed()
     }
 
     fn look(&mut self, view: &View<'_>) -> bool {

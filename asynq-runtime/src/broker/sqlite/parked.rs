@@ -23,9 +23,14 @@ pub(super) struct Parked {
 impl Parked {
     /// Lets a call wait; it is asked for the first time with the next look.
     pub(super) fn add(&mut self, work: Box<dyn Work>) {
-        self.works.retain(|work| !work.is_given_up());
+        self.forget_given_up();
         self.works.push(work);
         self.is_stale = true;
+    }
+
+    /// Whoever asked for them is not there any more; each keeps room that others need.
+    fn forget_given_up(&mut self) {
+        self.works.retain(|work| !work.is_given_up());
     }
 
     /// Somebody wrote something.
@@ -48,6 +53,7 @@ impl Parked {
             return Vec::new();
         }
         (self.is_stale, self.due) = (false, None);
+        self.forget_given_up();
         let due = &mut self.due;
         let ready = self.works.extract_if(.., |work| match work.ready(view) {
             Ready::Now => true,
@@ -62,6 +68,7 @@ impl Parked {
 
     /// Takes out the claims that have something to take now, within the transaction that brought it.
     pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Work>> {
+        self.forget_given_up();
         let is_ready = |work: &mut Box<dyn Work>| work.stage() == Stage::Claim && work.ready(view) == Ready::Now;
         self.works.extract_if(.., is_ready).collect()
     }

@@ -119,6 +119,7 @@ statements! {
     MAINTAIN_EXPIRED = "maintain/expired";
     MAINTAIN_OLDEST_ARCHIVED = "maintain/oldest_archived";
     GROUPS_LIST = "groups/list";
+    GROUPS_ONE = "groups/one";
     GROUPS_SPAN = "groups/span";
     GROUPS_REACHES = "groups/reaches";
     GROUPS_WAITING = "groups/waiting";
@@ -154,6 +155,8 @@ statements! {
     INSPECT_STAT = "inspect/stat";
     INSPECT_OLDEST_PENDING = "inspect/oldest_pending";
     INSPECT_PAGE = "inspect/page";
+    INSPECT_PAGE_START = "inspect/page_start";
+    INSPECT_PAGE_START_BACK = "inspect/page_start_back";
     INSPECT_PAGE_ACTIVE = "inspect/page_active";
     INSPECT_PAGE_AGGREGATING = "inspect/page_aggregating";
     INSPECT_PAGE_GROUP = "inspect/page_group";

@@ -260,15 +260,26 @@ impl Store {
     ) -> Result<Option<T>, BrokerError> {
         // For news that the broker has ended, and for the watch to know that somebody waits.
         let mut news = self.common.news.signals();
-        let (until, mut answer) = (far(limit), self.send(order, &ticket).await?);
+        let until = far(limit);
         let mut stop = pin!(stop);
+        let mut answer = tokio::select! {
+            biased;
+            sent = self.send(order, &ticket) => sent?,
+            () = &mut stop => return Ok(None),
+        };
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answer => return self.understood(answer).map(Some),
                 () = &mut stop => break,
                 () = tokio::time::sleep_until(until) => break,
-                () = news.heard() => self.common.check()?,
+                () = news.heard() => if let Err(error) = self.common.check() {
+                    if ticket.give_up() {
+                        return Err(error);
+                    }
+                    // It was begun: what it did has to be known.
+                    break;
+                },
             }
         }
         if ticket.give_up() {

@@ -238,11 +238,14 @@ impl Writer {
             // What came is taken in the same commit.
             let mut ready = self.parked.claims(&tx.view);
             ready.retain(|work| work.begin());
-            for mut work in ready {
+            let mut ready = ready.into_iter();
+            while let Some(mut work) = ready.next() {
                 let ran = work.run(&mut tx);
                 batch.insert(done, work);
                 if let Err(error) = ran {
                     outcome = Err(Failure { error, culprit: Some(done) });
+                    // The others are begun: they run again without the culprit.
+                    batch.splice(done + 1..done + 1, ready);
                     break;
                 }
                 done += 1;

@@ -78,6 +78,11 @@ impl Groups for Flaky {
         self.inner.groups(queue, after, limit).await
     }
 
+    async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
+        self.pulse("group").await;
+        self.inner.group(queue, group).await
+    }
+
     async fn claim_set(
         &self,
         queue: &QueueName,

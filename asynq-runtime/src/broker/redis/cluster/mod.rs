@@ -175,11 +175,15 @@ impl Cluster {
         {
             return vec![trip(self.line(&to), to, errands, durability).await];
         }
+        let order: Vec<Address> = by_node.iter().map(|(to, _)| to.clone()).collect();
         let mut under_way = JoinSet::new();
         for (to, errands) in by_node {
             under_way.spawn(trip(self.line(&to), to, errands, durability));
         }
-        under_way.join_all().await
+        // Who asks each node several things tells the answers apart by their order.
+        let mut trips = under_way.join_all().await;
+        trips.sort_by_key(|(to, ..)| order.iter().position(|asked| asked == to));
+        trips
     }
 
     /// The connection to a node; those to nodes that have left are closed.

@@ -87,7 +87,7 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
 }
 
 /// How many tasks there are in each state that was ever used.
-fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
+pub(super) fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
     let counts = view
         .list(&sql::INSPECT_COUNTS, [q], |row| Ok(TaskState::from_number(row.get(0)?).zip(Some(count(row.get(1)?)))))?;
     Ok(counts.into_iter().flatten().collect())

@@ -7,10 +7,13 @@ use crate::{
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
-use super::super::{
-    row::{TaskRow, instant},
-    sql,
-    tx::{FAILURES, View},
+use super::{
+    super::{
+        row::{TaskRow, instant},
+        sql,
+        tx::{FAILURES, View},
+    },
+    queues::counts,
 };
 
 /// One page of one state.
@@ -27,9 +30,57 @@ pub(super) fn page(
         TaskState::Aggregating => {
             view.list(&sql::INSPECT_PAGE_AGGREGATING, params![name, size, offset], TaskRow::read)?
         }
-        _ => view.list(&sql::INSPECT_PAGE, params![name, state.number(), size, offset], TaskRow::read)?,
+        _ => page_of_state(view, queue, state, size, offset)?,
     };
     Ok(infos(view, queue, rows))
+}
+
+/// Looks up where the page begins first, so that neither messages nor the nearer half are read for what comes before it.
+fn page_of_state(
+    view: &View<'_>,
+    queue: &QueueName,
+    state: TaskState,
+    size: i64,
+    offset: i64,
+) -> rusqlite::Result<Vec<TaskRow>> {
+    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
+    let number = state.number();
+    let start = match way(offset, count(view, q, state)?) {
+        Way::First => Some((i64::MIN, i64::MIN)),
+        Way::Forward(before) => view.find(&sql::INSPECT_PAGE_START, params![q, number, before], key)?,
+        Way::Back(after) => view.find(&sql::INSPECT_PAGE_START_BACK, params![q, number, after], key)?,
+    };
+    let Some((at, seq)) = start else { return Ok(Vec::new()) };
+    view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], TaskRow::read)
+}
+
+fn count(view: &View<'_>, q: i64, state: TaskState) -> rusqlite::Result<i64> {
+    let counts = counts(view, q)?;
+    Ok(counts.iter().find(|(of, _)| *of == state).map_or(0, |(_, n)| i64::try_from(*n).unwrap_or(i64::MAX)))
+}
+
+fn key(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, i64)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// From where the first task of a page is counted.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    /// It is the first of all.
+    First,
+    /// So many come before it.
+    Forward(i64),
+    /// So many come after it.
+    Back(i64),
+}
+
+/// The shorter way to a page among `count` tasks. Beyond them the count may be wrong, so the tasks are asked.
+fn way(offset: i64, count: i64) -> Way {
+    match offset {
+        ..=0 => Way::First,
+        _ if offset < count && offset > count / 2 => Way::Back(count - 1 - offset),
+        _ => Way::Forward(offset),
+    }
 }
 
 /// One page of one group.
@@ -79,4 +130,26 @@ pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::
 
 fn number(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_reached_from_the_nearer_end() {
+        for (offset, count, expected) in [
+            (0, 0, Way::First),
+            (0, 100, Way::First),
+            (30, 100, Way::Forward(30)),
+            (50, 100, Way::Forward(50)),
+            (51, 100, Way::Back(48)),
+            (99, 100, Way::Back(0)),
+            (100, 100, Way::Forward(100)),
+            (i64::MAX, 100, Way::Forward(i64::MAX)),
+            (1, 2, Way::Forward(1)),
+        ] {
+            assert_eq!(way(offset, count), expected, "{offset} of {count}");
+        }
+    }
 }

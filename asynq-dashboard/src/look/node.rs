@@ -1,0 +1,159 @@
+//! What the broker's servers or files say of themselves, asked beside the requests that show it.
+//!
+//! A large SQLite file is read for up to a second before it answers: no page waits for that.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::broker::{Broker, BrokerError, Node};
+use chrono::{DateTime, Utc};
+use futures_util::future::{BoxFuture, FutureExt as _};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// For how long an answer holds at least.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+/// So many times longer than it took an answer holds: asking takes a small part of the broker's time only.
+const REST: u32 = 30;
+/// For how long a failure holds: the end of it is to be seen soon.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
+/// An answer of the broker, or why there is none.
+type Answer = Result<Vec<Node>, BrokerError>;
+
+/// Asks for the nodes where somebody looks at them.
+pub(crate) struct Nodes {
+    question: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
+    last: watch::Sender<Option<Told>>,
+    /// One question at a time: who comes meanwhile takes its answer.
+    asking: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+/// What they said.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    /// The nodes, or why they are not known.
+    pub(crate) nodes: Result<Arc<[Node]>, BrokerError>,
+    /// When that was, by our clock.
+    pub(crate) at: DateTime<Utc>,
+    until: Instant,
+}
+
+impl Nodes {
+    /// Of one broker.
+    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+        Self::by(move || {
+            let broker = Arc::clone(&broker);
+            async move { broker.nodes().await }
+        })
+    }
+
+    fn by<F: Future<Output = Answer> + Send + 'static>(question: impl Fn() -> F + Send + Sync + 'static) -> Self {
+        let question = Box::new(move || question().boxed());
+        Self { question, last: watch::Sender::new(None), asking: Mutex::default() }
+    }
+
+    /// What they said a moment ago, or say within `patience`; after that what they said before, if they ever did. The
+    /// question goes on meanwhile.
+    pub(crate) async fn told(&self, patience: Duration) -> Option<Told> {
+        let mut last = self.last.subscribe();
+        self.ask();
+        let is_fresh = |told: &Option<Told>| told.as_ref().is_some_and(Told::is_fresh);
+        // Late, or nobody asks any more: the last answer is what there is.
+        let _ = timeout(patience, last.wait_for(is_fresh)).await;
+        last.borrow().clone()
+    }
+
+    /// Asks, unless an answer holds still or is on its way.
+    fn ask(&self) {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.last.borrow().as_ref().is_some_and(Told::is_fresh) || asking.as_ref().is_some_and(|h| !h.is_finished())
+        {
+            return;
+        }
+        let (answer, last) = ((self.question)(), self.last.clone());
+        *asking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let began = Instant::now();
+            let nodes = answer.await.map(Into::into);
+            let until = Instant::now() + good_for(nodes.is_ok(), began.elapsed());
+            last.send_replace(Some(Told { nodes, at: Utc::now(), until }));
+        })));
+    }
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nodes").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+impl Told {
+    /// Whether it holds still.
+    pub(crate) fn is_fresh(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
+/// For how long an answer holds that took so long.
+fn good_for(is_answer: bool, took: Duration) -> Duration {
+    if is_answer { GOOD_FOR.max(took.saturating_mul(REST)) } else { FAILED_FOR }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[test]
+    fn what_was_costly_to_ask_holds_longer() {
+        for (is_answer, ms, seconds) in [(true, 2, 5), (true, 1000, 30), (false, 1000, 1)] {
+            assert_eq!(good_for(is_answer, Duration::from_millis(ms)).as_secs(), seconds, "{ms} ms");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_longer_than_said_and_all_share_one_answer() {
+        let (let_go, asked) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let question = (Arc::clone(&let_go), Arc::clone(&asked));
+        let nodes = Nodes::by(move || {
+            let (let_go, asked) = question.clone();
+            async move {
+                asked.fetch_add(1, Relaxed);
+                let_go.notified().await;
+                Ok(vec![Node::new("here", "1")])
+            }
+        });
+        assert!(nodes.told(Duration::ZERO).await.is_none());
+        assert!(nodes.told(Duration::from_millis(5)).await.is_none());
+        let_go.notify_one();
+        for _ in 0..3 {
+            let told = nodes.told(Duration::from_secs(20)).await.expect("an answer");
+            assert_eq!(told.nodes.expect("nodes")[0].address, "here");
+        }
+        assert_eq!(asked.load(Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_is_there_while_it_is_asked_anew() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let nodes = Nodes::by(move || {
+            let n = count.fetch_add(1, Relaxed);
+            async move { if n == 0 { Ok(Vec::new()) } else { std::future::pending().await } }
+        });
+        let first = nodes.told(Duration::from_secs(20)).await.expect("an answer");
+        nodes.last.send_replace(Some(Told { until: Instant::now(), ..first.clone() }));
+        let again = nodes.told(Duration::ZERO).await.expect("the last answer");
+        assert_eq!((again.at, again.is_fresh()), (first.at, false));
+        while asked.load(Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

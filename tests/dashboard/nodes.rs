@@ -1,0 +1,52 @@
+//! What the broker's servers or files say of themselves, as a page and as JSON.
+
+use super::Fixture;
+use crate::stage::{PATIENCE, Request, Served, dashboard};
+
+#[tokio::test]
+async fn the_nodes_are_told_with_their_facts() {
+    let fixture = Fixture::real_time().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let told = served.get("/api/broker/nodes").await.json();
+    let node = &told["nodes"][0];
+    assert!(
+        node["version"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())),
+        "{told}"
+    );
+    assert!(!node["address"].as_str().unwrap().is_empty());
+    assert!(node["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000), "{told}");
+    if fixture.broker().kind() == "redis" {
+        assert!(node["facts"]["memory"]["used_memory"].is_string() && node["slow_calls"].is_array(), "{told}");
+    } else {
+        assert_eq!(node["facts"]["integrity"]["quick_check"], "ok", "{told}");
+        assert!(node["facts"]["file"]["bytes"].is_string() && node["slow_calls"].is_null(), "{told}");
+    }
+    // Asking again at once is no question to the broker.
+    assert_eq!(served.get("/api/broker/nodes").await.json()["at"], told["at"]);
+}
+
+#[tokio::test]
+async fn the_page_shows_them_as_soon_as_they_are_known() {
+    let fixture = Fixture::real_time().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let begun = tokio::time::Instant::now();
+    let page = loop {
+        let page = served.ask(&Request::new("GET", "/broker").with("accept", "text/html")).await.body;
+        // One or the other: what is not there yet is on its way.
+        assert_ne!(page.contains("data-again"), page.contains("id=\"node-0\""), "{page}");
+        if page.contains("id=\"node-0\"") {
+            break page;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{page}");
+    };
+    let figures = if fixture.broker().kind() == "redis" {
+        ["Memory used", "Eviction", "Persistence", "Clients", "Uptime"]
+    } else {
+        ["File", "Write-ahead log", "Free pages", "Durability", "Quick check"]
+    };
+    for figure in figures {
+        assert!(page.contains(&format!("<dt>{figure}</dt>")), "{figure}: {page}");
+    }
+}
