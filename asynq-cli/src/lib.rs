@@ -10,12 +10,14 @@
 //! - `command`: one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
 //! - `dash`: the full-screen view.
 //! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
+//! - `entries`: periodic entries as schedulers list them.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
 mod cli;
 mod command;
 mod dash;
 mod doctor;
+mod entries;
 mod error;
 mod go;
 mod session;

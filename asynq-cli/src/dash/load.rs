@@ -1,13 +1,15 @@
 //! Asks the broker for what a screen shows.
 
-use asynq_cron::{EntryId, Schedule};
+use asynq_cron::Schedule;
 use asynq_runtime::{
     Client, TaskInfo, TaskState,
     broker::{Failure, GroupStats, QueueStats, ServerState},
     inspector::InspectError,
-    task::{QueueName, SchedulerEntry, TaskId},
+    task::{QueueName, TaskId},
 };
 use chrono::{DateTime, Utc};
+
+use crate::entries::{Entry, entries};
 
 /// What is to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,13 +56,6 @@ pub(crate) enum Content {
     Periodic(Vec<Entry>),
 }
 
-/// A periodic entry.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) entry: SchedulerEntry,
-    pub(crate) paused: bool,
-}
-
 /// Groups that are shown of a queue.
 const GROUPS: usize = 50;
 
@@ -82,21 +77,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
             Err(error) => return Err(error),
         }),
         Wanted::Servers => Content::Servers(inspector.servers().await?),
-        Wanted::Periodic => Content::Periodic(entries(client).await?),
+        Wanted::Periodic => Content::Periodic(entries(&Schedule::new(client)).await?),
     };
     Ok(Loaded { wanted, now: client.broker().now(), content })
-}
-
-async fn entries(client: &Client) -> Result<Vec<Entry>, InspectError> {
-    let schedule = Schedule::new(client);
-    let mut listed = schedule.entries().await?;
-    listed.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
-    // Replicas of one scheduler list the same entries.
-    listed.dedup_by(|a, b| a.id == b.id);
-    let mut entries = Vec::new();
-    for entry in listed {
-        let state = schedule.entry(&Schedule::queue_of(&entry), &EntryId::from_wire(&entry.id)).await?;
-        entries.push(Entry { entry, paused: state.is_some_and(|state| state.paused) });
-    }
-    Ok(entries)
 }

@@ -262,7 +262,7 @@ impl Model {
             Some(Content::Tasks { stats, .. }) => Some(&**stats),
             Some(Content::Periodic(entries)) => {
                 let Some(entry) = entries.get(screen.row) else { return Step::Stay };
-                return Step::Act(Act::PauseEntry(Box::new(entry.entry.clone()), !entry.paused));
+                return Step::Act(Act::PauseEntry(Box::new(entry.listed.clone()), !entry.paused));
             }
             _ => None,
         };
@@ -277,7 +277,7 @@ impl Model {
         let screen = self.screen();
         match &screen.content {
             Some(Content::Periodic(entries)) => match entries.get(screen.row) {
-                Some(entry) => Step::Act(Act::RunEntry(Box::new(entry.entry.clone()))),
+                Some(entry) => Step::Act(Act::RunEntry(Box::new(entry.listed.clone()))),
                 None => Step::Stay,
             },
             _ => self.on_task(TaskAct::Run),

@@ -1,12 +1,12 @@
 //! `cron ls`: what is scheduled.
 
-use asynq_cron::{CronSpec, EntryId, Schedule};
-use asynq_runtime::task::{SchedulerEntry, Timestamp};
+use asynq_cron::{CronSpec, Schedule};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    entries::{Entry, entries},
     error::CliError,
     session::Session,
     show::{Cell, Payload, Style, Table, ago, brief, time, until},
@@ -40,46 +40,40 @@ impl Ls {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let now = session.client().await?.broker().now();
-        let mut entries = schedule.entries().await?;
-        entries.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
-        // Replicas of one scheduler list the same entries.
-        entries.dedup_by(|a, b| a.id == b.id);
-        let mut rows = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            let state = schedule.entry(&Schedule::queue_of(entry), &EntryId::from_wire(&entry.id)).await?;
-            rows.push((entry, state.is_some_and(|state| state.paused)));
-        }
+        let rows = entries(&schedule).await?;
         if rows.is_empty() && !session.is_json() {
             session.note("no periodic entries: no scheduler is running");
             return Ok(());
         }
-        let value: Vec<_> = rows.iter().map(|&(entry, paused)| to_json(entry, paused)).collect();
+        let value: Vec<_> = rows.iter().map(to_json).collect();
         session.answer(&value, |style| table(&rows, now, style))
     }
 }
 
-fn table(rows: &[(&SchedulerEntry, bool)], now: DateTime<Utc>, style: Style) -> String {
+fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {
     let headings = ["ENTRY", "SPEC", "TYPE", "PAYLOAD", "OPTIONS", "NEXT", "PREVIOUS"];
     let mut table = Table::new(style, &headings).wrapped([3, 4]);
-    for &(entry, paused) in rows {
+    for row in rows {
+        let entry = &row.listed;
         table.row([
             Cell::from(&entry.id),
             Cell::from(&entry.spec),
             Cell::from(&entry.task_type),
             brief(&entry.task_payload, PAYLOAD).into(),
             format!("[{}]", entry.enqueue_options.join(", ")).into(),
-            match at(entry.next_enqueue_time) {
-                _ if paused => Cell::from("paused").warning(),
+            match row.next() {
+                _ if row.paused => Cell::from("paused").warning(),
                 Some(next) => until(now, next).into(),
                 None => "never".into(),
             },
-            at(entry.prev_enqueue_time).map(|previous| ago(now, previous)).unwrap_or_else(|| "-".into()).into(),
+            row.previous().map(|previous| ago(now, previous)).unwrap_or_else(|| "-".into()).into(),
         ]);
     }
     table.into_text()
 }
 
-fn to_json(entry: &SchedulerEntry, paused: bool) -> EntryJson<'_> {
+fn to_json(row: &Entry) -> EntryJson<'_> {
+    let entry = &row.listed;
     let spec = CronSpec::parse(&entry.spec).or_else(|_| CronSpec::parse_compat(&entry.spec));
     EntryJson {
         id: &entry.id,
@@ -89,13 +83,8 @@ fn to_json(entry: &SchedulerEntry, paused: bool) -> EntryJson<'_> {
         queue: Schedule::queue_of(entry).to_string(),
         payload: Payload::of(&entry.task_payload, PAYLOAD_IN_JSON),
         options: &entry.enqueue_options,
-        next_at: at(entry.next_enqueue_time).map(time),
-        previous_at: at(entry.prev_enqueue_time).map(time),
-        paused,
+        next_at: row.next().map(time),
+        previous_at: row.previous().map(time),
+        paused: row.paused,
     }
-}
-
-/// A moment, unless it is Go's way to say never.
-fn at(at: Option<Timestamp>) -> Option<DateTime<Utc>> {
-    at.filter(|&at| at != Timestamp::NEVER).and_then(Timestamp::to_datetime)
 }

@@ -1,6 +1,5 @@
 //! Periodic entries with when they fire next.
 
-use asynq_runtime::task::Timestamp;
 use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
@@ -10,21 +9,25 @@ use ratatui::{
     widgets::{Paragraph, Row},
 };
 
-use super::{super::load::Entry, parts::list};
-use crate::show::{ago, brief, clean, until};
+use super::parts::list;
+use crate::{
+    entries::Entry,
+    show::{ago, brief, clean, until},
+};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen: usize, now: DateTime<Utc>) {
     if entries.is_empty() {
         frame.render_widget(Paragraph::new("no periodic entries: no scheduler is running").dim(), area);
         return;
     }
-    let rows = entries.iter().map(|Entry { entry, paused }| {
-        let next = match moment(entry.next_enqueue_time) {
-            _ if *paused => Line::from("paused").yellow(),
+    let rows = entries.iter().map(|row| {
+        let entry = &row.listed;
+        let next = match row.next() {
+            _ if row.paused => Line::from("paused").yellow(),
             Some(at) => Line::from(until(now, at)),
             None => Line::from("never").dim(),
         };
-        let previous = moment(entry.prev_enqueue_time).map_or_else(|| "-".to_owned(), |at| ago(now, at));
+        let previous = row.previous().map_or_else(|| "-".to_owned(), |at| ago(now, at));
         Row::new([
             Line::from(clean(&entry.spec)),
             Line::from(clean(&entry.task_type)).bold(),
@@ -41,9 +44,4 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen:
         Constraint::Fill(1),
     ];
     list(frame, area, ["SPEC", "TYPE", "NEXT", "PREVIOUS", "PAYLOAD"], widths, rows.collect(), chosen);
-}
-
-/// A moment, unless it is Go's way to say never.
-fn moment(at: Option<Timestamp>) -> Option<DateTime<Utc>> {
-    at.filter(|&at| at != Timestamp::NEVER).and_then(Timestamp::to_datetime)
 }
