@@ -1,6 +1,13 @@
 //! Enqueues: encodes tasks for the group commit and reads what the script says of them.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use chrono::DateTime;
 use redis::Value;
@@ -12,14 +19,16 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
     RedisBroker,
-    clock::BrokerClock,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
+    direct::Direct,
     durability::Durability,
     io::Io,
+    keeper::Role,
     line::WRITE,
     line::closed,
     reply,
+    script::PER_SCRIPT,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
@@ -41,6 +50,10 @@ pub(super) struct Producer {
     waiting: mpsc::Sender<Waiting>,
     commit: Arc<Commit>,
     patience: Duration,
+    /// None where it cannot be: see [`Producer::start`].
+    direct: Option<Direct>,
+    /// Calls that have not returned.
+    under_way: AtomicUsize,
 }
 
 /// One call of `enqueue`, or a part of one that was too long for one send.
@@ -65,17 +78,27 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    pub(super) fn start(
-        io: &Io,
-        link: Link,
-        clock: Arc<BrokerClock>,
-        call_timeout: Duration,
-        durability: Durability,
-    ) -> Self {
+    /// Sends through `link`. A caller who is alone may send on a connection of its own, where there is one server, no TLS,
+    /// which the redis crate does itself, and nothing to wait for behind each write.
+    pub(super) fn start(io: &Io, link: Link, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        let commit = Arc::new(Commit::new(link, clock, durability));
+        let patience = patience(role.timeout.saturating_add(durability.patience()));
+        let direct = match &link {
+            Link::One(line) if durability == Durability::Async && !role.target.is_encrypted() => {
+                Some(Direct::new(line.clone(), role.clone()))
+            }
+            _ => None,
+        };
+        let commit = Arc::new(Commit::new(link, role.clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
-        Self { waiting, commit, patience: patience(call_timeout.saturating_add(durability.patience())) }
+        Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }
+    }
+
+    /// Opens no connection any more.
+    pub(super) fn close(&self) {
+        if let Some(direct) = &self.direct {
+            direct.close();
+        }
     }
 
     /// Makes the queue known again with the next task, because somebody deletes it.
@@ -83,8 +106,28 @@ impl Producer {
         self.commit.forget(queue);
     }
 
-    /// Encodes and sends part by part: Redis stores one while the next is made ready.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
+        let call = UnderWay::begin(&self.under_way);
+        if call.is_alone
+            && batch.len() <= PER_SCRIPT.0
+            && let Some(direct) = &self.direct
+            && let Some(own) = direct.take()
+        {
+            let items: Vec<Item> = batch.into_iter().map(Item::new).collect();
+            return match self.commit.send_alone(own, items).await {
+                Ok(outcomes) => outcomes,
+                Err(items) => {
+                    let mut outcomes = Vec::with_capacity(items.len());
+                    self.send(items).await.answered(&mut outcomes).await;
+                    outcomes
+                }
+            };
+        }
+        self.enqueue_with_others(batch).await
+    }
+
+    /// Encodes and sends part by part: Redis stores one while the next is made ready.
+    async fn enqueue_with_others(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
         let mut tasks = batch.into_iter();
@@ -114,6 +157,25 @@ impl Producer {
             None => Err(late()),
         };
         Part { size, answered, end }
+    }
+}
+
+/// Counts a call until it returns or is dropped.
+struct UnderWay<'p> {
+    calls: &'p AtomicUsize,
+    /// Whether no other was under way when it began.
+    is_alone: bool,
+}
+
+impl<'p> UnderWay<'p> {
+    fn begin(calls: &'p AtomicUsize) -> Self {
+        Self { calls, is_alone: calls.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -179,7 +241,7 @@ impl Item {
 
 impl Item {
     /// Roughly what it costs to send.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.message.len() + self.extra.len()
     }
 
