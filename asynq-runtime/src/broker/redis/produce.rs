@@ -113,21 +113,19 @@ impl Producer {
             && let Some(direct) = &self.direct
             && let Some(own) = direct.take()
         {
-            let items: Vec<Item> = batch.into_iter().map(Item::new).collect();
-            return match self.commit.send_alone(own, items).await {
+            return match self.commit.send_alone(own, items(batch)).await {
                 Ok(outcomes) => outcomes,
-                Err(items) => {
-                    let mut outcomes = Vec::with_capacity(items.len());
-                    self.send(items).await.answered(&mut outcomes).await;
-                    outcomes
-                }
+                Err(items) => self.send(items).await.answered().await,
             };
         }
-        self.enqueue_with_others(batch).await
+        if batch.len() <= PER_SEND {
+            return self.send(items(batch)).await.answered().await;
+        }
+        self.enqueue_in_parts(batch).await
     }
 
     /// Encodes and sends part by part: Redis stores one while the next is made ready.
-    async fn enqueue_with_others(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
+    async fn enqueue_in_parts(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
         let mut tasks = batch.into_iter();
@@ -192,12 +190,12 @@ async fn answers(under_way: &mut VecDeque<Part>, most: usize, outcomes: &mut Vec
     while under_way.len() > most
         && let Some(part) = under_way.pop_front()
     {
-        part.answered(outcomes).await;
+        outcomes.extend(part.answered().await);
     }
 }
 
 impl Part {
-    async fn answered(self, outcomes: &mut Vec<Outcome>) {
+    async fn answered(self) -> Vec<Outcome> {
         let answered = match self.answered {
             Ok(answered) => match within(self.end, answered).await {
                 Some(answered) => answered.map_err(|_| closed()),
@@ -205,11 +203,12 @@ impl Part {
             },
             Err(error) => Err(error),
         };
-        match answered {
-            Ok(part) => outcomes.extend(part),
-            Err(error) => outcomes.extend(vec![Err(Refused::Broker(error)); self.size]),
-        }
+        answered.unwrap_or_else(|error| vec![Err(Refused::Broker(error)); self.size])
     }
+}
+
+fn items(tasks: Vec<NewTask>) -> Vec<Item> {
+    tasks.into_iter().map(Item::new).collect()
 }
 
 /// What `future` returns, if it does in time.
@@ -286,7 +285,15 @@ fn foreign_group() -> BrokerError {
 
 /// What the script says of each item.
 pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
-    let mut parts = reply::array(value)?.into_iter();
+    let mut parts = match value {
+        // What is said of one task that is plain: its letter and now in one text.
+        Value::BulkString(mut text) if !text.is_empty() => {
+            let now = text.split_off(1);
+            vec![Value::BulkString(text), Value::BulkString(now)]
+        }
+        value => reply::array(value)?,
+    }
+    .into_iter();
     let letters = parts.next().and_then(reply::bytes).unwrap_or_default();
     let now = parts.next().unwrap_or_default();
     let due = |ms: &Value| reply::number(ms).and_then(DateTime::from_timestamp_millis);
@@ -361,5 +368,13 @@ mod tests {
             matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(1_700_000_000_123))
         );
         assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
+
+        let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
+        assert!(matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123)));
+        assert!(matches!(one("c1700000000123"), Err(Refused::IdConflict)));
+        for strange in ["", "OK", "p"] {
+            let read = read_outcomes(text(strange));
+            assert!(read.is_err() || matches!(read.unwrap()[..], [Err(Refused::Broker(_))]), "{strange}");
+        }
     }
 }
