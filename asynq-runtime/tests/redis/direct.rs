@@ -8,7 +8,8 @@ use std::{
 };
 
 use asynq_runtime::broker::{
-    Action, Broker, BrokerErrorKind, Inspect, Produce, Refused, Settled, UniqueLock, redis::RedisBroker,
+    Action, Broker, BrokerErrorKind, Consume, Inspect, NewTask, Produce, Refused, Settled, UniqueLock,
+    redis::RedisBroker,
 };
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
@@ -63,21 +64,23 @@ async fn who_enqueues_one_by_one_gets_a_connection_and_the_same_answers() {
     let (id, n) = warm(&broker, &mut redis).await;
     put(&broker, &["a"]).await;
     put(&broker, &["b", "c"]).await;
+    put(&broker, &["d"]).await;
     assert_eq!(last_command(&mut redis, id).await, "evalsha");
-    let order: Vec<String> = redis::cmd("LRANGE").arg("asynq:{default}:pending").arg(0).arg(2).query_async(&mut redis).await.unwrap();
-    assert_eq!(order, ["c", "b", "a"]);
+    let order: Vec<String> =
+        redis::cmd("LRANGE").arg("asynq:{default}:pending").arg(0).arg(3).query_async(&mut redis).await.unwrap();
+    assert_eq!(order, ["d", "c", "b", "a"]);
 
-    let theirs = |id: &str| asynq_runtime::broker::NewTask { id_is_ours: false, ..task(id) };
+    let theirs = |id: &str| NewTask { id_is_ours: false, ..task(id) };
     let taken = broker.enqueue(vec![theirs("a")]).await.remove(0);
     assert!(matches!(taken, Err(Refused::IdConflict)), "{taken:?}");
     let unique = |id: &str| {
         let unique = Some(UniqueLock { key: "asynq:{default}:unique:email:x".into(), ttl: Duration::from_secs(60) });
-        asynq_runtime::broker::NewTask { unique, ..task(id) }
+        NewTask { unique, ..task(id) }
     };
     broker.enqueue(vec![unique("u1")]).await.remove(0).unwrap();
     let refused = broker.enqueue(vec![unique("u2")]).await.remove(0);
     assert!(matches!(&refused, Err(Refused::Duplicate { holder: Some(id) }) if *id == "u1"), "{refused:?}");
-    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 4, vec![id]));
+    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 5, vec![id]));
 }
 
 /// One call on the direct connection and one beside it, which does not wait for it.
@@ -178,16 +181,15 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     let broker = server.broker_with(in_time(Duration::from_millis(200))).await;
     let (_, n) = warm(&broker, &mut redis).await;
     server.stop();
-    let (put, ()) = tokio::join!(put(&broker, &["still"]), async {
+    tokio::join!(put(&broker, &["still"]), async {
         tokio::time::sleep(Duration::from_millis(450)).await;
         server.go_on();
     });
-    let () = put;
     assert_eq!(pending(&broker).await, n + 1);
     // The same when Redis takes commands and does not run them.
     let (_, more) = warm_again(&broker, &mut redis, "again").await;
     let () = redis::cmd("CLIENT").arg("PAUSE").arg(450).arg("ALL").query_async(&mut redis).await.unwrap();
-    self::put(&broker, &["paused"]).await;
+    put(&broker, &["paused"]).await;
     assert_eq!(pending(&broker).await, n + more + 2);
 }
 
@@ -214,11 +216,19 @@ async fn a_connection_that_was_closed_while_nobody_looked_costs_no_call() {
         put(&broker, &[next]).await;
     }
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
-    let (_, more) = warm_again(&broker, &mut redis, "again").await;
+    let (id, more) = warm_again(&broker, &mut redis, "again").await;
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     put(&broker, &["forgotten"]).await;
+    assert_eq!((direct(&mut redis).await, last_command(&mut redis, id).await), (vec![id], "eval".to_owned()));
     // An idle time-out of the server ends all that say nothing.
-    let () = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    let () = redis::cmd("CLIENT")
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .query_async(&mut redis)
+        .await
+        .map(|_: i64| ())
+        .unwrap();
     put(&broker, &["all"]).await;
     assert_eq!(pending(&broker).await, n + more + 4);
 }
@@ -245,8 +255,8 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
         let (redis, broker) = (server.foreign().await, Arc::new(server.broker().await));
         (server, redis, broker)
     });
-    let (id, ids) = (two.block_on(async { direct(&mut redis).await }), |redis: &mut _| two.block_on(direct(redis)));
-    assert_eq!(id, []);
+    let ids = |redis: &mut MultiplexedConnection| two.block_on(direct(redis));
+    assert!(ids(&mut redis).is_empty());
     // `redis` is served by the other runtime all the while.
     let mut n = 0;
     while ids(&mut redis).is_empty() {
@@ -314,5 +324,5 @@ async fn a_broker_that_is_closed_keeps_no_connection_and_opens_none() {
         let refused = broker.enqueue(vec![task(&format!("late{n}"))]).await.remove(0).unwrap_err();
         assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed), "{refused:?}");
     }
-    assert_eq!(direct(&mut redis).await, []);
+    assert!(direct(&mut redis).await.is_empty());
 }

@@ -70,7 +70,8 @@ impl<'b> Chunk<'b> {
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
         let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
-        let more = items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
+        let more =
+            items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
         let size = items().map(Item::bytes).sum::<usize>() + self.places.len() * (keys.prefix().len() + 100) + 200;
         let mut next_lock = 5 + self.places.len();
         let mut call = ENQUEUE.on_many(next_lock + more, 5 + 3 * self.places.len(), size);

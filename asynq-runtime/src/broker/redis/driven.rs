@@ -22,7 +22,7 @@ use super::{
     keeper::Identity,
     line::{answer, is_demoted, is_noscript},
     reply,
-    script::Call,
+    script::{Call, Script},
     url::{Address, Target},
 };
 
@@ -43,7 +43,7 @@ pub(super) struct Driven {
 pub(super) enum Sent {
     /// Nothing of it: the connection was gone before.
     Not,
-    /// Redis answered; where it ran nothing, that is an error that says to try again.
+    /// Redis answered.
     Answered(Vec<Result<Value, BrokerError>>),
     /// It may have been run, or may still be.
     Unanswered,
@@ -137,23 +137,46 @@ impl Driven {
     }
 
     /// Sends `calls` in one write, and says whether the connection is of use afterwards: not if it failed, nor if Redis is
-    /// a replica now or has forgotten the script, which then goes the other way for a while and takes its text along.
+    /// a replica now. A script that Redis does not know is sent again with its text; nothing else is ever sent twice.
     pub(super) async fn send(&mut self, calls: Vec<Call>) -> (Sent, bool) {
         if self.is_gone() {
             return (Sent::Not, false);
         }
         let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts = Vec::with_capacity(calls.len());
         for call in calls {
-            let (_, _, command) = call.into_parts();
+            let (script, _, command) = call.into_parts();
             pipeline.add_command(command);
+            scripts.push(script);
         }
-        match self.exchange(&pipeline).await {
+        match self.exchange_scripts(&pipeline, &scripts).await {
             Ok(values) if values.len() == pipeline.len() => {
-                let is_of_use = !self.has_ended && !values.iter().any(|value| is_demoted(value) || is_noscript(value));
-                (Sent::Answered(values.into_iter().map(said).collect()), is_of_use)
+                let is_of_use = !self.has_ended && !values.iter().any(is_demoted);
+                (Sent::Answered(values.into_iter().map(answer).collect()), is_of_use)
             }
             _ => (Sent::Unanswered, false),
         }
+    }
+
+    async fn exchange_scripts(
+        &mut self,
+        pipeline: &Pipeline,
+        scripts: &[Option<&'static Script>],
+    ) -> redis::RedisResult<Vec<Value>> {
+        let mut values = self.exchange(pipeline).await?;
+        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
+        for (i, (command, script)) in pipeline.cmd_iter().zip(scripts).enumerate() {
+            if let (Some(script), true) = (script, values.get(i).is_some_and(is_noscript)) {
+                again.add_command(script.with_text(command));
+                forgotten.push(i);
+            }
+        }
+        if !forgotten.is_empty() {
+            for (i, value) in forgotten.into_iter().zip(self.exchange(&again).await?) {
+                values[i] = value;
+            }
+        }
+        Ok(values)
     }
 
     /// Whether the connection has ended while nobody looked.
@@ -205,12 +228,4 @@ impl Driven {
 
 fn quiet() -> Context<'static> {
     Context::from_waker(Waker::noop())
-}
-
-/// What Redis said; where it ran nothing because it has forgotten the script, that is no refusal.
-fn said(value: Value) -> Result<Value, BrokerError> {
-    if is_noscript(&value) {
-        return Err(BrokerError::new(BrokerErrorKind::Unavailable, "Redis has forgotten the script"));
-    }
-    answer(value)
 }

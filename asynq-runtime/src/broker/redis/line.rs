@@ -41,12 +41,7 @@ pub(super) enum State {
     /// On its way.
     Opening,
     /// Of use, until somebody reports this generation as lost.
-    Up {
-        connection: MultiplexedConnection,
-        generation: u64,
-        to: Address,
-        identity: Option<Arc<Identity>>,
-    },
+    Up { connection: MultiplexedConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed so; the next one follows.
     Down(BrokerError),
 }

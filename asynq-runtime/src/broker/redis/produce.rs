@@ -370,7 +370,9 @@ mod tests {
         assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
 
         let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
-        assert!(matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123)));
+        assert!(
+            matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
+        );
         assert!(matches!(one("c1700000000123"), Err(Refused::IdConflict)));
         for strange in ["", "OK", "p"] {
             let read = read_outcomes(text(strange));
