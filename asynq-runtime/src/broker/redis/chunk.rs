@@ -66,7 +66,10 @@ impl<'b> Chunk<'b> {
             && let item = &self.batch[*call][*i]
             && item.is_plain()
         {
-            let call = ENQUEUE_ONE.on(&[keys.pending(), keys.task(item.id.as_str()), keys.sent(receipt)]);
+            let mut call = ENQUEUE_ONE.on_many(3, 4, item.bytes() + 3 * (keys.prefix().len() + 60) + 120);
+            call.push(keys.pending());
+            call.push(keys.task(item.id.as_str()));
+            call.push(keys.sent(receipt));
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
         let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);

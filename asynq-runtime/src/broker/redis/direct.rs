@@ -286,3 +286,36 @@ impl Drop for Taken<'_> {
         self.lose();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_are_in_a_row_while_they_come_soon_and_from_one_runtime() {
+        let here = Handle::current().id();
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let there = other.handle().id();
+        let (mut slot, began) = (Slot::default(), Instant::now());
+        let cases = [(here, 0, 1), (here, 10, 2), (here, 1010, 3), (here, 2011, 1), (there, 2012, 1), (here, 2013, 1)];
+        for (runtime, ms, expected) in cases {
+            assert_eq!(slot.count(runtime, began + Duration::from_millis(ms)), expected, "at {ms} ms");
+        }
+        other.shutdown_background();
+    }
+
+    #[test]
+    fn a_connection_that_does_not_last_is_opened_again_later_and_later() {
+        let (mut slot, now) = (Slot::default(), Instant::now());
+        let pauses = [20, 40, 80].map(|_| {
+            slot.lost(now, Duration::ZERO);
+            slot.not_before.map(|at| (at - now).as_millis())
+        });
+        assert_eq!(pauses, [Some(20), Some(40), Some(80)]);
+        slot.lost(now, LASTS);
+        assert_eq!(slot.not_before, None, "it lasted: the next one may be opened at once");
+        slot.put(Held::Closed);
+        slot.put(Held::Nothing);
+        assert!(matches!(slot.held, Held::Closed), "closed is closed");
+    }
+}
