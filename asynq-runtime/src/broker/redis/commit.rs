@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -33,8 +30,6 @@ use crate::task::QueueName;
 /// Most tasks per send, and sends in flight (PERFORMANCE conclusion 6).
 pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
-/// From so many callers on a send waits for company while another is under way.
-const CROWD: usize = 16;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -50,14 +45,12 @@ pub(super) struct Commit {
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
-    /// Calls that have not returned.
-    pub(super) under_way: AtomicUsize,
 }
 
 impl Commit {
     pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability) -> Self {
         let client = uuid::Uuid::new_v4().simple().to_string();
-        Self { link, clock, durability, client, known: Mutex::default(), under_way: AtomicUsize::new(0) }
+        Self { link, clock, durability, client, known: Mutex::default() }
     }
 
     /// Whether whoever enqueues waits for a disk or for replicas.
@@ -76,23 +69,20 @@ impl Commit {
         let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
         let turns = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
-        // In a cluster the other send may wait for a node that is not there.
-        let halves = in_flight > 1 && commit.link.is_one();
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
         // The turn first, the batch after it: what comes in meanwhile travels together.
         while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
             while sends.try_join_next().is_some() {}
             let Some(first) = queue.recv().await else { return };
-            let mut batch = Batch { size: first.items.len(), calls: vec![first] };
-            let share = if halves { share(commit.under_way.load(Ordering::Relaxed)) } else { Share::ALL };
-            batch.fill(&mut queue, share.most);
-            if batch.calls.len() < share.least && turns.available_permits() == 0 {
-                // Those who come meanwhile wake nobody.
-                let _other = turns.acquire().await;
-                batch.fill(&mut queue, share.most);
+            let mut size = first.items.len();
+            let mut batch = vec![first];
+            while size < PER_SEND
+                && let Ok(more) = queue.try_recv()
+            {
+                size += more.items.len();
+                batch.push(more);
             }
-            let batch = batch.calls;
             number += 1;
             let slot = free_slots.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let (commit, free_slots) = (Arc::clone(&commit), Arc::clone(&free_slots));
@@ -230,45 +220,6 @@ impl Commit {
     }
 }
 
-/// What goes out together.
-struct Batch {
-    calls: Vec<Waiting>,
-    /// How many tasks.
-    size: usize,
-}
-
-impl Batch {
-    /// Takes more calls out of the queue, until there are `most`.
-    fn fill(&mut self, queue: &mut mpsc::Receiver<Waiting>, most: usize) {
-        while self.size < PER_SEND
-            && self.calls.len() < most
-            && let Ok(more) = queue.try_recv()
-        {
-            self.size += more.items.len();
-            self.calls.push(more);
-        }
-    }
-}
-
-/// How many calls one send carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Share {
-    most: usize,
-    /// Fewer wait for company while another send is under way.
-    least: usize,
-}
-
-impl Share {
-    const ALL: Self = Self { most: usize::MAX, least: 1 };
-}
-
-/// Half of the callers in each of two sends: while Redis stores those of one, those of the other get their answers and
-/// come back. If all travelled in one, or the first to come back alone, Redis and they would wait for each other.
-fn share(callers: usize) -> Share {
-    let most = callers.div_ceil(2).max(1);
-    Share { most, least: if callers < CROWD { 1 } else { most } }
-}
-
 /// How a batch is sent.
 struct Send {
     /// Where the script leaves its answer; a number is added for each chunk.
@@ -293,18 +244,4 @@ fn outcomes(batch: &[Vec<Item>], chunks: Vec<Chunk<'_>>) -> Vec<Vec<Outcome>> {
     }
     let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
     outcomes.into_iter().map(|call| call.into_iter().map(|o| o.unwrap_or_else(missing)).collect()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_crowd_travels_in_two_halves_and_few_callers_wait_for_nobody() {
-        let share = |callers| (share(callers).most, share(callers).least);
-        let cases = [(0, (1, 1)), (1, (1, 1)), (2, (1, 1)), (3, (2, 1)), (15, (8, 1)), (16, (8, 8)), (64, (32, 32))];
-        for (callers, expected) in cases {
-            assert_eq!(share(callers), expected, "{callers}");
-        }
-    }
 }

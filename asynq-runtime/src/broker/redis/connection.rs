@@ -36,11 +36,6 @@ impl Link {
         Self::One(Line::open(&io.spawner(), role))
     }
 
-    /// Whether all calls go to one server.
-    pub(super) fn is_one(&self) -> bool {
-        matches!(self, Self::One(_))
-    }
-
     /// Waits for the outcome of the first attempt to connect.
     pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
         match self {

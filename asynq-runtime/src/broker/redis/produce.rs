@@ -52,6 +52,8 @@ pub(super) struct Producer {
     patience: Duration,
     /// None where it cannot be: see [`Producer::start`].
     direct: Option<Direct>,
+    /// Calls that have not returned.
+    under_way: AtomicUsize,
 }
 
 /// One call of `enqueue`, or a part of one that was too long for one send.
@@ -89,7 +91,7 @@ impl Producer {
         };
         let commit = Arc::new(Commit::new(link, role.clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
-        Self { waiting, commit, patience, direct }
+        Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }
     }
 
     /// Opens no connection any more.
@@ -105,7 +107,7 @@ impl Producer {
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
-        let call = UnderWay::begin(&self.commit.under_way);
+        let call = UnderWay::begin(&self.under_way);
         if call.is_alone
             && batch.len() <= PER_SCRIPT.0
             && let Some(direct) = &self.direct
@@ -128,9 +130,7 @@ impl Producer {
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
         let mut tasks = batch.into_iter();
         loop {
-            // A short one first, so that Redis need not wait for long.
-            let size = if outcomes.is_empty() && under_way.is_empty() { PER_SCRIPT.0 } else { PER_SEND };
-            let items: Vec<Item> = tasks.by_ref().take(size).map(Item::new).collect();
+            let items: Vec<Item> = tasks.by_ref().take(PER_SEND).map(Item::new).collect();
             if items.is_empty() {
                 break;
             }
