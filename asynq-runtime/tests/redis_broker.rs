@@ -4,6 +4,8 @@
 
 #[path = "redis/connect.rs"]
 mod connect;
+#[path = "redis/direct.rs"]
+mod direct;
 #[path = "redis/fence.rs"]
 mod fence;
 #[path = "redis/foreign.rs"]
