@@ -40,9 +40,10 @@ use chrono::{DateTime, Utc};
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use self::produce::due_ms;
+pub(crate) use self::settle::shortened;
 pub use self::{
     consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
-    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, SlowCall},
+    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
     inspect::{DayStats, Failure, Inspect, Page, QueueStats},
