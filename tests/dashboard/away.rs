@@ -49,7 +49,7 @@ async fn a_file_that_another_program_keeps_locked_is_told_and_goes_on_afterwards
     assert_eq!(served.ask(&page).await.status, 200, "who reads waits for nobody");
     let refused = served.post("/queues/default/pause", "").await;
     assert_eq!((refused.status, refused.code().as_str()), (503, "away"), "{}", refused.body);
-    assert!(refused.body.contains("another program has held the write lock"), "{}", refused.body);
+    assert!(refused.body.contains("another program") && refused.body.contains("lock"), "{}", refused.body);
     assert_eq!(served.ask(&page).await.status, 200);
     shell.execute_batch("ROLLBACK").unwrap();
     assert_eq!(served.post("/queues/default/pause", "").await.status, 200);

@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     broker::QueueStats,
-    inspector::Statistics,
+    inspector::{CountOf, Statistics},
     task::{QueueName, ServerInfo, Timestamp},
 };
 use clap::Args;
@@ -78,7 +78,7 @@ pub(super) fn queue_table(queues: &[QueueStats], style: Style) -> String {
         ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
     let mut table = Table::new(style, &headings).right(1..=counts.len() + 1);
     for q in queues {
-        let count = |&(heading, count): &(&str, fn(&QueueStats) -> u64)| match (heading, count(q)) {
+        let count = |&(heading, count): &(&str, CountOf)| match (heading, count(q)) {
             ("ACTIVE", n @ 1..) => Cell::count(n).good(),
             ("RETRY", n @ 1..) => Cell::count(n).warning(),
             ("ARCHIVED", n @ 1..) => Cell::count(n).bad(),

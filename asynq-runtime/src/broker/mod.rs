@@ -20,6 +20,7 @@ mod error;
 mod groups;
 mod inspect;
 mod maintain;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod percent;
 mod presence;
 mod produce;
@@ -27,6 +28,7 @@ mod repair;
 mod schedule;
 mod semaphore;
 mod settle;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod token;
 
 #[cfg(feature = "redis")]

@@ -37,7 +37,7 @@ pub use self::{
     error::{InspectError, Wish},
     list::{ListGroups, ListTasks},
     removal::{Force, QueueRemoval, RemovedQueue},
-    statistics::{QueueTotals, RunningTask, Statistics},
+    statistics::{CountOf, QueueTotals, RunningTask, Statistics},
 };
 use crate::{
     broker::{Broker, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},

@@ -87,6 +87,9 @@ pub struct Statistics {
     pub running_left_out: usize,
 }
 
+/// Reads one count of a queue.
+pub type CountOf = fn(&QueueStats) -> u64;
+
 /// The numbers of all queues together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -132,7 +135,7 @@ impl Statistics {
     pub const MOST_RUNNING: usize = 10_000;
 
     /// The counts of a queue as tables show them, with their headings; `FAILED` is of today.
-    pub const QUEUE_COLUMNS: [(&'static str, fn(&QueueStats) -> u64); 9] = [
+    pub const QUEUE_COLUMNS: [(&'static str, CountOf); 9] = [
         ("PENDING", |queue| queue.pending),
         ("ACTIVE", |queue| queue.active),
         ("SCHEDULED", |queue| queue.scheduled),
