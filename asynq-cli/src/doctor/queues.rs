@@ -44,7 +44,10 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             queue,
             Severity::Error,
             "no-consumer",
-            format!("{waiting} tasks wait and no server serves the queue"),
+            match waiting {
+                1 => "1 task waits and no server serves the queue".to_owned(),
+                _ => format!("{waiting} tasks wait and no server serves the queue"),
+            },
             "they wait until a worker for this queue starts",
             format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} ID --to QUEUE"),
         ));

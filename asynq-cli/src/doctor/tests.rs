@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
 
 use super::{
-    Evidence, diagnose,
+    Evidence, Finding, diagnose,
     evidence::{QueueEvidence, Stranger, Strangers},
 };
 use crate::cli::Cli;
@@ -113,6 +113,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
             diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
         assert_eq!(told, [expected]);
         is_understood(&diagnose(&evidence)[0].mend);
+        is_documented(&diagnose(&evidence)[0]);
     }
 }
 
@@ -161,7 +162,16 @@ fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
         assert!(finding.found.starts_with("12 ") && finding.found.ends_with(": a, b, …"), "{}", finding.found);
         assert!(!finding.means.is_empty() && !finding.mend.is_empty());
         is_understood(&finding.mend);
+        is_documented(finding);
     }
+}
+
+/// The page about the command line has a row for the check, with its severity.
+fn is_documented(finding: &Finding) {
+    const PAGE: &str = include_str!("../../../docs/cli.md");
+    let start = format!("| `{}` | ", finding.check);
+    let row = PAGE.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{start}"));
+    assert!(row.contains(&finding.severity.to_string()), "{row}");
 }
 
 /// Every command of ours in an advice can be written as it stands there.

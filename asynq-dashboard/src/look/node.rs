@@ -39,7 +39,7 @@ pub(crate) struct Said {
 
 async fn ask(broker: &dyn Broker) -> Answer {
     let nodes = broker.nodes().await?;
-    let slots = match nodes.iter().any(|node| node.fact("cluster_state").is_some()) {
+    let slots = match nodes.iter().any(|node| node.fact("redis_mode") == Some("cluster")) {
         true => {
             let mut queues = broker.queues().await?;
             queues.sort();
