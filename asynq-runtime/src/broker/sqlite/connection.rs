@@ -24,11 +24,17 @@ pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
 /// Makes `connection` the one that writes; the file must be known to be ours.
 pub(super) fn make_writer(connection: &Connection, normal: bool) -> rusqlite::Result<()> {
     switch_to_wal(connection)?;
-    connection.execute_batch(if normal { "PRAGMA synchronous=NORMAL;" } else { "PRAGMA synchronous=FULL;" })?;
+    wait_for_disk(connection, !normal)?;
     connection.execute_batch(
         "PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-16384;",
     )?;
     settle_in(connection)
+}
+
+/// Whether a commit returns only when it is on disk, and with it all that was committed before. Between transactions only.
+/// The pragma works while it is prepared, so the statement cannot be kept.
+pub(super) fn wait_for_disk(connection: &Connection, waits: bool) -> rusqlite::Result<()> {
+    connection.execute_batch(if waits { "PRAGMA synchronous=FULL;" } else { "PRAGMA synchronous=NORMAL;" })
 }
 
 /// A database in memory, owned by whoever holds the connection.

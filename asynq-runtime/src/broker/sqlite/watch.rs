@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The safety net under the bell: how soon a commit is noticed that rang nobody.
-const NET: Duration = Duration::from_millis(100);
+pub(super) const NET: Duration = Duration::from_millis(100);
 
 /// After this time a commit that was written is seen, and the time of another differs from its time.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -73,7 +73,7 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
     while !common.is_closed() && !common.is_broken() {
         let bell = common.liveness.as_ref().and_then(super::liveness::Liveness::bell);
         let rang = match bell {
-            Some(bell) => bell.rang(NET),
+            Some(bell) => bell.rang(),
             None => {
                 thread::sleep(NET);
                 false

@@ -33,7 +33,7 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recov
                 Some(liveness) => find_dead(view, liveness)?,
                 None => Vec::new(),
             };
-            Ok((dead, any_lapsed(view, &look)?))
+            Ok((dead, next_lapse(view, &look)?.is_some_and(|lapse| lapse <= view.now)))
         })
         .await?;
     if dead.is_empty() && !lapsed {
@@ -78,15 +78,16 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
     Ok(dead)
 }
 
-fn any_lapsed(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<bool> {
+/// When the first lease of a task in `queues` passes.
+fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
+    let mut next: Option<i64> = None;
     for queue in queues {
-        if let Some(q) = view.queue(queue)?
-            && !view.list(&sql::MAINTAIN_LAPSED, [q, view.now, 1], |_| Ok(()))?.is_empty()
-        {
-            return Ok(true);
+        if let Some(q) = view.queue(queue)? {
+            let lapse = view.find(&sql::MAINTAIN_NEXT_LAPSE, [q], |row| row.get::<_, Option<i64>>(0))?.flatten();
+            next = next.into_iter().chain(lapse).min();
         }
     }
-    Ok(false)
+    Ok(next)
 }
 
 /// Puts back what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
