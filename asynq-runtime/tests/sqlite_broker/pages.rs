@@ -37,7 +37,11 @@ impl World {
             let mut found = Vec::new();
             for number in 1..=expected.len().div_ceil(size) {
                 let page = self.page(&list, Page { number, size }).await;
-                assert_eq!(page.len(), size.min(expected.len() - found.len()), "{list:?}, page {number} of {size} tasks");
+                assert_eq!(
+                    page.len(),
+                    size.min(expected.len() - found.len()),
+                    "{list:?}, page {number} of {size} tasks"
+                );
                 found.extend(page.iter().map(|task| task.id.to_string()));
             }
             assert_eq!(found, expected, "{list:?} by {size}");
@@ -81,7 +85,8 @@ async fn pages_of_groups_leave_out_what_sets_have_taken_out_of_the_middle() {
     let some = GroupRules { max_size: Some(2), ..rules };
     assert_eq!(w.broker.claim_set(&queue(), &group("a"), &some).await.unwrap().unwrap().members.len(), 2);
     let of = |names: &[&str]| {
-        let gone = |id: &&String| !["a00", "a03"].contains(&id.as_str()) && names.iter().any(|name| id.starts_with(name));
+        let gone =
+            |id: &&String| !["a00", "a03"].contains(&id.as_str()) && names.iter().any(|name| id.starts_with(name));
         added.iter().filter(gone).cloned().collect::<Vec<_>>()
     };
     w.expect(List::State(TaskState::Aggregating), &of(&["a", "b"])).await;

@@ -41,7 +41,7 @@ impl File {
         let connection = Connection::open(url.strip_prefix("sqlite://").unwrap_or(url))?;
         connection.set_prepared_statement_cache_capacity(128);
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA cache_size=-16384; PRAGMA foreign_keys=OFF")?;
+        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA foreign_keys=OFF")?;
         connection.execute("INSERT OR IGNORE INTO queue(name) VALUES (?1)", [QUEUE])?;
         let q = connection.query_row("SELECT q FROM queue WHERE name = ?1", [QUEUE], |row| row.get(0))?;
         Ok(Self { connection, q, run: 0, taken: Vec::new() })

@@ -130,6 +130,10 @@ impl Maintain for SqliteBroker {
         recover::recover(&self.store, queues).await
     }
 
+    async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
+        recover::until_lapse(&self.store, queues).await
+    }
+
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let queue = queue.clone();
         let lease = self.lease_ms();

@@ -60,7 +60,10 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("over", (&sql::GROUPS_OVER, format!("INDEX {p}batch_deadline (q=? AND deadline<?)"))),
             ("counts", (&sql::INSPECT_COUNTS, format!("INDEX {p}task_batch (q=?"))),
             ("page of a group", (&sql::INSPECT_PAGE_GROUP, format!("INDEX {p}task_group (q=? AND grp=? AND at>?)"))),
-            ("start of a page of a group", (&sql::INSPECT_PAGE_GROUP_START, format!("INDEX {p}task_group (q=? AND grp=?)"))),
+            (
+                "start of a page of a group",
+                (&sql::INSPECT_PAGE_GROUP_START, format!("INDEX {p}task_group (q=? AND grp=?)")),
+            ),
             ("page of groups", (&sql::INSPECT_PAGE_AGGREGATING, format!("{at} AND at>?"))),
             ("start of a page of groups", (&sql::INSPECT_PAGE_AGGREGATING_START, format!("COVERING {at}"))),
             (

@@ -40,7 +40,9 @@ impl Produce for SqliteBroker {
                 let size = slice.len();
                 let order =
                     Order::new(Stage::Insert, size, move |tx| slice.iter().map(|item| item.insert(tx)).collect());
-                sent.push_back((size, self.store.begin::<Vec<Result<Placed, Refused>>>(order).await));
+                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(order).await;
+                unavailable = begun.as_ref().err().filter(|error| error.is_unavailable()).cloned();
+                sent.push_back((size, begun));
             }
             let Some((size, sent)) = sent.pop_front() else { break };
             let outcome = match sent {
