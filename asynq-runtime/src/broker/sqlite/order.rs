@@ -136,8 +136,9 @@ impl<T> Order<T> {
     }
 
     /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with
-    /// the power, and the time comes again. A commit of nothing else does not wait for the disk; the next one that does
-    /// takes it along.
+    /// the power, and the time comes again; a token is drawn from the clock and given to nobody twice. All that is lost is
+    /// that this end counts as a crash. A commit of nothing else does not wait for the disk; the next that does, a beat at
+    /// the latest, takes it along.
     pub(super) fn may_be_lost(self) -> Self {
         Self { may_be_lost: true, ..self }
     }
