@@ -14,6 +14,8 @@ mod foreign;
 mod groups;
 #[path = "redis/lost.rs"]
 mod lost;
+#[path = "redis/presence.rs"]
+mod presence;
 #[path = "redis/repair.rs"]
 mod repair;
 #[path = "redis/schedule.rs"]
