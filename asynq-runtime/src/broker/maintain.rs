@@ -59,6 +59,16 @@ pub trait Maintain {
     /// The broker failed; what was recovered before stays recovered.
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError>;
 
+    /// How long nothing in `queues` can be recovered, as far as leases tell that are there now: no call of
+    /// [`recover`](Self::recover) is worth its price before. Zero where only that call can tell.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked.
+    async fn until_lapse(&self, _queues: &[QueueName]) -> Result<Duration, BrokerError> {
+        Ok(Duration::ZERO)
+    }
+
     /// Mends what a crash of something else left behind: active without a lease, ids without a task (F11, F13), groups
     /// that have tasks and are not known (F17).
     ///

@@ -1,27 +1,34 @@
 //! Puts the tasks of workers that died back to the head of their queues, first of all at the start.
 //!
-//! A crash is no failure: no retry is spent (DECISIONS §5).
+//! It looks again when the first of the leases that it saw has passed. A crash is no failure: no retry is spent
+//! (DECISIONS §5).
 
 use std::{sync::Arc, time::Duration};
 
 use super::{dice::Dice, hub::Hub, trouble::Trouble};
 use crate::broker::BrokerError;
 
-/// Soonest and latest turn. A dead worker's task starts again this much after the broker can tell that it is dead.
+/// Soonest and latest turn while a lease may have passed. A dead worker's task starts again this much after the broker can
+/// tell that it is dead.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(1);
+/// Longest pause while none can have passed, as a part of a lease: another server's leases may be shorter.
+const QUIET: u32 = 6;
 
 /// Recovers until it is dropped.
 pub(crate) async fn run(hub: Arc<Hub>) {
     let mut dice = Dice::new();
     let mut trouble = Trouble::of("recoverer", 2 * LATEST);
-    let between = (hub.broker.lease() / 20).clamp(SOONEST, LATEST);
+    let lease = hub.broker.lease();
+    let between = (lease / 20).clamp(SOONEST, LATEST);
+    let longest = (lease / QUIET).max(between);
     loop {
         let pause = match turn(&hub).await {
-            Ok(()) => {
+            Ok(quiet) => {
                 trouble.over();
                 // Many servers spread out.
-                between.mul_f64(0.8 + 0.2 * dice.fraction())
+                let spread = between.mul_f64(0.2 * dice.fraction());
+                quiet.min(longest).max(between.mul_f64(0.8)) + spread
             }
             Err(error) => trouble.met(&error),
         };
@@ -29,10 +36,11 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     }
 }
 
-/// Recovers all that can be.
-async fn turn(hub: &Hub) -> Result<(), BrokerError> {
+/// Recovers all that can be. Returns how long there can be nothing more.
+async fn turn(hub: &Hub) -> Result<Duration, BrokerError> {
     let queues = hub.queues.now();
-    loop {
+    let quiet = hub.answer(hub.broker.until_lapse(queues.names())).await?;
+    while quiet.is_zero() {
         let recovered = hub.answer(hub.broker.recover(queues.names())).await?;
         for (queue, id) in &recovered.tasks {
             tracing::warn!(%queue, %id, "its worker died; the task is pending again");
@@ -42,5 +50,5 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
         }
     }
     hub.signals.recovered.ring();
-    Ok(())
+    Ok(quiet)
 }
