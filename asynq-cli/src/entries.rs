@@ -17,12 +17,12 @@ pub(crate) struct Entry {
 impl Entry {
     /// Its next tick, if there is one.
     pub(crate) fn next(&self) -> Option<DateTime<Utc>> {
-        moment(self.listed.next_enqueue_time)
+        self.listed.next_enqueue_time.and_then(Timestamp::to_datetime)
     }
 
     /// Its last tick, if there was one.
     pub(crate) fn previous(&self) -> Option<DateTime<Utc>> {
-        moment(self.listed.prev_enqueue_time)
+        self.listed.prev_enqueue_time.and_then(Timestamp::to_datetime)
     }
 }
 
@@ -38,9 +38,4 @@ pub(crate) async fn entries(schedule: &Schedule) -> Result<Vec<Entry>, BrokerErr
         entries.push(Entry { listed, paused: state.is_some_and(|state| state.paused) });
     }
     Ok(entries)
-}
-
-/// A moment, unless it is Go's way to say never.
-fn moment(at: Option<Timestamp>) -> Option<DateTime<Utc>> {
-    at.filter(|&at| at != Timestamp::NEVER).and_then(Timestamp::to_datetime)
 }

@@ -87,6 +87,10 @@ impl CliError {
             Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
             Self::Inspect(InspectError::Interrupted { source, .. }) => source,
             Self::Enqueue(EnqueueError::Broker(error)) => error,
+            Self::Periodic(error) => match error.broker() {
+                Some(error) => error,
+                None => return false,
+            },
             _ => return false,
         };
         error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
@@ -150,6 +154,8 @@ mod tests {
             (broker(BrokerErrorKind::Corrupt), 1),
             (InspectError::QueueNotFound { queue }.into(), 1),
             (InspectError::Broker(BrokerError::new(BrokerErrorKind::Timeout, "x")).into(), 2),
+            (PeriodicError::from(EnqueueError::from(BrokerError::new(BrokerErrorKind::Timeout, "x"))).into(), 2),
+            (PeriodicError::UnknownJob { job: "j".into() }.into(), 1),
         ] {
             assert_eq!(error.exit_code(), code, "{error:?}");
             assert!(EXIT_CODES.contains(&format!("\n  {code} ")), "{code} is documented");

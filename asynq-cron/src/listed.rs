@@ -24,9 +24,10 @@ impl Schedule {
     ///
     /// An option of the entry cannot be read, the task was refused, or the broker failed.
     pub async fn run_listed(&self, entry: &SchedulerEntry) -> Result<TaskId, PeriodicError> {
-        let task = task_of(entry, Tick::new(self.client().broker().now()))?;
+        let now = self.client().broker().now();
+        let task = task_of(entry, Tick::new(now))?;
         let id = self.client().enqueue(task).await?.id;
-        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(Utc::now().into()) };
+        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(now.into()) };
         let entry = EntryId::from_wire(&entry.id);
         if let Err(error) = self.client().broker().record_enqueue(entry.as_str(), &event).await {
             tracing::debug!("an enqueue is missing in the history of {entry}: {error}");

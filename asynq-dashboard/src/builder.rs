@@ -41,6 +41,7 @@ pub struct Dashboard {
     read_only: bool,
     mount: String,
     hosts: Vec<String>,
+    host_flag: Option<&'static str>,
     password_hash: Option<String>,
     token: Option<String>,
     header: Option<String>,
@@ -59,6 +60,7 @@ impl Dashboard {
             read_only: false,
             mount: String::new(),
             hosts: Vec::new(),
+            host_flag: None,
             password_hash: None,
             token: None,
             header: None,
@@ -95,6 +97,13 @@ impl Dashboard {
     /// Answers to this host name too, and not to those of this machine alone. May be called several times.
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
+        self
+    }
+
+    /// The flag by which the user of this program allows a host name, such as `--allow-host`: it is told to whoever comes by
+    /// another name. Without one they are told to call [`allow_host`](Self::allow_host).
+    pub fn host_flag(mut self, flag: &'static str) -> Self {
+        self.host_flag = Some(flag);
         self
     }
 
@@ -222,7 +231,10 @@ impl Dashboard {
             mount: mount.clone(),
             observed_only: self.observed_only,
         };
-        let rules = Rules { hosts: if hosts_any { Hosts::Any } else { Hosts::Only(hosts) }, login };
+        let rules = Rules {
+            hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },
+            login,
+        };
         Ok((AppState::new(self.client, self.registry, config, rules), mount))
     }
 }

@@ -11,7 +11,8 @@ pub(crate) const METRICS: &str = "ASYNQ_METRICS";
 
 const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
 const READ_ONLY: &str = "ASYNQ_DASHBOARD_READ_ONLY";
-const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
+/// Which host names a dashboard answers to.
+pub(crate) const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
 const MOUNT: &str = "ASYNQ_DASHBOARD_MOUNT";
 const PASSWORD_HASH: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD_HASH", "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE"];
 const TOKEN: [&str; 2] = ["ASYNQ_DASHBOARD_TOKEN", "ASYNQ_DASHBOARD_TOKEN_FILE"];
@@ -52,14 +53,7 @@ impl Dashboard {
         if let Some(name) = text(TRUSTED_HEADER) {
             self = self.trusted_header(name);
         }
-        let proxies = text(TRUSTED_PROXIES).unwrap_or_default();
-        for address in proxies.split(',').map(str::trim).filter(|address| !address.is_empty()) {
-            let address: IpAddr = address.parse().map_err(|_| {
-                let reason = format!("`{address}` is no address; write one such as 10.0.0.5");
-                DashboardError::Variable { variable: TRUSTED_PROXIES, reason }
-            })?;
-            self = self.trust_proxy(address);
-        }
+        self = proxies(&text(TRUSTED_PROXIES).unwrap_or_default())?.into_iter().fold(self, Self::trust_proxy);
         if let Some(title) = text(TITLE) {
             self = self.title(title);
         }
@@ -75,9 +69,24 @@ impl Dashboard {
                 return Err(DashboardError::Variable { variable: READ_ONLY, reason });
             }
         }
-        let hosts = text(HOSTS).unwrap_or_default();
-        Ok(hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).fold(self, Self::allow_host))
+        Ok(parts(&text(HOSTS).unwrap_or_default()).fold(self, Self::allow_host))
     }
+}
+
+/// What stands between the commas of a list.
+fn parts(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// The addresses of a list.
+fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
+    let address = |part: &str| {
+        part.parse().map_err(|_| DashboardError::Variable {
+            variable: TRUSTED_PROXIES,
+            reason: format!("`{part}` is no address; write one such as 10.0.0.5, without a port or a mask"),
+        })
+    };
+    parts(list).map(address).collect()
 }
 
 /// What a variable says, if it says something.
@@ -102,5 +111,28 @@ fn secret(
             }
         },
         (None, None) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_addresses_with_commas() {
+        for (list, addresses) in [
+            ("", &[][..]),
+            (" , ", &[]),
+            ("10.0.0.5", &["10.0.0.5"]),
+            ("10.0.0.5, 2001:db8::1 ,,127.0.0.1", &["10.0.0.5", "2001:db8::1", "127.0.0.1"]),
+        ] {
+            let expected: Vec<IpAddr> = addresses.iter().map(|address| address.parse().expect("an address")).collect();
+            assert_eq!(proxies(list).expect(list), expected, "{list}");
+        }
+        for wrong in ["proxy.example.com", "10.0.0.5:443", "10.0.0.0/8", "10.0.0", "10.0.0.5 10.0.0.6", "[2001:db8::1]"]
+        {
+            let error = proxies(&format!("127.0.0.1,{wrong}")).expect_err(wrong).to_string();
+            assert!(error.starts_with("ASYNQ_DASHBOARD_TRUSTED_PROXIES: ") && error.contains(wrong), "{error}");
+        }
     }
 }

@@ -161,7 +161,7 @@ impl From<BrokerError> for Failure {
 
 impl From<PeriodicError> for Failure {
     fn from(error: PeriodicError) -> Self {
-        Self::new(Kind::Conflict, error.to_string())
+        Self::new(error.broker().map_or(Kind::Conflict, of_broker), error.to_string())
     }
 }
 

@@ -117,7 +117,8 @@ fn make(flags: &ArgMatches) -> Option<Box<dyn Service>> {
     let read_only = flags.get_flag("dashboard-read-only");
     let hosts: Vec<_> = flags.get_many::<String>("dashboard-host").unwrap_or_default().cloned().collect();
     let configure = move |dashboard: Dashboard| {
-        let dashboard = hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host);
+        let dashboard =
+            hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
     Some(Box::new(DashboardService { address, metrics, configure: Box::new(configure) }))

@@ -4,6 +4,8 @@
 
 #[path = "redis/connect.rs"]
 mod connect;
+#[path = "redis/direct.rs"]
+mod direct;
 #[path = "redis/fence.rs"]
 mod fence;
 #[path = "redis/foreign.rs"]
@@ -14,6 +16,8 @@ mod groups;
 mod idle;
 #[path = "redis/lost.rs"]
 mod lost;
+#[path = "redis/presence.rs"]
+mod presence;
 #[path = "redis/repair.rs"]
 mod repair;
 #[path = "redis/schedule.rs"]

@@ -22,8 +22,7 @@ use self::{measured::Measured, order::Order, run::Runner, suite::Extent, workloa
 const ALL: &str = "all";
 /// The subcommand that stands for every limit.
 const LIMIT: &str = "limit";
-const LIMIT_ABOUT: &str =
-    "What Redis itself can do for the same tasks: scripts with asynq's work on its data, and nothing else";
+const LIMIT_ABOUT: &str = "What a broker itself can do for the same tasks: scripts or statements with asynq's work on its data, and nothing else";
 
 fn command() -> Command {
     let workloads = workload::ALL.iter().map(|workload| options(Command::new(workload.name()).about(workload.about())));

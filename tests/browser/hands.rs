@@ -1,9 +1,11 @@
 //! The dashboard by keyboard, on a phone, in the dark, with a login, and without the right to change.
 
+use std::path::Path;
+
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
 use asynq_runtime::Client;
-use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, retry, task};
+use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, retry, task};
 use serde_json::json;
 
 use crate::{shop, wait, world::World};
@@ -245,6 +247,48 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         assert_eq!(browser.text("h1").await, "The broker does not answer");
         server.restart();
         browser.until("document.querySelector('h1')?.textContent === 'default' && document.querySelectorAll('tbody tr').length === 3").await;
+        world.leave().await;
+    });
+}
+
+#[test]
+fn a_page_tells_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() {
+    wait(async {
+        let store = SqliteStore::start().await;
+        let client = Client::new(store.connect(None).await);
+        for n in 0..3 {
+            client.broker().enqueue(vec![task(&format!("t{n}"))]).await.pop().unwrap().unwrap();
+        }
+        let idle: Fixture<SqliteStore> = Fixture::real_time().await;
+        let mut world = World::serving(idle, Vec::new(), Dashboard::new(&client)).await;
+        world.open("/queues/default?state=pending").await;
+        assert_eq!(world.browser.count("tbody tr").await, 3);
+        let window = world.browser.js("return location.href").await;
+        // What no broker of SQLite outlives: it would go on with a file that nobody else has.
+        let elsewhere = tempfile::tempdir_in(store.path().parent().unwrap()).unwrap();
+        let carry = |from: &Path, to: &Path| {
+            for file in ["jobs.db", "jobs.db-wal", "jobs.db-shm"] {
+                let (from, to) = (from.join(file), to.join(file));
+                assert!(!from.exists() || std::fs::rename(&from, &to).is_ok(), "{}", from.display());
+            }
+        };
+        carry(store.path().parent().unwrap(), elsewhere.path());
+        world.browser.until("document.querySelector('#down').hidden === false").await;
+        assert!(world.browser.text("#down").await.contains("The broker does not answer"));
+        assert_eq!(world.browser.count("tbody tr").await, 3, "what was known stays");
+        // A page that is opened now says what to do.
+        world.browser.open(window.as_str().unwrap()).await;
+        let told = world.browser.text("main").await;
+        assert!(told.contains("was deleted or moved away") && told.contains("restart this program"), "{told}");
+        // The file is back, and so is the program: the page comes by itself.
+        client.broker().close().await;
+        carry(elsewhere.path(), store.path().parent().unwrap());
+        let client = Client::new(store.connect(None).await);
+        world.serve_again(Dashboard::new(&client)).await;
+        world
+            .browser
+            .until("document.querySelector('h1')?.textContent === 'default' && document.querySelectorAll('tbody tr').length === 3")
+            .await;
         world.leave().await;
     });
 }

@@ -154,3 +154,26 @@ fn the_broker_page_shows_what_the_broker_says_of_itself_on_redis() {
 fn the_broker_page_shows_what_the_broker_says_of_itself_on_sqlite() {
     the_broker_page_shows_what_the_broker_says_of_itself::<SqliteStore>();
 }
+
+#[test]
+fn the_broker_page_shows_slow_calls_and_what_they_were_about() {
+    wait(async {
+        let world = World::<RedisStore>::shop().await;
+        let browser = &world.browser;
+        // From now on every call is a slow one; one of them is about a key of asynq's and has a payload in it.
+        let store = &world.fixture.store;
+        let () = store.command(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]);
+        let () = store.command(&[b"SETEX", b"asynq:{mail}:marked", b"60", b"a private payload"]);
+        let () = store.command(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"-1"]);
+        world.open("/broker").await;
+        browser.until("document.querySelector('#node-0 .slow')").await;
+        let visible = "return document.querySelector('#node-0 .slow table')?.checkVisibility() ?? null";
+        assert_eq!(browser.js(visible).await, false, "they are folded away");
+        browser.click("#node-0 .slow summary").await;
+        assert_eq!(browser.js(visible).await, true);
+        let shown = browser.text("#node-0 .slow").await;
+        assert!(shown.contains("SETEX asynq:{mail}:marked") && shown.contains("ms"), "{shown}");
+        assert!(!browser.js("return document.documentElement.outerHTML").await.to_string().contains("private payload"));
+        world.end().await;
+    });
+}

@@ -40,6 +40,14 @@ impl<S: Store> World<S> {
         Self { fixture, browser: Browser::start().await, url, active, serving, keep: None }
     }
 
+    /// Ends the server, as if its program had ended, and serves another dashboard at the same address.
+    pub(crate) async fn serve_again(&mut self, dashboard: Dashboard) {
+        self.serving.abort();
+        let _ = (&mut self.serving).await;
+        let bound = dashboard.bind(self.url.trim_start_matches("http://")).await.unwrap();
+        self.serving = tokio::spawn(bound.serve_until(std::future::pending()));
+    }
+
     /// Opens a page by its path.
     pub(crate) async fn open(&self, path: &str) {
         self.browser.open(&format!("{}{path}", self.url)).await;

@@ -254,6 +254,47 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
 }
 
 #[tokio::test]
+async fn a_payload_given_as_text_cannot_turn_a_secret_into_its_mask() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    #[job(codec = "json")]
+    async fn charge(account: String, key: Secret<String>) -> JobResult {
+        let _ = (account, key);
+        Ok(())
+    }
+
+    #[job(codec = "json")]
+    async fn note(text: String) -> JobResult {
+        let _ = text;
+        Ok(())
+    }
+
+    let fixture = Fixture::start().await;
+    let client = client(&fixture);
+    client.enqueue(charge::job("ann", Secret::new("private".to_owned())).task_id("p1")).await.unwrap();
+    client.enqueue(RawTask::new("charge", r#"{"account":7,"key":"private"}"#).task_id("p2")).await.unwrap();
+    client.enqueue(note::job("plain").task_id("n1")).await.unwrap();
+    let registry = Registry::only::<(charge, note)>().unwrap();
+    let served = Served::start(dashboard(&fixture).registry(registry)).await;
+    let edit = async |id: &str, payload: &str| {
+        post(&served, &format!("/queues/default/tasks/{id}/edit"), json!({ "payload": payload })).await
+    };
+    let stored = async |id: &str| client.inspector().task("default", id).await.unwrap().payload;
+    // What the page shows, given back: in the payload that can be read, and over one that cannot.
+    for id in ["p1", "p2"] {
+        let before = stored(id).await;
+        let (status, told) = edit(id, r#"{"account":"bob","key":"***"}"#).await;
+        assert_eq!(status, 400, "{told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains("write it anew"), "{told}");
+        assert_eq!(stored(id).await, before);
+        assert_eq!(edit(id, r#"{"account":"bob","key":"new ***"}"#).await.0, 200);
+    }
+    // Where there is no secret, stars are a text like any other.
+    assert_eq!(edit("n1", r#"{"text":"***"}"#).await.0, 200);
+    assert_eq!(&stored("n1").await[..], br#"{"text":"***"}"#);
+}
+
+#[tokio::test]
 async fn a_periodic_entry_is_paused_resumed_and_run() {
     let fixture = Fixture::start().await;
     let id = furnish(&fixture).await.entry;

@@ -2,9 +2,9 @@
 
 use asynq_dashboard::Dashboard;
 use asynq_runtime::Client;
-use asynq_tests::{Persistence, RedisServer};
+use asynq_tests::{Persistence, RedisServer, SqliteFixture};
 
-use crate::stage::{Events, PATIENCE, Request, Served};
+use crate::stage::{Events, PATIENCE, Request, Served, dashboard};
 
 #[tokio::test]
 async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
@@ -36,4 +36,21 @@ async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
     while served.ask(&page).await.status != 200 {
         assert!(tokio::time::Instant::now() < deadline, "the page does not recover");
     }
+}
+
+#[tokio::test]
+async fn a_file_that_another_program_keeps_locked_is_told_and_goes_on_afterwards() {
+    let fixture = SqliteFixture::real_time().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let shell = fixture.store.connection();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let page = Request::new("GET", "/queues/default").with("accept", "text/html");
+    assert_eq!(served.ask(&page).await.status, 200, "who reads waits for nobody");
+    let refused = served.post("/queues/default/pause", "").await;
+    assert_eq!((refused.status, refused.code().as_str()), (503, "away"), "{}", refused.body);
+    assert!(refused.body.contains("another program") && refused.body.contains("lock"), "{}", refused.body);
+    assert_eq!(served.ask(&page).await.status, 200);
+    shell.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(served.post("/queues/default/pause", "").await.status, 200);
 }

@@ -27,9 +27,18 @@ mod sqlite {
     mod routes;
 }
 
+#[path = "."]
+mod cluster {
+    use asynq_tests::ClusterFixture as Fixture;
+
+    mod masters;
+    mod nodes;
+}
+
 // Only a server can die.
 mod away;
 // What no broker has a say in.
 mod binding;
 mod login;
 mod mounting;
+mod searches;

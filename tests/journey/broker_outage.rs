@@ -11,9 +11,9 @@ const OUTAGE: Duration = Duration::from_secs(10);
 async fn jobs_that_end_during_an_outage_of_ten_seconds_are_not_run_again() {
     let mut world = World::redis().await;
     let _worker = world.worker(HANDLERS);
-    // Every handler ends inside the outage: they begin before it and take less time than it.
-    let ids = world.enqueue_records(HANDLERS, 4_000).await;
-    world.started(HANDLERS, 3).await;
+    // Every handler ends inside the outage: they begin before it, take longer than all of them need to begin, and less than it.
+    let ids = world.enqueue_records(HANDLERS, 6_000).await;
+    world.started(HANDLERS, 5).await;
 
     let redis = world.redis.as_mut().unwrap();
     redis.kill();

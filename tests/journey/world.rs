@@ -113,12 +113,21 @@ impl World {
         self.client.enqueue(Poison {}).await.unwrap().id
     }
 
+    /// Asks again when the answer is late: the story is of the workers, and a busy machine is none of theirs.
     pub async fn stats(&self) -> QueueStats {
-        self.broker().queue_stats(&Self::queue()).await.unwrap()
+        eventually(30, "the broker says nothing of the queue", async || {
+            self.broker().queue_stats(&Self::queue()).await.ok()
+        })
+        .await
     }
 
+    /// The same for the tasks.
     pub async fn tasks(&self, state: TaskState) -> Vec<TaskInfo> {
-        self.broker().tasks(&Self::queue(), state, Page { number: 1, size: 10_000 }).await.unwrap()
+        let page = Page { number: 1, size: 10_000 };
+        eventually(30, "the broker lists no tasks", async || {
+            self.broker().tasks(&Self::queue(), state, page).await.ok()
+        })
+        .await
     }
 
     /// Waits until nothing waits or runs.

@@ -331,6 +331,8 @@ impl<S: Servers> Store for StoreOn<S> {
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
         let mut options = RedisOptions::default();
         options.clock = clock;
+        // The cases are about tasks, not about Redis being late, which a busy machine makes it.
+        options.call_timeout = Duration::from_secs(5);
         Arc::new(RedisBroker::connect(&self.server.url(), options).await.expect("the private redis-server can be used"))
     }
 

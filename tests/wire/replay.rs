@@ -323,7 +323,7 @@ impl Replay {
             status: "active".into(),
             start_time: Some((PINNED - TimeDelta::hours(1)).into()),
             active_worker_count: workers.len() as i32,
-            rust_version: String::new(),
+            ..ServerInfo::default()
         };
         let name = ServerName { server_id: server_id.into(), ..self.member.name.clone() };
         let member = self.broker.join(&name, &info).await.unwrap();

@@ -53,11 +53,12 @@ struct Report<'a> {
 fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     let mut text = format!("{}\n", clean(&report.broker));
     let versions: Vec<&str> = evidence.nodes.iter().map(|node| node.version.as_str()).collect();
+    let counted = |n: usize, what: &str| format!("{} {what}{}", number(n as u64), if n == 1 { "" } else { "s" });
     text.push_str(&format!(
-        "version {}, {} queues, {} servers\n\n",
+        "version {}, {}, {}\n\n",
         clean(&versions.join(", ")),
-        number(evidence.queues.len() as u64),
-        number(evidence.servers.len() as u64)
+        counted(evidence.queues.len(), "queue"),
+        counted(evidence.servers.len(), "server")
     ));
     if report.findings.is_empty() {
         text.push_str("Nothing is wrong.\n");

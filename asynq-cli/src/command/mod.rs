@@ -7,6 +7,7 @@ mod doctor;
 mod group;
 mod progress;
 mod queue;
+mod redis;
 mod server;
 mod several;
 mod stats;

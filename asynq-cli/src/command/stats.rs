@@ -2,27 +2,35 @@
 
 use asynq_runtime::{
     broker::QueueStats,
-    inspector::Statistics,
-    task::{ServerInfo, Timestamp},
+    inspector::{CountOf, Statistics},
+    task::{QueueName, ServerInfo, Timestamp},
 };
 use clap::Args;
 
-use super::{queue::latency, server};
+use super::{queue::latency, redis::Redis, server};
 use crate::{
     error::CliError,
     session::Session,
     show::{Cell, Style, Table, clean, number},
 };
 
-/// With --json: the object of `Statistics`, which `asynq_runtime::inspector` documents; a worker's `stats --json` is the
-/// same
+/// With --json: the object of `Statistics`, which `asynq_runtime::inspector` documents and a worker's `stats --json` is, with
+/// two more fields: `redis`, an array with `address`, `version`, `uptime_seconds`, `connections`, `memory_bytes`,
+/// `peak_memory_bytes` and, in a cluster, `cluster_state`, `cluster_known_nodes` and `cluster_size` of each node; and
+/// `slots`, in a cluster an array with `queue`, `slot` and `nodes` of each queue
 #[derive(Debug, Args)]
 pub(crate) struct Stats {}
 
 impl Stats {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let statistics = session.inspector().await?.statistics().await?;
-        session.answer(&statistics, |style| text(&statistics, style))
+        let client = session.client().await?;
+        let inspector = client.inspector();
+        let statistics = inspector.statistics().await?;
+        let queues: Vec<QueueName> = statistics.queues.iter().map(|queue| queue.name.clone()).collect();
+        let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
+        let mut value = statistics.to_json();
+        (value["redis"], value["slots"]) = redis.to_json();
+        session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))
     }
 }
 
@@ -65,38 +73,19 @@ pub(super) fn error_rate(processed: u64, failed: u64) -> String {
 
 /// Queues with what is in them.
 pub(super) fn queue_table(queues: &[QueueStats], style: Style) -> String {
-    let headings = [
-        "QUEUE",
-        "PENDING",
-        "ACTIVE",
-        "SCHEDULED",
-        "RETRY",
-        "ARCHIVED",
-        "COMPLETED",
-        "GROUPED",
-        "DONE TODAY",
-        "FAILED",
-        "WAITING",
-        "",
-    ];
-    let mut table = Table::new(style, &headings).right(1..=10);
+    let counts = Statistics::QUEUE_COLUMNS;
+    let headings: Vec<&str> =
+        ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
+    let mut table = Table::new(style, &headings).right(1..=counts.len() + 1);
     for q in queues {
-        let retry = if q.retry > 0 { Cell::count(q.retry).warning() } else { Cell::count(0) };
-        let archived = if q.archived > 0 { Cell::count(q.archived).bad() } else { Cell::count(0) };
-        table.row([
-            Cell::from(&q.name),
-            Cell::count(q.pending),
-            if q.active > 0 { Cell::count(q.active).good() } else { Cell::count(0) },
-            Cell::count(q.scheduled),
-            retry,
-            archived,
-            Cell::count(q.completed),
-            Cell::count(q.aggregating),
-            Cell::count(q.processed),
-            Cell::count(q.failed),
-            Cell::from(latency(q)),
-            if q.paused { Cell::from("paused").warning() } else { "".into() },
-        ]);
+        let count = |&(heading, count): &(&str, CountOf)| match (heading, count(q)) {
+            ("ACTIVE", n @ 1..) => Cell::count(n).good(),
+            ("RETRY", n @ 1..) => Cell::count(n).warning(),
+            ("ARCHIVED", n @ 1..) => Cell::count(n).bad(),
+            (_, n) => Cell::count(n),
+        };
+        let ends = [Cell::from(latency(q)), if q.paused { Cell::from("paused").warning() } else { "".into() }];
+        table.row([Cell::from(&q.name)].into_iter().chain(counts.iter().map(count)).chain(ends));
     }
     table.into_text()
 }

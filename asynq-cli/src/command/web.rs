@@ -31,7 +31,7 @@ pub(crate) struct Web {
     /// The file that holds the argon2 hash of the password
     #[arg(long, value_name = "FILE")]
     password_hash_file: Option<PathBuf>,
-    /// The file that holds the bearer token for programs
+    /// The file that holds the bearer token for programs, of at least 16 characters, 8 of them different
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ impl Web {
         if let Some(file) = &self.token_file {
             dashboard = dashboard.bearer_token(secret(file)?);
         }
-        Ok(self.allow_host.iter().fold(dashboard, Dashboard::allow_host))
+        Ok(self.allow_host.iter().fold(dashboard, Dashboard::allow_host).host_flag("--allow-host"))
     }
 }
 

@@ -7,6 +7,8 @@ use super::{Evidence, Finding, Severity};
 
 /// Clocks that differ by less are taken for equal; workers of Go decide by their own.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
+/// How badly the clock of a Go server is known.
+const GOS_PRECISION: TimeDelta = TimeDelta::milliseconds(500);
 /// Calls that kept a node for at least this long are told, milliseconds.
 const SLOW_MS: u128 = 10;
 /// How long a slow call is told afterwards.
@@ -19,6 +21,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     for node in &evidence.nodes {
         memory(node, &mut findings);
         persistence(node, &mut findings);
+        cluster(node, &mut findings);
         clock(node, &mut findings);
         slow_calls(node, evidence, &mut findings);
         file(node, &mut findings);
@@ -99,36 +102,61 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
     }
 }
 
+fn cluster(node: &Node, findings: &mut Vec<Finding>) {
+    if let Some(state) = node.fact("cluster_state")
+        && state != "ok"
+    {
+        findings.push(of(
+            node,
+            Severity::Error,
+            "cluster",
+            format!("the state of the cluster is {state}"),
+            "some slots have no master: queues in them, or all of them, can neither be filled nor served",
+            "redis-cli --cluster check HOST:PORT shows which; bring the nodes back, or: redis-cli --cluster fix HOST:PORT",
+        ));
+    }
+}
+
 fn clock(node: &Node, findings: &mut Vec<Finding>) {
     let off = TimeDelta::from_std(node.precision).unwrap_or(TimeDelta::MAX);
     if node.ahead.abs() > MOST_SKEW + off {
-        let (seconds, way) = (node.ahead.abs().num_milliseconds() as f64 / 1000.0, ahead_or_behind(node.ahead));
         findings.push(of(
             node,
             Severity::Warning,
             "clock",
-            format!("its clock is {seconds:.1} s {way} this host's"),
+            format!("its clock is {} this host's", off_by(node.ahead)),
             "our workers go by the broker's clock; those of Go go by their own and start tasks early or late by as much",
             "let every host keep its time by NTP: timedatectl set-ntp true",
         ));
     }
 }
 
-fn ahead_or_behind(ahead: TimeDelta) -> &'static str {
-    if ahead > TimeDelta::zero() { "ahead of" } else { "behind" }
+/// `2.5 s ahead of`.
+fn off_by(ahead: TimeDelta) -> String {
+    let way = if ahead > TimeDelta::zero() { "ahead of" } else { "behind" };
+    format!("{:.1} s {way}", ahead.abs().num_milliseconds() as f64 / 1000.0)
 }
 
-/// A server that says it started in the future has a clock that is ahead.
+/// The clocks of the hosts that servers run on, against the broker's: what they say at each beat, and for a server of
+/// which nothing is known, whether it says that it starts in the future.
 fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
     evidence.servers.iter().filter_map(|server| {
-        let started = server.info.start_time.and_then(Timestamp::to_datetime)?;
-        let ahead = started - evidence.now;
-        (ahead > MOST_SKEW).then(|| Finding {
+        let is_gos = server.info.is_gos();
+        let started_ahead = || Some(server.info.start_time.and_then(Timestamp::to_datetime)? - evidence.now);
+        let ahead = server.clock_ahead.or_else(|| started_ahead().filter(|ahead| *ahead > TimeDelta::zero()))?;
+        let unsure = if is_gos { GOS_PRECISION } else { TimeDelta::zero() };
+        (ahead.abs() > MOST_SKEW + unsure).then(|| Finding {
             severity: Severity::Warning,
             check: "clock",
             subject: format!("{}:{}", server.info.host, server.info.pid),
-            found: format!("it started {:.1} s in the future", ahead.num_milliseconds() as f64 / 1000.0),
-            means: "the clock of that host is ahead of the broker's: a worker of Go there starts tasks too early",
+            found: format!("the clock of its host is {} the broker's", off_by(ahead)),
+            means: match is_gos {
+                true => "this worker of Go goes by its host's clock: it starts tasks early or late by as much",
+                false => {
+                    "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
+                     off, and a worker of Go there would start tasks early or late"
+                }
+            },
             mend: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
         })
     })

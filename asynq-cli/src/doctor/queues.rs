@@ -1,11 +1,11 @@
 //! Checks of the queues: who serves them, what waits too long, what does not fit together.
 
-use asynq_runtime::{
-    broker::{Oddity, OddityKind},
-    task::ServerInfo,
-};
+use asynq_runtime::broker::{Oddity, OddityKind};
 
-use super::{Evidence, Finding, Severity, evidence::QueueEvidence};
+use super::{
+    Evidence, Finding, Severity,
+    evidence::{QueueEvidence, Stranger, Strangers},
+};
 
 /// As many archived tasks as asynq keeps; the oldest go first.
 const ARCHIVE: u64 = 10_000;
@@ -15,9 +15,9 @@ const LONG_WAIT: u64 = 300;
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
-        let is_served = evidence.servers.iter().any(|server| serves(&server.info, queue.stats.name.as_str()));
+        let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
-        unknown_types(queue, &mut findings);
+        strangers(queue, &mut findings);
         archive(queue, &mut findings);
         findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
     }
@@ -44,7 +44,10 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             queue,
             Severity::Error,
             "no-consumer",
-            format!("{waiting} tasks wait and no server serves the queue"),
+            match waiting {
+                1 => "1 task waits and no server serves the queue".to_owned(),
+                _ => format!("{waiting} tasks wait and no server serves the queue"),
+            },
             "they wait until a worker for this queue starts",
             format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} ID --to QUEUE"),
         ));
@@ -60,19 +63,36 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
     }
 }
 
-fn unknown_types(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
     let name = quoted(&queue.stats.name);
-    for (r#type, number) in &queue.unknown_types {
+    for ((r#type, stranger), Strangers { waiting, archived }) in &queue.unknown {
+        let (check, what, means, mend) = match stranger {
+            Stranger::Type => (
+                "no-handler",
+                format!("tasks of type {type:?} that a worker did not know"),
+                "every worker that serves the queue must know every type in it: ours hand such a task back for a day, \
+                 those of Go spend its retries, then it is archived",
+                "deploy a worker with that job, or keep workers without it off the queue",
+            ),
+            Stranger::Shape => (
+                "unknown-shape",
+                format!("tasks of type {type:?} with arguments of a shape that a worker did not know"),
+                "another version of the program enqueued them: a worker of ours hands such a task back for a day, then \
+                 it is archived",
+                "run a worker of the version that knows the old shape, or give changed arguments a new job name",
+            ),
+        };
+        let run_again = match archived {
+            0 => String::new(),
+            _ => format!("; then: asynq task run-all --queue {name} --state archived"),
+        };
         findings.push(of(
             queue,
             Severity::Error,
-            "no-handler",
-            format!("{number} tasks of type {type:?} failed because no worker knows it"),
-            "every worker that serves the queue must know every type in it",
-            format!(
-                "deploy a worker with that job, or keep such workers off the queue; then: \
-                 asynq task run-all --queue {name} --state archived"
-            ),
+            check,
+            format!("{what}: {waiting} wait for one that does, {archived} are archived"),
+            means,
+            format!("{mend}{run_again}"),
         ));
     }
 }
@@ -161,18 +181,6 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
     of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, mend)
-}
-
-/// Whether a server says that it takes from the queue, by its name or by a pattern such as `tenant:*`.
-fn serves(server: &ServerInfo, queue: &str) -> bool {
-    server.queues.iter().filter_map(|served| served.queue.as_deref()).any(|served| {
-        // Anything may stand for a `*`, and more than is meant may be taken for served: a wrong alarm helps nobody.
-        let (first, last) = (served.split('*').next(), served.rsplit('*').next());
-        served == queue
-            || served.contains('*')
-                && first.is_some_and(|first| queue.starts_with(first))
-                && last.is_some_and(|last| queue.ends_with(last))
-    })
 }
 
 /// A queue's name as a shell takes it.

@@ -9,7 +9,10 @@ use asynq_runtime::{
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
 
-use super::{Evidence, diagnose, evidence::QueueEvidence};
+use super::{
+    Evidence, Finding, diagnose,
+    evidence::{QueueEvidence, Stranger, Strangers},
+};
 use crate::cli::Cli;
 
 fn now() -> DateTime<Utc> {
@@ -44,8 +47,8 @@ fn sound() -> Evidence {
     Evidence {
         now: now(),
         nodes: vec![node],
-        servers: vec![ServerState { info, workers: Vec::new() }],
-        queues: vec![QueueEvidence { stats, examination, unknown_types: Default::default() }],
+        servers: vec![ServerState::new(info, Vec::new())],
+        queues: vec![QueueEvidence { stats, examination, unknown: Default::default() }],
     }
 }
 
@@ -74,9 +77,15 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
         ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "aof_last_write_status", "err")),
         ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "rdb_last_bgsave_status", "err")),
         ("error replica redis://h:6379", |e| set(&mut e.nodes[0], "role", "slave")),
+        ("error cluster redis://h:6379", |e| set(&mut e.nodes[0], "cluster_state", "fail")),
         ("warning clock redis://h:6379", |e| e.nodes[0].ahead = TimeDelta::seconds(-2)),
         ("warning clock h:7", |e| {
             e.servers[0].info.start_time = Some(Timestamp::from(now() + TimeDelta::seconds(3)));
+        }),
+        ("warning clock h:7", |e| e.servers[0].clock_ahead = Some(TimeDelta::milliseconds(-1_600))),
+        ("warning clock h:7", |e| {
+            (e.servers[0].info.rust_version, e.servers[0].clock_ahead) =
+                ("1".into(), Some(TimeDelta::milliseconds(1_100)));
         }),
         ("warning slow-calls redis://h:6379", |e| {
             e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::hours(1), 12), slow(TimeDelta::hours(2), 40)]);
@@ -87,7 +96,13 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
         ("error no-handler default", |e| {
-            e.queues[0].unknown_types.insert("mail".into(), 3);
+            e.queues[0].unknown.insert(("mail".into(), Stranger::Type), Strangers { waiting: 3, archived: 0 });
+        }),
+        ("error no-handler default", |e| {
+            e.queues[0].unknown.insert(("mail".into(), Stranger::Type), Strangers { waiting: 0, archived: 1 });
+        }),
+        ("error unknown-shape default", |e| {
+            e.queues[0].unknown.insert(("mail".into(), Stranger::Shape), Strangers { waiting: 1, archived: 1 });
         }),
         ("warning full-archive default", |e| e.queues[0].stats.archived = 9_500),
     ];
@@ -98,6 +113,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
             diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
         assert_eq!(told, [expected]);
         is_understood(&diagnose(&evidence)[0].mend);
+        is_documented(&diagnose(&evidence)[0]);
     }
 }
 
@@ -108,6 +124,13 @@ fn what_is_no_fault_is_not_told() {
         ("a clock within what the question took", |e| {
             (e.nodes[0].ahead, e.nodes[0].precision) = (TimeDelta::milliseconds(2_500), Duration::from_secs(2));
         }),
+        ("a Go server's clock within what is known of it", |e| {
+            e.servers[0].clock_ahead = Some(TimeDelta::milliseconds(1_400));
+        }),
+        ("a clock that is right, whenever the server started", |e| {
+            e.servers[0].info.start_time = Some(Timestamp::from(now() + TimeDelta::seconds(3)));
+            e.servers[0].clock_ahead = Some(TimeDelta::zero());
+        }),
         ("a slow call of last week", |e| e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::days(7), 500)])),
         ("a file too large to be checked", |e| set(&mut e.nodes[0], "quick_check", "unknown: too large")),
         ("an empty queue that nobody serves", |e| {
@@ -117,6 +140,7 @@ fn what_is_no_fault_is_not_told() {
         ("a paused queue whose tasks wait", |e| {
             (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));
         }),
+        ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
         ("a node that tells nothing", |e| (e.nodes[0].facts, e.nodes[0].slow_calls) = (Vec::new(), None)),
     ];
     for (what, fault) in cases {
@@ -138,7 +162,16 @@ fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
         assert!(finding.found.starts_with("12 ") && finding.found.ends_with(": a, b, …"), "{}", finding.found);
         assert!(!finding.means.is_empty() && !finding.mend.is_empty());
         is_understood(&finding.mend);
+        is_documented(finding);
     }
+}
+
+/// The page about the command line has a row for the check, with its severity.
+fn is_documented(finding: &Finding) {
+    const PAGE: &str = include_str!("../../../docs/cli.md");
+    let start = format!("| `{}` | ", finding.check);
+    let row = PAGE.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{start}"));
+    assert!(row.contains(&finding.severity.to_string()), "{row}");
 }
 
 /// Every command of ours in an advice can be written as it stands there.
@@ -157,6 +190,8 @@ fn a_queue_is_served_by_a_pattern_too() {
     evidence.queues[0].stats.name = QueueName::from_wire("tenant:7");
     assert_eq!(diagnose(&evidence)[0].check, "no-consumer");
     evidence.servers[0].info.queues[0].queue = Some("tenant:*".into());
+    assert_eq!(diagnose(&evidence)[0].check, "no-consumer", "a star is nothing special to Go");
+    evidence.servers[0].info.rust_version = "0.1.0".into();
     assert_eq!(diagnose(&evidence), []);
 }
 

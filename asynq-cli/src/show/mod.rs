@@ -13,5 +13,5 @@ pub(crate) use self::{
     payload::{Payload, brief, full},
     table::{Cell, Style, Table},
     task::TaskJson,
-    text::{about, ago, clean, clean_lines, cut, number, time, until},
+    text::{about, ago, bytes, clean, clean_lines, cut, number, time, until},
 };

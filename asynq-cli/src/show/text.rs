@@ -84,9 +84,28 @@ pub(crate) fn number(n: u64) -> String {
     text
 }
 
+/// A size, 1000-based as Go's tool writes it: `1.2 kB`.
+pub(crate) fn bytes(n: u64) -> String {
+    let mut size = n as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if size < 1000.0 {
+            return if unit == "B" { format!("{n} B") } else { format!("{size:.1} {unit}") };
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} TB")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_rounded_for_people() {
+        for (n, expected) in [(0, "0 B"), (999, "999 B"), (1_250, "1.2 kB"), (3_000_000_000_000, "3.0 TB")] {
+            assert_eq!(bytes(n), expected);
+        }
+    }
 
     #[test]
     fn nothing_reaches_a_terminal_but_what_it_shows() {

@@ -2,10 +2,29 @@
 
 use std::time::Duration;
 
-use asynq_runtime::task::{QueueWeight, ServerInfo};
+use asynq_runtime::{
+    Client, RawTask, Registry, Server, job,
+    prelude::JobResult,
+    task::{QueueWeight, ServerInfo},
+};
 use asynq_tests::{Need, archive, default_queue, task, task_id};
 
 use crate::desk::{Desk, on_both_brokers};
+
+#[job]
+async fn resize(_width: u32) -> JobResult {
+    Ok(())
+}
+
+/// Asks again and again until it is so.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let all = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("it never became so");
+}
 
 /// A server that takes from the default queue.
 async fn serve<S: asynq_tests::Store>(desk: &Desk<S>) {
@@ -56,12 +75,36 @@ on_both_brokers! {
         }
     }
 
-    async fn types_that_no_worker_knows_are_found(desk) {
+    async fn types_and_shapes_that_a_worker_hands_back_are_found_at_once(desk) {
+        serve(&desk).await;
+        let worker = Server::builder("nothing://is-connected")
+            .broker(desk.t.another_broker().await)
+            .registry(Registry::only::<(resize,)>().unwrap())
+            .build()
+            .await
+            .unwrap();
+        let client = Client::new(desk.t.shared());
+        for (r#type, payload, id) in [("email:send", &b"{}"[..], "t1"), ("resize", b"\x01\0\0\0\0\x05", "t2")] {
+            client.enqueue_raw(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
+        }
+        let running = worker.start().await.unwrap();
+        until(async || desk.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).await;
+        running.shutdown().await.unwrap();
+        assert_eq!(found(&desk).await, ["error no-handler default", "error unknown-shape default"]);
+        let answer = desk.run("doctor").await;
+        assert!(answer.out.contains("1 wait for one that does, 0 are archived"), "{answer}");
+        let task = desk.run("task inspect -q default t1").await;
+        assert!(task.out.contains("handler not found for task \"email:send\""), "{task}");
+    }
+
+    async fn types_that_were_given_up_are_found_with_the_command_that_runs_them_again(desk) {
         serve(&desk).await;
         desk.t.enqueue(task("t1")).await;
         let run = desk.t.take_one().await;
         desk.t.settle(&run, archive("handler not found for task \"email:send\"")).await;
         assert_eq!(found(&desk).await, ["error no-handler default"]);
+        let answer = desk.run("doctor").await;
+        assert!(answer.out.contains("asynq task run-all --queue default --state archived"), "{answer}");
     }
 
     async fn an_active_task_without_a_lease_is_found(desk) {

@@ -30,6 +30,24 @@ on_both_brokers! {
         ]);
     }
 
+    async fn a_redis_tells_of_itself_what_gos_tool_shows(desk) {
+        desk.t.seed_pending(&["t1"]).await;
+        let (text, json) = (desk.run("stats").await.out, desk.json("stats").await);
+        assert_eq!(json["slots"], serde_json::json!([]), "there is no cluster");
+        if desk.t.broker().kind() != "redis" {
+            assert!(!text.contains("REDIS") && json["redis"] == serde_json::json!([]), "{text}");
+            return;
+        }
+        for heading in ["VERSION", "UPTIME", "CONNECTIONS", "MEMORY", "PEAK MEMORY"] {
+            assert!(text.contains(heading), "{heading}\n{text}");
+        }
+        let node = &json["redis"][0];
+        for number in ["uptime_seconds", "connections", "memory_bytes", "peak_memory_bytes"] {
+            assert!(node[number].is_u64(), "{number}: {node}");
+        }
+        assert!(node["version"].as_str().unwrap().contains('.') && node["cluster_state"].is_null(), "{node}");
+    }
+
     async fn queues(desk) {
         desk.t.seed_every_state().await;
         desk.t.seed_group("mails", &["one", "two"]).await;

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod changing;
+mod cluster;
 mod cron;
 mod desk;
 mod docs;

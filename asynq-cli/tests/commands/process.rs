@@ -117,3 +117,54 @@ async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
     ends(&asynq(&args).output().unwrap(), 0);
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
 }
+
+/// What the program writes to a terminal of its own, standard output and error together.
+fn on_a_terminal(args: &[&str]) -> Output {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let line: Vec<String> = [env!("CARGO_BIN_EXE_asynq")].iter().chain(args).map(|word| quoted(word)).collect();
+    let mut command = Command::new("script");
+    // As for the program itself.
+    for (name, _) in asynq(&[]).get_envs() {
+        command.env_remove(name);
+    }
+    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).env("TERM", "xterm");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[tokio::test]
+async fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
+    const TASKS: usize = 3_000;
+    let store = SqliteStore::start().await;
+    let broker = store.connect(None).await;
+    let fill = async || {
+        for answer in broker.enqueue((0..TASKS).map(|n| task(&format!("t{n}"))).collect()).await {
+            answer.unwrap();
+        }
+    };
+    let url = store.url();
+    let delete = ["--url", &url, "task", "delete-all", "-q", "default", "-s", "pending", "--yes"];
+    let bar = "of 3,000 tasks";
+
+    fill().await;
+    let shown = on_a_terminal(&delete);
+    ends(&shown, 0);
+    assert!(text(&shown.stdout).contains(bar), "{}", text(&shown.stdout));
+    let last = text(&shown.stdout).trim_end().rsplit(['\r', '\n']).next().unwrap_or_default().to_owned();
+    assert!(last.contains("3,000 tasks are deleted") && !last.contains(bar), "it goes away at the end: {last:?}");
+
+    fill().await;
+    let for_programs = on_a_terminal(&[&delete[..], &["--json"]].concat());
+    ends(&for_programs, 0);
+    assert!(!text(&for_programs.stdout).contains(bar), "{}", text(&for_programs.stdout));
+
+    fill().await;
+    let piped = asynq(&delete).output().unwrap();
+    ends(&piped, 0);
+    assert_eq!(text(&piped.stderr), "");
+    assert!(!text(&piped.stdout).contains(bar));
+
+    // The doctor counts queues.
+    fill().await;
+    let looked = on_a_terminal(&["--url", &url, "doctor"]);
+    assert!(text(&looked.stdout).contains("of 1 queues"), "{}", text(&looked.stdout));
+}

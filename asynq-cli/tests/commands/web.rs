@@ -39,13 +39,18 @@ impl Web {
 
     /// The status of an answer.
     fn ask(&self, method: &str, path: &str, headers: &str) -> u16 {
+        let answer = self.answer(&self.address, method, path, headers);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        status.unwrap_or_else(|| panic!("{answer}"))
+    }
+
+    /// An answer to whoever comes by this host name.
+    fn answer(&self, host: &str, method: &str, path: &str, headers: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let Self { address, .. } = self;
-        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n").unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        let status = text(&answer).split(' ').nth(1).and_then(|status| status.parse().ok());
-        status.unwrap_or_else(|| panic!("{}", text(&answer)))
+        text(&answer)
     }
 
     fn interrupt(self) {
@@ -61,6 +66,23 @@ async fn the_dashboard_is_served_until_ctrl_c() {
     let web = Web::start(&store, &["--title", "Mails"], &[]).await;
     assert_eq!(web.ask("GET", "/", ""), 200);
     web.interrupt();
+}
+
+#[tokio::test]
+async fn another_host_name_is_refused_with_the_flag_that_allows_it() {
+    let store = SqliteStore::start().await;
+    let variables = [("ASYNQ_DASHBOARD_TRUSTED_PROXIES", "10.0.0.5, 2001:db8::1")];
+    let web = Web::start(&store, &["--allow-host", "jobs.example.com"], &variables).await;
+    let refused = web.answer("other.example.com", "GET", "/api/queues", "");
+    assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("`--allow-host other.example.com`"), "{refused}");
+    assert!(!refused.contains("--dashboard-host"), "that is a worker's: {refused}");
+    let allowed = web.answer("jobs.example.com", "GET", "/api/queues", "");
+    assert!(allowed.starts_with("HTTP/1.1 200 "), "{allowed}");
+    web.interrupt();
+    let args = ["--url", &store.url(), "web", "--listen", "0"];
+    let output = asynq(&args).env("ASYNQ_DASHBOARD_TRUSTED_PROXIES", "10.0.0.0/8").output().unwrap();
+    ends(&output, 2);
+    assert!(text(&output.stderr).contains("`10.0.0.0/8` is no address"), "{}", text(&output.stderr));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
-    broker::{EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
+    broker::{BrokerError, EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
     task::{Header, QueueName},
 };
 use chrono::{DateTime, TimeDelta, Utc};
@@ -91,6 +91,18 @@ pub enum PeriodicError {
         /// The name.
         job: String,
     },
+}
+
+impl PeriodicError {
+    /// The broker's own error, where that is what failed.
+    pub fn broker(&self) -> Option<&BrokerError> {
+        match self {
+            Self::Task(EnqueueError::Broker(error)) | Self::Refused { source: Refused::Broker(error), .. } => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Periodic {

@@ -1,7 +1,7 @@
 //! Runs, pauses and resumes periodic entries.
 
-use asynq_cron::{CronSpec, EntryId, Periodic, PeriodicEntry};
-use asynq_runtime::task::{QueueName, SchedulerEnqueueEvent};
+use asynq_cron::{EntryId, PeriodicEntry};
+use asynq_runtime::task::QueueName;
 use axum::{Json, extract::State};
 use serde::Serialize;
 
@@ -32,29 +32,15 @@ pub(super) async fn run(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Ran>, Failure> {
     let entry = periodic::one(&app, &queue, &id).await?;
-    let planned = planned(&entry)?;
-    let task = app.schedule().run_now(&planned).await?;
-    if planned.id().as_str() != entry.id {
-        // Its scheduler names it in another way, as Go's do: the history that people look at is that one.
-        let now = app.client().broker().now();
-        let event = SchedulerEnqueueEvent { task_id: task.to_string(), enqueue_time: Some(now.into()) };
-        app.client().broker().record_enqueue(&entry.id, &event).await?;
-    }
+    // What this program has itself it knows whole; of another's it knows what the list says.
+    let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
+    let task = match linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
+        Some(linked) => app.schedule().run_now(&linked).await?,
+        None => app.schedule().run_listed(&entry.shown).await?,
+    };
     app.samples().forget().await;
     let message = format!("Task {task} is enqueued in {queue}.");
-    Ok(Json(Ran { message, id: task.to_string(), queue: planned.queue().to_string() }))
-}
-
-/// The entry as this program has it, or else as its scheduler shows it.
-fn planned(entry: &Entry) -> Result<Periodic, Failure> {
-    let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
-    if let Some(linked) = linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
-        return Ok(linked);
-    }
-    let spec = CronSpec::parse(&entry.spec).or_else(|_| CronSpec::parse_compat(&entry.spec)).map_err(|error| {
-        Failure::new(Kind::Conflict, format!("the schedule of the entry cannot be read here: {error}"))
-    })?;
-    Ok(Periodic::new(spec, periodic::task(&entry.shown)?)?.foreign())
+    Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
 }
 
 pub(super) async fn pause(

@@ -1,6 +1,6 @@
 //! Runs, archives, deletes, cancels and edits one task.
 
-use asynq_runtime::TaskInfo;
+use asynq_runtime::{TaskInfo, job::JobDescriptor};
 use axum::{Json, extract::State};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -81,7 +81,7 @@ pub(super) async fn edit(
     let task = app.inspector().task(&queue, &id).await?;
     let payload = match new {
         New { arguments: Some(arguments), payload: None } => encoded(&app, &task, &arguments)?,
-        New { arguments: None, payload: Some(payload) } => Bytes::from(payload),
+        New { arguments: None, payload: Some(payload) } => as_it_is(&app, &task, payload)?,
         _ => return Err(Failure::bad_request("give either `arguments` or `payload`")),
     };
     app.inspector().edit_raw(&queue, &id, payload).await?;
@@ -93,12 +93,39 @@ fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Bytes, 
         let message = format!("this program does not know the job `{}`: give its payload as text", task.r#type);
         return Err(Failure::bad_request(message));
     };
-    if job.show(&task.payload).is_ok_and(|shown| has_mask(&shown) && has_mask(arguments)) {
-        return Err(Failure::bad_request("a secret is shown as ***: write it anew, or it would become ***"));
+    if shows_mask(job, &task.payload) && has_mask(arguments) {
+        return Err(masked());
     }
     match job.prepare(arguments) {
         Ok(task) => Ok(Bytes::copy_from_slice(task.payload())),
         Err(error) => Err(Failure::bad_request(format!("the arguments do not fit: {error}"))),
+    }
+}
+
+fn as_it_is(app: &AppState, task: &TaskInfo, payload: String) -> Result<Bytes, Failure> {
+    let job = app.registry().and_then(|registry| registry.get(&task.r#type));
+    // The job shows its secrets of either payload; one of them may be in a shape that it cannot read.
+    let has_secrets = |job: &JobDescriptor| shows_mask(job, &task.payload) || shows_mask(job, payload.as_bytes());
+    if holds_mask(payload.as_bytes()) && job.is_some_and(has_secrets) {
+        return Err(masked());
+    }
+    Ok(Bytes::from(payload))
+}
+
+fn masked() -> Failure {
+    Failure::bad_request("a secret is shown as ***: write it anew, or it would become ***")
+}
+
+/// Whether something in this payload is shown as a secret.
+fn shows_mask(job: &JobDescriptor, payload: &[u8]) -> bool {
+    job.show(payload).is_ok_and(|shown| has_mask(&shown))
+}
+
+/// Whether the text `***` is among the values of a payload, JSON or postcard, which writes the length before a text.
+fn holds_mask(payload: &[u8]) -> bool {
+    match serde_json::from_slice(payload) {
+        Ok(json) => has_mask(&json),
+        Err(_) => payload.windows(4).any(|bytes| bytes == b"\x03***"),
     }
 }
 
@@ -130,6 +157,9 @@ mod tests {
             (json!({}), false),
         ] {
             assert_eq!(has_mask(&given), expected, "{given}");
+            assert_eq!(holds_mask(given.to_string().as_bytes()), expected, "{given}");
         }
+        // A postcard payload: one text of three letters, and one of four.
+        assert!(holds_mask(b"\x01abcd\x03ann\x03***") && !holds_mask(b"\x01abcd\x03ann\x04a***"));
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use asynq_runtime::{
     TaskInfo,
-    broker::{Failure, GroupStats, Node, QueueStats, ServerState, SlowCall},
+    broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall},
+    task::Timestamp,
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
@@ -13,7 +14,7 @@ use crate::{
     look::{
         broker::Health,
         payload::{self, Shown},
-        periodic::{self, Entry},
+        periodic::Entry,
         search::Found,
     },
     sample::{Point, Snapshot, Totals},
@@ -181,8 +182,8 @@ pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
             "type": worker.task_type,
             "queue": worker.queue,
             "payload": shown(&payload::payload(app.registry(), &worker.task_type, &worker.task_payload)),
-            "since": worker.start_time.and_then(periodic::time).map(time),
-            "deadline": worker.deadline.and_then(periodic::time).map(time),
+            "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
+            "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
         })
     });
     json!({
@@ -194,7 +195,7 @@ pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
         "active": info.active_worker_count,
         "strict_priority": info.strict_priority,
         "queues": queues,
-        "started_at": info.start_time.and_then(periodic::time).map(time),
+        "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
         "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
         "tasks": workers.collect::<Vec<_>>(),
     })
@@ -204,7 +205,7 @@ pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
 pub(super) fn entry(entry: &Entry) -> Value {
     json!({
         "id": entry.id,
-        "queue": entry.queue,
+        "queue": entry.queue.as_str(),
         "spec": entry.spec,
         "sentence": entry.sentence,
         "type": entry.r#type,
@@ -230,6 +231,11 @@ pub(super) fn health(health: &Health) -> Value {
         "servers": health.servers,
         "entries": health.entries,
     })
+}
+
+/// Where a cluster keeps a queue.
+pub(super) fn slot(place: &QueueSlot) -> Value {
+    json!({ "queue": place.queue.as_str(), "slot": place.slot, "nodes": place.nodes })
 }
 
 /// One server or file that keeps tasks. Its facts are in sections, with the names and texts that it gave them.

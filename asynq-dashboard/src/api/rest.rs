@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::Page;
+use asynq_runtime::{broker::Page, task::Timestamp};
 use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ pub(super) async fn entry(
     value["history"] = history
         .iter()
         .map(|event| {
-            let at = event.enqueue_time.and_then(periodic::time);
+            let at = event.enqueue_time.and_then(Timestamp::to_datetime);
             json!({ "task": event.task_id, "at": at.map(json::time) })
         })
         .collect();
@@ -86,5 +86,11 @@ pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
     let told = app.nodes().told(FOR_NODES).await.filter(|told| told.is_fresh());
     let told =
         told.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
-    Ok(Json(json!({ "at": json::time(told.at), "nodes": told.nodes?.iter().map(json::node).collect::<Vec<_>>() })))
+    let said = told.said?;
+    let (nodes, slots) = (said.nodes.iter().map(json::node), said.slots.iter().map(json::slot));
+    Ok(Json(json!({
+        "at": json::time(told.at),
+        "nodes": nodes.collect::<Vec<_>>(),
+        "slots": slots.collect::<Vec<_>>(),
+    })))
 }

@@ -8,13 +8,21 @@ use axum::{
     http::{Uri, header},
 };
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    environment::HOSTS,
+    failure::{Failure, Kind},
+};
 
 /// The names that it answers to.
 #[derive(Debug, Clone)]
 pub(crate) enum Hosts {
-    /// Those of this machine for itself, and these; all in small letters, without port.
-    Only(Vec<String>),
+    /// Those of this machine for itself, and these.
+    Only {
+        /// All in small letters, without port.
+        allowed: Vec<String>,
+        /// The flag by which another one is allowed, if this program has one.
+        flag: Option<&'static str>,
+    },
     /// Any: for metrics and health checks alone, on a port that everybody may reach.
     Any,
 }
@@ -22,20 +30,19 @@ pub(crate) enum Hosts {
 impl Hosts {
     /// Refuses any other host.
     pub(super) fn check(&self, host: Option<&str>) -> Result<(), Failure> {
-        let Self::Only(allowed) = self else { return Ok(()) };
+        let Self::Only { allowed, flag } = self else { return Ok(()) };
         let Some(name) = host.and_then(name_of) else {
             return Err(Failure::new(Kind::Host, "the request names no host"));
         };
         if is_loopback(&name) || allowed.contains(&name) {
             return Ok(());
         }
-        Err(Failure::new(
-            Kind::Host,
-            format!(
-                "the host `{name}` is not allowed: if people come by this name, allow it with `.allow_host({name:?})` or \
-                 `--dashboard-host`"
-            ),
-        ))
+        let how = match flag {
+            Some(flag) => format!("`{flag} {name}` or the variable {HOSTS}"),
+            None => format!("`.allow_host({name:?})`"),
+        };
+        let message = format!("the host `{name}` is not allowed: if people come by this name, allow it with {how}");
+        Err(Failure::new(Kind::Host, message))
     }
 }
 
@@ -68,7 +75,8 @@ mod tests {
 
     #[test]
     fn this_machine_and_what_was_allowed_and_nobody_else() {
-        let hosts = Hosts::Only(vec!["jobs.example.com".into(), "[2001:db8::1]".into(), "10.0.0.5".into()]);
+        let allowed = vec!["jobs.example.com".into(), "[2001:db8::1]".into(), "10.0.0.5".into()];
+        let hosts = Hosts::Only { allowed, flag: None };
         for good in [
             "localhost",
             "LOCALHOST:8080",
@@ -103,5 +111,17 @@ mod tests {
         }
         assert!(hosts.check(None).is_err());
         assert_eq!(Hosts::Any.check(None), Ok(()));
+    }
+
+    #[test]
+    fn who_is_refused_is_told_how_this_program_allows_a_name() {
+        for (flag, how) in [
+            (None, "allow it with `.allow_host(\"jobs.example.com\")`"),
+            (Some("--allow-host"), "`--allow-host jobs.example.com` or the variable ASYNQ_DASHBOARD_HOSTS"),
+        ] {
+            let refused = Hosts::Only { allowed: Vec::new(), flag }.check(Some("jobs.example.com:443"));
+            let message = refused.expect_err("a foreign name").message;
+            assert!(message.ends_with(how), "{message}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{Broker, BrokerError, Node};
+use asynq_runtime::broker::{Broker, BrokerError, Node, QueueSlot};
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio::{sync::watch, time::timeout};
@@ -22,8 +22,35 @@ const REST: u32 = 30;
 /// For how long a failure holds: the end of it is to be seen soon.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
+/// Most queues whose places in a cluster are told.
+const MOST_QUEUES: usize = 500;
+
 /// An answer of the broker, or why there is none.
-type Answer = Result<Vec<Node>, BrokerError>;
+type Answer = Result<Said, BrokerError>;
+
+/// What the broker says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// Its servers or files.
+    pub(crate) nodes: Vec<Node>,
+    /// Where a cluster keeps the first 500 queues; nothing elsewhere.
+    pub(crate) slots: Vec<QueueSlot>,
+}
+
+async fn ask(broker: &dyn Broker) -> Answer {
+    let nodes = broker.nodes().await?;
+    let slots = match nodes.iter().any(|node| node.fact("redis_mode") == Some("cluster")) {
+        true => {
+            let mut queues = broker.queues().await?;
+            queues.sort();
+            queues.truncate(MOST_QUEUES);
+            // What its login may not ask is no reason to show nothing else.
+            broker.slots(&queues).await.unwrap_or_default()
+        }
+        false => Vec::new(),
+    };
+    Ok(Said { nodes, slots })
+}
 
 /// Asks for the nodes where somebody looks at them.
 pub(crate) struct Nodes {
@@ -36,8 +63,8 @@ pub(crate) struct Nodes {
 /// What they said.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
-    /// The nodes, or why they are not known.
-    pub(crate) nodes: Result<Arc<[Node]>, BrokerError>,
+    /// That, or why it is not known.
+    pub(crate) said: Result<Arc<Said>, BrokerError>,
     /// When that was, by our clock.
     pub(crate) at: DateTime<Utc>,
     until: Instant,
@@ -48,7 +75,7 @@ impl Nodes {
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self::by(move || {
             let broker = Arc::clone(&broker);
-            async move { broker.nodes().await }
+            async move { ask(&*broker).await }
         })
     }
 
@@ -78,9 +105,9 @@ impl Nodes {
         let (answer, last) = ((self.question)(), self.last.clone());
         *asking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let began = Instant::now();
-            let nodes = answer.await.map(Into::into);
-            let until = Instant::now() + good_for(nodes.is_ok(), began.elapsed());
-            last.send_replace(Some(Told { nodes, at: Utc::now(), until }));
+            let said = answer.await.map(Arc::new);
+            let until = Instant::now() + good_for(said.is_ok(), began.elapsed());
+            last.send_replace(Some(Told { said, at: Utc::now(), until }));
         })));
     }
 }
@@ -127,7 +154,7 @@ mod tests {
             async move {
                 asked.fetch_add(1, Relaxed);
                 let_go.notified().await;
-                Ok(vec![Node::new("here", "1")])
+                Ok(Said { nodes: vec![Node::new("here", "1")], ..Said::default() })
             }
         });
         assert!(nodes.told(Duration::ZERO).await.is_none());
@@ -135,7 +162,7 @@ mod tests {
         let_go.notify_one();
         for _ in 0..3 {
             let told = nodes.told(Duration::from_secs(20)).await.expect("an answer");
-            assert_eq!(told.nodes.expect("nodes")[0].address, "here");
+            assert_eq!(told.said.expect("an answer").nodes[0].address, "here");
         }
         assert_eq!(asked.load(Relaxed), 1);
     }
@@ -146,7 +173,7 @@ mod tests {
         let count = Arc::clone(&asked);
         let nodes = Nodes::by(move || {
             let n = count.fetch_add(1, Relaxed);
-            async move { if n == 0 { Ok(Vec::new()) } else { std::future::pending().await } }
+            async move { if n == 0 { Ok(Said::default()) } else { std::future::pending().await } }
         });
         let first = nodes.told(Duration::from_secs(20)).await.expect("an answer");
         nodes.last.send_replace(Some(Told { until: Instant::now(), ..first.clone() }));

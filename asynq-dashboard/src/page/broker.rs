@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asynq_runtime::broker::QueueSlot;
 use axum::extract::State;
 use chrono::{TimeDelta, Utc};
 use maud::{Markup, html};
@@ -52,11 +53,31 @@ fn render(health: &Health, told: Option<&Told>) -> Markup {
         }
         @match told {
             None => p.soft #asked role="status" { "What it says of itself is being asked for." noscript { " Load the page again to see it." } },
-            Some(Told { nodes: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
-            Some(Told { nodes: Ok(nodes), at, .. }) => {
-                @for (number, one) in nodes.iter().enumerate() { (node::render(number, one, health.now)) }
+            Some(Told { said: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
+            Some(Told { said: Ok(said), at, .. }) => {
+                @for (number, one) in said.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
+                @if !said.slots.is_empty() { (slots(&said.slots)) }
                 p.soft { "Asked " (when(Utc::now(), *at)) "." }
             }
+        }
+    }
+}
+
+/// Where a cluster keeps the queues.
+fn slots(slots: &[QueueSlot]) -> Markup {
+    html! {
+        section.panel aria-label="Queues in the cluster" {
+            h2 { "Queues in the cluster" }
+            div.scroll { table {
+                thead { tr { th scope="col" { "Queue" } th.num scope="col" { "Slot" } th scope="col" { "Nodes, the master first" } } }
+                tbody { @for place in slots {
+                    tr {
+                        th scope="row" { (cell(place.queue.as_str())) }
+                        td.num { (place.slot) }
+                        td.mono { @if place.nodes.is_empty() { "none" } @else { (cell(&place.nodes.join(" "))) } }
+                    }
+                } }
+            } }
         }
     }
 }

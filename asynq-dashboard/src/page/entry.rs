@@ -72,7 +72,7 @@ pub(crate) async fn get(
 
 fn render(view: &View) -> Markup {
     let (entry, now) = (&view.entry, view.now);
-    let here = href(&view.mount, &["periodic", &entry.queue, &entry.id]);
+    let here = href(&view.mount, &["periodic", entry.queue.as_str(), &entry.id]);
     let limit = if view.wish.all > 0 { text::WHOLE } else { text::BLOCK };
     html! {
         nav.crumbs aria-label="Where this is" { a href=(href(&view.mount, &["periodic"])) { "Periodic" } }
@@ -98,13 +98,13 @@ fn render(view: &View) -> Markup {
                     dl.facts {
                         dt { "Schedule" } dd { code { (cell(&entry.spec)) } }
                         @if let Some(sentence) = &entry.sentence { dt { "That is" } dd { (cell(sentence)) } }
-                        dt { "Queue" } dd { a href=(href(&view.mount, &["queues", &entry.queue])) { (cell(&entry.queue)) } }
+                        dt { "Queue" } dd { a href=(href(&view.mount, &["queues", entry.queue.as_str()])) { (cell(entry.queue.as_str())) } }
                         dt { "Last" } dd { (when_known(now, entry.previous)) }
                         @for option in entry.options.iter().take(50) { dt { "Option" } dd.mono { (cell(option)) } }
                         @if let Some(kept) = &entry.kept {
                             dt { "Zone" } dd { (cell(&kept.zone)) }
                             @if let Some(task) = &kept.previous {
-                                dt { "Last task" } dd.mono { a href=(href(&view.mount, &["queues", &entry.queue, "tasks", task.as_str()])) { (cell(task.as_str())) } }
+                                dt { "Last task" } dd.mono { a href=(href(&view.mount, &["queues", entry.queue.as_str(), "tasks", task.as_str()])) { (cell(task.as_str())) } }
                             }
                         }
                         dt { "Id" } dd.mono { (cell(&entry.id)) }
@@ -148,7 +148,7 @@ fn enqueued(view: &View, event: &SchedulerEnqueueEvent) -> Markup {
     let at = event.enqueue_time.and_then(Timestamp::to_datetime);
     html! {
         tr {
-            th.id scope="row" { a href=(href(&view.mount, &["queues", &view.entry.queue, "tasks", &event.task_id])) { (id(&event.task_id)) } }
+            th.id scope="row" { a href=(href(&view.mount, &["queues", view.entry.queue.as_str(), "tasks", &event.task_id])) { (id(&event.task_id)) } }
             td { @if let Some(at) = at { (when(view.now, at)) } }
             td.soft { @if let Some(at) = at { (exact(at)) } }
         }

@@ -61,7 +61,15 @@ fn cards(node: &Node, now: DateTime<Utc>) -> Vec<Card> {
     let known: Vec<Option<Card>> = if node.fact("page_size").is_some() {
         vec![file_size(node), log(node), free(node), durability(node), check(node)]
     } else {
-        vec![memory(node), eviction(node), persistence(node, now), clients(node), uptime(node), clock(node)]
+        vec![
+            memory(node),
+            eviction(node),
+            persistence(node, now),
+            clients(node),
+            uptime(node),
+            clock(node),
+            cluster(node),
+        ]
     };
     let version = Card::new("Version", &node.version).note(node.fact("redis_mode").unwrap_or_default());
     std::iter::once(version).chain(known.into_iter().flatten()).collect()
@@ -122,6 +130,13 @@ fn clock(node: &Node) -> Option<Card> {
     let (apart, way) = (node.ahead.abs(), if node.ahead < TimeDelta::zero() { "behind" } else { "ahead" });
     let apart = span(apart.to_std().unwrap_or_default());
     Some(Card::new("Clock", format!("{apart} {way}")).note(format!("± {}", span(node.precision))).alarm(is_apart(node)))
+}
+
+fn cluster(node: &Node) -> Option<Card> {
+    let state = node.fact("cluster_state")?;
+    let many = |name: &str| count(node.number(name).unwrap_or_default());
+    let note = format!("{} masters with slots, {} nodes", many("cluster_size"), many("cluster_known_nodes"));
+    Some(Card::new("Cluster", state).note(note).alarm(state != "ok"))
 }
 
 fn file_size(node: &Node) -> Option<Card> {
@@ -238,6 +253,13 @@ mod tests {
             (&[("connected_clients", "7")], "Clients", "7", "0 blocked", false),
             (&[("connected_clients", "95"), ("maxclients", "100")], "Clients", "95", "of 100, 0 blocked", true),
             (&[("uptime_in_seconds", "90")], "Uptime", "1 min 30 s", "", false),
+            (
+                &[("cluster_state", "fail"), ("cluster_size", "3"), ("cluster_known_nodes", "6")],
+                "Cluster",
+                "fail",
+                "3 masters with slots, 6 nodes",
+                true,
+            ),
             (&[("page_size", "4096"), ("bytes", "8192")], "File", "8 KiB", "", false),
             (&[("page_size", "4096"), ("wal_bytes", "0")], "Write-ahead log", "0 B", "", false),
             (&[("page_size", "4096"), ("pages", "8"), ("free_pages", "2")], "Free pages", "2", "8 KiB, 25 %", false),

@@ -55,12 +55,12 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
     html! {
         tr id={ "e-" (entry.queue) "-" (entry.id) } {
             th.name scope="row" {
-                a href=(href(mount, &["periodic", &entry.queue, &entry.id])) { (cell(&entry.r#type)) }
+                a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.id])) { (cell(&entry.r#type)) }
                 @if entry.is_paused() { " " span.tag.warn { "paused" } }
                 @if entry.kept.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
             }
             td.whole { code { (cell(&entry.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
-            td data-l="Queue" { (cell(&entry.queue)) }
+            td data-l="Queue" { (cell(entry.queue.as_str())) }
             td data-l="Next" { (when_known(now, entry.next.first().copied())) }
             td data-l="Last" { (when_known(now, entry.previous)) }
             @if can_change { td.num { div.row { (buttons(mount, entry)) } } }
@@ -70,7 +70,7 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
 
 /// What can be done to an entry.
 pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
-    let post = |verb| href(mount, &["periodic", &entry.queue, &entry.id, verb]);
+    let post = |verb| href(mount, &["periodic", entry.queue.as_str(), &entry.id, verb]);
     let (label, verb) = if entry.is_paused() { ("Resume", "resume") } else { ("Pause", "pause") };
     html! {
         (Button { label: "Run now", post: post("run"), ..Button::default() }.show())

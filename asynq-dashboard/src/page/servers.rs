@@ -57,7 +57,7 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
             div.row {
                 h2 { (cell(&info.host)) ":" (info.pid) }
                 span.tag.warn[info.status != "active"] { (cell(&info.status)) }
-                span.tag { @if info.rust_version.is_empty() { "Go" } @else { "Rust " (cell(&info.rust_version)) } }
+                span.tag { @if info.is_gos() { "Go" } @else { "Rust " (cell(&info.rust_version)) } }
                 span.soft { "started " (when_known(now, info.start_time.and_then(Timestamp::to_datetime))) }
                 span.grow {}
                 (places(server))
@@ -138,7 +138,7 @@ mod tests {
                 .collect(),
             ..ServerInfo::default()
         };
-        ServerState { info, workers: vec![WorkerInfo { task_id: "<t>".into(), ..WorkerInfo::default() }; workers] }
+        ServerState::new(info, vec![WorkerInfo { task_id: "<t>".into(), ..WorkerInfo::default() }; workers])
     }
 
     #[test]

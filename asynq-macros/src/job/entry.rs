@@ -123,7 +123,7 @@ impl<'a> Entry<'a> {
             None => String::new(),
         };
         let key = &self.key;
-        match options::nearest(&found, words.iter().map(|(word, _)| *word)) {
+        match asynq_grammar::nearest(&found, words.iter().map(|(word, _)| *word)) {
             Some(near) => {
                 self.refuse(&literal, format_args!("unknown {key} \"{found}\"; did you mean \"{near}\"? ({all})"))
             }

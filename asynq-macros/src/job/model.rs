@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asynq_grammar::nearest;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, ExprPath, Ident, Path, Type, Visibility, ext::IdentExt};
@@ -10,7 +11,6 @@ use super::{
     attr::{Attr, Codec, Pause, Setting, UniqueUntil},
     expand, fallback,
     literal::within,
-    options::nearest,
     parameter::{Argument, Form, Parameter, moves_to_field},
     schedule::Schedule,
     signature::{Health, JobSignature, is_job},

@@ -1,5 +1,7 @@
 //! Knows the options of `#[job]` and `#[periodic]`: what each one takes, and what was meant by one that does not exist.
 
+use asynq_grammar::nearest;
+
 use super::Attribute;
 
 /// An option that exists.
@@ -140,35 +142,6 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
         Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
         None => format!("unknown option `{name}`; use one of these: {all}"),
     }
-}
-
-/// The word that was probably meant: at most a third of it is typed differently.
-pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    candidates
-        .map(|candidate| (distance(&word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// How many characters must be put in, left out, changed or swapped with their neighbour.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
-    for i in 1..=from.len() {
-        let mut row = vec![i];
-        for j in 1..=to.len() {
-            let changed = usize::from(from[i - 1] != to[j - 1]);
-            let mut best = (rows[i - 1][j - 1] + changed).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]

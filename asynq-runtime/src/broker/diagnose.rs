@@ -20,6 +20,16 @@ pub trait Diagnose {
     /// The broker failed.
     async fn nodes(&self) -> Result<Vec<Node>, BrokerError>;
 
+    /// Where a cluster keeps the keys of these queues, in their order; empty where there is no cluster.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or its login may not ask.
+    async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
+        let _ = queues;
+        Ok(Vec::new())
+    }
+
     /// Looks for what does not fit together in a queue, at up to `limit` tasks in each of its places and `limit` keys; at
     /// least one slice each. It changes nothing and may run beside workers: what only looks odd because it moves just now
     /// is looked at a second time.
@@ -70,6 +80,17 @@ impl Node {
     pub fn number(&self, name: &str) -> Option<u64> {
         self.fact(name)?.parse().ok()
     }
+}
+
+/// Where a cluster keeps a queue: all of its keys are in one slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSlot {
+    /// The queue.
+    pub queue: QueueName,
+    /// The hash slot of its keys, 0 to 16383.
+    pub slot: u16,
+    /// The addresses of the nodes that have the slot, the master first; empty while none has it.
+    pub nodes: Vec<String>,
 }
 
 /// One thing that a node says of itself, such as `memory: maxmemory_policy = noeviction`.

@@ -20,6 +20,7 @@ mod error;
 mod groups;
 mod inspect;
 mod maintain;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod percent;
 mod presence;
 mod produce;
@@ -27,6 +28,7 @@ mod repair;
 mod schedule;
 mod semaphore;
 mod settle;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod token;
 
 #[cfg(feature = "redis")]
@@ -40,9 +42,10 @@ use chrono::{DateTime, Utc};
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use self::produce::due_ms;
+pub(crate) use self::settle::shortened;
 pub use self::{
     consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
-    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, SlowCall},
+    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
     inspect::{DayStats, Failure, Inspect, Page, QueueStats},

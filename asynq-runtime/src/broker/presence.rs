@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use chrono::TimeDelta;
+
 use super::BrokerError;
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
 
@@ -96,4 +98,15 @@ pub struct ServerState {
     pub info: ServerInfo,
     /// Its running tasks.
     pub workers: Vec<WorkerInfo>,
+    /// How far the clock of its host was ahead of the broker's at its last beat, negative when it was behind. One of ours
+    /// measures it; of Go's the broker can tell it to half a second, and only while it is off by less than 10 s: beyond
+    /// that the server is not seen at all, or stays after its death. `None` on SQLite, where all share one clock.
+    pub clock_ahead: Option<TimeDelta>,
+}
+
+impl ServerState {
+    /// A server of whose clock nothing is known.
+    pub fn new(info: ServerInfo, workers: Vec<WorkerInfo>) -> Self {
+        Self { info, workers, clock_ahead: None }
+    }
 }

@@ -133,7 +133,8 @@ impl Client {
         for task in tasks {
             match prepare::new_task(task, now, self.payload_limit) {
                 Ok(new) => {
-                    outcomes.push(Ok(TaskInfo::from_message(&new.message, TaskState::Pending)));
+                    let (id, queue) = (new.id.clone(), new.queue.clone());
+                    outcomes.push(Ok(TaskInfo::named(id, queue, &new.message, TaskState::Pending)));
                     batch.push(new);
                 }
                 Err(error) => outcomes.push(Err(error)),

@@ -37,10 +37,10 @@ pub use self::{
     error::{InspectError, Wish},
     list::{ListGroups, ListTasks},
     removal::{Force, QueueRemoval, RemovedQueue},
-    statistics::{QueueTotals, RunningTask, Statistics},
+    statistics::{CountOf, QueueTotals, RunningTask, Statistics},
 };
 use crate::{
-    broker::{Broker, DayStats, Examination, Node, QueueStats, ServerState},
+    broker::{Broker, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
     client::Client,
     task::{QueueName, TaskId},
 };
@@ -149,6 +149,15 @@ impl Inspector {
     /// The broker failed.
     pub async fn nodes(&self) -> Result<Vec<Node>, InspectError> {
         Ok(self.broker.nodes().await?)
+    }
+
+    /// Where a Redis Cluster keeps these queues: their slots and the nodes that have them; empty where there is no cluster.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or its login may not ask for `CLUSTER SLOTS`.
+    pub async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, InspectError> {
+        Ok(self.broker.slots(queues).await?)
     }
 
     /// What does not fit together in a queue, such as active tasks without a lease, looked for at up to `limit` tasks in

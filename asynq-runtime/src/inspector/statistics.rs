@@ -87,6 +87,9 @@ pub struct Statistics {
     pub running_left_out: usize,
 }
 
+/// Reads one count of a queue.
+pub type CountOf = fn(&QueueStats) -> u64;
+
 /// The numbers of all queues together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -131,6 +134,19 @@ impl Statistics {
     /// Most running tasks that are told.
     pub const MOST_RUNNING: usize = 10_000;
 
+    /// The counts of a queue as tables show them, with their headings; `FAILED` is of today.
+    pub const QUEUE_COLUMNS: [(&'static str, CountOf); 9] = [
+        ("PENDING", |queue| queue.pending),
+        ("ACTIVE", |queue| queue.active),
+        ("SCHEDULED", |queue| queue.scheduled),
+        ("RETRY", |queue| queue.retry),
+        ("ARCHIVED", |queue| queue.archived),
+        ("COMPLETED", |queue| queue.completed),
+        ("GROUPED", |queue| queue.aggregating),
+        ("DONE TODAY", |queue| queue.processed),
+        ("FAILED", |queue| queue.failed),
+    ];
+
     /// Puts together what was read.
     pub(crate) fn of(broker: String, at: DateTime<Utc>, queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
         let mut totals = QueueTotals::default();
@@ -142,7 +158,7 @@ impl Statistics {
             totals.failed_total += queue.failed_total;
         }
         let (mut running, mut servers) = (Vec::new(), Vec::with_capacity(states.len()));
-        for ServerState { info, workers } in states {
+        for ServerState { info, workers, .. } in states {
             running.extend(workers.into_iter().map(|worker| RunningTask {
                 id: worker.task_id,
                 r#type: worker.task_type,
@@ -287,7 +303,7 @@ mod tests {
             deadline: Some(at(1800, 0).into()),
             ..WorkerInfo::default()
         };
-        let states = vec![ServerState { info, workers: vec![worker] }];
+        let states = vec![ServerState::new(info, vec![worker])];
         Statistics::of("redis://127.0.0.1:6379/0".into(), at(5, 678), vec![queue], states)
     }
 
@@ -307,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_nobody_said_is_null() {
-        let states = vec![ServerState { info: ServerInfo::default(), workers: vec![WorkerInfo::default()] }];
+        let states = vec![ServerState::new(ServerInfo::default(), vec![WorkerInfo::default()])];
         let json = Statistics::of(String::new(), at(0, 0), Vec::new(), states).to_json();
         assert_eq!(
             (&json["running"][0]["since"], &json["running"][0]["deadline"], &json["servers"][0]["started_at"]),
@@ -321,7 +337,7 @@ mod tests {
         let worker =
             |n: i64| WorkerInfo { task_id: n.to_string(), start_time: Some(at(-n, 0).into()), ..WorkerInfo::default() };
         let workers = (1..=10_002).map(worker).collect();
-        let states = vec![ServerState { info: ServerInfo::default(), workers }];
+        let states = vec![ServerState::new(ServerInfo::default(), workers)];
         let statistics = Statistics::of(String::new(), at(0, 0), Vec::new(), states);
         assert_eq!((statistics.running.len(), statistics.running_left_out), (10_000, 2));
         assert_eq!((&*statistics.running[0].id, &*statistics.running[9_999].id), ("10002", "3"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pattern::Pattern;
+use asynq_grammar::Pattern;
 
 /// What an archive may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

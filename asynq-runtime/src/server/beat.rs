@@ -54,6 +54,8 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         start_time: Some(started.into()),
         active_worker_count: 0,
         rust_version: env!("CARGO_PKG_VERSION").to_owned(),
+        // The broker knows.
+        clock_ahead_ms: None,
     }
 }
 

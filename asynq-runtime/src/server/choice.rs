@@ -1,11 +1,8 @@
 //! Which of a program's jobs a server runs: `only` these, all `except` those.
 
-use asynq_grammar::names::check_job;
+use asynq_grammar::{Pattern, names::check_job, nearest};
 
-use super::{
-    error::ServerError,
-    pattern::{Pattern, meant},
-};
+use super::error::ServerError;
 
 /// Names and patterns of jobs, as they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,7 +52,7 @@ fn read(option: &'static str, given: &[String], names: &[&str]) -> Result<Vec<Pa
         if names.iter().any(|name| pattern.matches(name)) {
             return Ok(pattern);
         }
-        let hint = match meant(text, names.iter().copied()) {
+        let hint = match nearest(text, names.iter().copied()) {
             Some(name) => format!("; did you mean `{name}`?"),
             None => format!("; there are {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
         };

@@ -44,7 +44,6 @@ mod mux;
 mod outbox;
 mod outcome;
 mod owned;
-mod pattern;
 mod pauses;
 mod queues;
 mod recoverer;

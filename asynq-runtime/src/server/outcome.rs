@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{backoff::retry_delay, config::OnUnknown};
 use crate::{
-    broker::Action,
+    broker::{Action, shortened},
     job::Policy,
     task::{Extra, TaskMessage, Unknown},
 };
@@ -103,8 +103,11 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
                 );
             }
             let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
-            let unknown = Some(Unknown { since_ms, times: times.saturating_add(1) });
-            Action::Retry { delay, error: None, counted: false, extra: Extra { unknown, ..facts.extra.clone() } }
+            let extra =
+                Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
+            // Whoever looks at the task sees why it waits, as with asynq; told once, so that the last ten failures stay.
+            let error = (facts.message.error_msg != shortened(&error)).then_some(error);
+            Action::Retry { delay, error, counted: false, extra }
         }
     }
 }
@@ -229,12 +232,32 @@ mod tests {
         ];
         for (before, delay, after) in table {
             let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::HandBack, before);
-            assert_eq!(action, Action::Retry { delay: secs(delay), error: None, counted: false, extra: after });
+            let error = Some("why".to_owned());
+            assert_eq!(action, Action::Retry { delay: secs(delay), error, counted: false, extra: after });
         }
         let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::HandBack, extra(NOW - DAY, 150));
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
+    }
+
+    #[test]
+    fn why_a_task_is_handed_back_is_written_once() {
+        let long = "ä".repeat(4096);
+        for (known, error, written) in [
+            ("", "why", true),
+            ("mail server away", "why", true),
+            ("why", "why", false),
+            (crate::broker::shortened(&long), long.as_str(), false),
+        ] {
+            let message = TaskMessage { error_msg: known.to_owned(), ..TaskMessage::default() };
+            let extra = Extra::default();
+            let facts =
+                Facts { message: &message, extra: &extra, on_unknown: OnUnknown::HandBack, now_ms: NOW, roll: 0 };
+            let action = decide(Ended::Unknown(error.to_owned()), facts);
+            let Action::Retry { error: said, counted: false, .. } = action else { panic!("{action:?}") };
+            assert_eq!(said.as_deref(), written.then_some(error), "after {known:.20}");
+        }
     }
 
     #[test]

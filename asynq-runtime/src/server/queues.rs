@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::{dice::Dice, pattern::Pattern};
+use asynq_grammar::Pattern;
+
+use super::dice::Dice;
 use crate::task::{QueueName, QueueWeight};
 
 /// Most queues that one call asks.

@@ -88,9 +88,9 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 #[cfg(test)]
 mod tests {
-    use asynq_grammar::names::check_queue;
+    use asynq_grammar::{Pattern, names::check_queue};
 
-    use super::{super::pattern::Pattern, *};
+    use super::*;
 
     fn names(names: &[&str]) -> Vec<QueueName> {
         names.iter().map(|name| QueueName::from_wire(name)).collect()

@@ -81,12 +81,17 @@ impl TaskInfo {
 
     /// What `message` says about a task in `state`; what only a broker knows is left empty.
     pub fn from_message(message: &TaskMessage, state: TaskState) -> Self {
+        Self::named(TaskId::from_wire(&message.id), QueueName::from_wire(&message.queue), message, state)
+    }
+
+    /// The same where the names that the message has are there already.
+    pub(crate) fn named(id: TaskId, queue: QueueName, message: &TaskMessage, state: TaskState) -> Self {
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
         let instant = |seconds: i64| if seconds == 0 { None } else { DateTime::from_timestamp(seconds, 0) };
         let span = |seconds: i64| u64::try_from(seconds).ok().filter(|&s| s > 0).map(Duration::from_secs);
         Self {
-            id: TaskId::from_wire(&message.id),
-            queue: QueueName::from_wire(&message.queue),
+            id,
+            queue,
             r#type: message.r#type.clone(),
             payload: message.payload.clone(),
             state,

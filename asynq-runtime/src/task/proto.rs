@@ -1,8 +1,11 @@
 //! The messages by which servers and schedulers show themselves: `ServerInfo`, `WorkerInfo`, `SchedulerEntry` and
 //! `SchedulerEnqueueEvent` (PROTOCOL §3).
 
+use asynq_grammar::pattern::matches;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+
+use super::QueueName;
 
 /// `google.protobuf.Timestamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
@@ -25,8 +28,11 @@ impl Timestamp {
     /// Go's zero time, which asynq writes for "never"; an absent field would read as 1970.
     pub const NEVER: Self = Self { seconds: -62_135_596_800, nanos: 0 };
 
-    /// The instant, or `None` where it is outside chrono's range.
+    /// The instant, or `None` for [`NEVER`](Self::NEVER) and where it is outside chrono's range.
     pub fn to_datetime(self) -> Option<DateTime<Utc>> {
+        if self == Self::NEVER {
+            return None;
+        }
         DateTime::from_timestamp(self.seconds, u32::try_from(self.nanos).ok()?)
     }
 }
@@ -64,6 +70,25 @@ pub struct ServerInfo {
     /// Our version, which tells Rust servers from Go's; Go skips a field it does not know (PROTOCOL H4).
     #[prost(string, tag = "1000")]
     pub rust_version: String,
+    /// How far the clock of its host was ahead of the broker's at this beat, milliseconds; negative when it was behind.
+    /// Ours on Redis say it; Go skips it as well.
+    #[prost(sint64, optional, tag = "1001")]
+    pub clock_ahead_ms: Option<i64>,
+}
+
+impl ServerInfo {
+    /// Whether it takes tasks from `queue`: it names the queue or, as only ours do, a pattern such as `tenant:*` that means
+    /// it.
+    pub fn serves(&self, queue: &QueueName) -> bool {
+        // Nothing is special in the name of a Go program's queue.
+        let means = |name: &str| if self.is_gos() { name == queue.as_str() } else { matches(name, queue.as_str()) };
+        self.queues.iter().filter_map(|served| served.queue.as_deref()).any(means)
+    }
+
+    /// Whether it is a Go program.
+    pub fn is_gos(&self) -> bool {
+        self.rust_version.is_empty()
+    }
 }
 
 /// One entry of [`ServerInfo::queues`]; `optional` for the reason given at [`Header`](super::Header).
@@ -144,4 +169,37 @@ pub struct SchedulerEnqueueEvent {
     /// When it was enqueued.
     #[prost(message, optional, tag = "2")]
     pub enqueue_time: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_is_no_instant() {
+        let at = DateTime::from_timestamp(1_893_553_445, 678_912_345).unwrap();
+        assert_eq!(Timestamp::from(at).to_datetime(), Some(at));
+        assert_eq!(Timestamp::default().to_datetime(), Some(DateTime::UNIX_EPOCH));
+        for none in [Timestamp::NEVER, Timestamp { seconds: i64::MAX, nanos: 0 }, Timestamp { seconds: 0, nanos: -1 }] {
+            assert_eq!(none.to_datetime(), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_serves_the_queues_that_it_names_and_ours_those_of_their_patterns() {
+        let queues = ["default", "tenant:*"].map(|queue| QueueWeight { queue: Some(queue.into()), weight: Some(1) });
+        let go = ServerInfo { queues: queues.into(), ..ServerInfo::default() };
+        let ours = ServerInfo { rust_version: "0.1.0".into(), ..go.clone() };
+        assert!(go.is_gos() && !ours.is_gos());
+        for (queue, by_go, by_ours) in [
+            ("default", true, true),
+            ("tenant:7", false, true),
+            ("tenant:*", true, true),
+            ("tenant", false, false),
+            ("other", false, false),
+        ] {
+            let queue = QueueName::from_wire(queue);
+            assert_eq!((go.serves(&queue), ours.serves(&queue)), (by_go, by_ours), "{queue}");
+        }
+    }
 }

@@ -80,6 +80,20 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Has the server stand still, as a machine does that is out of memory.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").arg(name).arg(self.child.id().to_string()).status().unwrap().success());
+    }
+
     /// Kills the server, if that was not done before, and starts an empty one in its place.
     pub(crate) async fn restart(&mut self) {
         self.kill();

@@ -247,13 +247,14 @@ async fn a_task_is_tried_as_often_as_it_may_be_and_then_archived() {
 }
 
 #[tokio::test]
-async fn a_task_of_an_unknown_type_is_handed_back_untouched() {
+async fn a_task_of_an_unknown_type_is_handed_back_with_the_reason_and_no_retry_spent() {
     let broker = memory().await;
     let (builder, _log) = server::<(double,)>(&broker);
     enqueue(&broker, RawTask::new("unheard:of", "payload").task_id("u").retry(0)).await;
     let running = start(builder).await;
     let task = settled(&broker, &running, "u", TaskState::Retry).await;
-    assert_eq!((task.retried, task.last_error, &task.payload[..]), (0, None, &b"payload"[..]));
+    assert_eq!((task.retried, &task.payload[..]), (0, &b"payload"[..]));
+    assert_eq!(task.last_error.as_deref(), Some("handler not found for task \"unheard:of\""));
     let wait = (task.next_process_at.unwrap() - Utc::now()).num_milliseconds();
     assert!((3_000..=5_000).contains(&wait), "{wait}");
     let stats = broker.queue_stats(&queue("default")).await.unwrap();

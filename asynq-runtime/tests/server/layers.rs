@@ -108,7 +108,11 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
     assert_eq!(skipped.last_error.as_deref(), Some("no use"));
     enqueue(&broker, RawTask::new("nobody's", "").task_id("u")).await;
     let unknown = settled(&broker, &running, "u", TaskState::Retry).await;
-    assert_eq!((unknown.retried, unknown.last_error), (0, None), "it was handed back");
+    assert_eq!(
+        (unknown.retried, unknown.last_error),
+        (0, Some("handler not found for task \"nobody's\"".to_owned())),
+        "it was handed back"
+    );
     let mut all = Vec::new();
     while let Ok(line) = said.try_recv() {
         all.push(line);

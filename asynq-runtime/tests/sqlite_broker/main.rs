@@ -13,6 +13,7 @@ mod journey;
 mod memory;
 mod opening;
 mod others;
+mod pages;
 mod repair;
 mod schedule;
 mod trouble;

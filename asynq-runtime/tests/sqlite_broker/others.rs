@@ -70,6 +70,33 @@ async fn tasks_of_a_killed_program_are_pending_again_within_a_second() {
 }
 
 #[tokio::test]
+async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_somebody_else_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, clock) = (folder.path().join("jobs.db"), clock());
+    let broker = SqliteBroker::open(&url(&file), SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let quiet = async || broker.until_lapse(&[queue()]).await.unwrap();
+    let member = join(&broker).await;
+    // Somebody may come and die meanwhile.
+    let longest = quiet().await;
+    assert!(!longest.is_zero() && longest < Duration::from_secs(1), "{longest:?}");
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&broker, &member, 1).await.len(), 1);
+    assert_eq!(quiet().await, longest, "its lease has just begun");
+    clock.advance(broker.lease() - Duration::from_millis(3));
+    assert_eq!(quiet().await, Duration::from_millis(3));
+
+    let other = open(&file).await;
+    let guest = join(&other).await;
+    assert_eq!(quiet().await, Duration::ZERO, "only its lock file tells whether the other lives");
+    other.leave(&guest).await.unwrap();
+    assert_eq!(quiet().await, Duration::from_millis(3));
+    clock.advance(Duration::from_millis(3));
+    assert_eq!(quiet().await, Duration::ZERO);
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(quiet().await, longest);
+}
+
+#[tokio::test]
 async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");

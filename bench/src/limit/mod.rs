@@ -1,6 +1,8 @@
-//! What Redis itself can do for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else, sent
-//! by a lean blocking client. No fence, no receipts, no typed jobs.
+//! What a broker itself can do for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else,
+//! sent by a lean blocking client; and on a SQLite file the statements for the same work. No receipts, no typed jobs, no
+//! other threads.
 
+mod file;
 mod resp;
 mod scripts;
 
@@ -11,11 +13,16 @@ use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 
 pub(crate) use self::scripts::Script;
-use self::scripts::Tasks;
+use self::{
+    file::File,
+    scripts::{Task, Tasks},
+};
 use crate::{measured::Measured, meter::Meter, order::Order, queue, workload::Workload};
 
 /// Tasks that a bulk call has; its scripts go out in one write.
 const BULK: usize = 1_000;
+/// Tasks of a bulk call that one commit stores.
+const COMMIT: usize = 256;
 
 /// What a limit does with its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +31,7 @@ enum Work {
     Enqueue,
     /// A group per script, one script per round trip: what many callers at once can be put together to.
     EnqueueConcurrent,
-    /// A group per script, [`BULK`] tasks per round trip.
+    /// A group per script, [`BULK`] tasks per round trip; on a file [`COMMIT`] tasks per commit.
     EnqueueBulk,
     /// One script settles a group and fetches the next.
     Drain,
@@ -50,7 +57,7 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     },
     &Limit {
         name: "limit-enqueue-bulk",
-        about: "One group per script, 1,000 tasks per round trip",
+        about: "One group per script, 1,000 tasks per call",
         n: 100_000,
         work: Work::EnqueueBulk,
     },
@@ -77,22 +84,18 @@ impl Workload for Limit {
         (self.n, 100)
     }
 
-    fn orders(&self, order: Order) -> Vec<Order> {
-        if order.on_redis() { vec![order] } else { Vec::new() }
-    }
-
     async fn prepare(&self, order: &Order, _client: &Client) -> Result<(), BoxError> {
         if self.work == Work::Drain {
-            let mut redis = Script::connect(&order.url)?;
+            let mut broker = Raw::connect(order)?;
             for group in Tasks::new(order).groups(64) {
-                redis.enqueue(group)?;
+                broker.enqueue(group)?;
             }
         }
         Ok(())
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
-        let (mut redis, group) = (Script::connect(&order.url)?, order.group());
+        let (mut broker, group) = (Raw::connect(order)?, order.group());
         // Made before the clock starts: the limit is not to be that of a generator of ids.
         let tasks = if self.work == Work::Drain { Tasks::default() } else { Tasks::new(order) };
         let mut calls = Histogram::new(3)?;
@@ -103,23 +106,24 @@ impl Workload for Limit {
             Work::Enqueue | Work::EnqueueConcurrent => {
                 for group in tasks.groups(if self.work == Work::Enqueue { 1 } else { group }) {
                     let began = Instant::now();
-                    redis.enqueue(group)?;
+                    broker.enqueue(group)?;
                     timed(began)?;
                 }
             }
             Work::EnqueueBulk => {
+                let group = if order.on_redis() { group } else { COMMIT };
                 for call in tasks.groups(BULK) {
                     let began = Instant::now();
-                    redis.enqueue_all(call.chunks(group))?;
+                    broker.enqueue_all(call.chunks(group))?;
                     timed(began)?;
                 }
             }
-            Work::Drain => while redis.settle_and_fetch(group)? > 0 {},
+            Work::Drain => while broker.settle_and_fetch(group)? > 0 {},
             Work::EndToEnd => {
                 for group in tasks.groups(group) {
-                    redis.enqueue(group)?;
-                    redis.fetch(group.len())?;
-                    redis.settle()?;
+                    broker.enqueue(group)?;
+                    broker.fetch(group.len())?;
+                    broker.settle()?;
                 }
             }
         }
@@ -135,6 +139,58 @@ impl Workload for Limit {
                 Err(format!("{settled} of {} tasks were settled", order.n).into())
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// A broker without anything of ours.
+enum Raw {
+    Redis(Box<Script>),
+    Sqlite(File),
+}
+
+impl Raw {
+    fn connect(order: &Order) -> Result<Self, BoxError> {
+        Ok(if order.on_redis() {
+            Self::Redis(Box::new(Script::connect(&order.url)?))
+        } else {
+            Self::Sqlite(File::open(&order.url)?)
+        })
+    }
+
+    fn enqueue(&mut self, group: &[Task]) -> Result<(), BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.enqueue(group)?),
+            Self::Sqlite(file) => file.enqueue(group),
+        }
+    }
+
+    /// Groups that one call has: a script or a commit each.
+    fn enqueue_all<'a>(&mut self, mut groups: impl Iterator<Item = &'a [Task]>) -> Result<(), BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.enqueue_all(groups)?),
+            Self::Sqlite(file) => groups.try_for_each(|group| file.enqueue(group)),
+        }
+    }
+
+    fn fetch(&mut self, n: usize) -> Result<usize, BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.fetch(n)?),
+            Self::Sqlite(file) => file.fetch(n),
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.settle()?),
+            Self::Sqlite(file) => file.settle(),
+        }
+    }
+
+    fn settle_and_fetch(&mut self, n: usize) -> Result<usize, BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.settle_and_fetch(n)?),
+            Self::Sqlite(file) => file.settle_and_fetch(n),
         }
     }
 }

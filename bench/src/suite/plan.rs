@@ -63,12 +63,17 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("redis enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
 
     add("sqlite enqueue", "enqueue", 10_000, 1, &plain);
+    add("sqlite limit-enqueue", "limit-enqueue", 10_000, 100, &plain);
     add("sqlite enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
+    add("sqlite limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 100, &plain);
     add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
     add("sqlite enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
+    add("sqlite limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
     add("sqlite enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
-    add("sqlite drain 10", "drain", 50_000, 10, &plain);
-    add("sqlite drain 100", "drain", 100_000, 100, &plain);
+    for concurrency in [10, 100] {
+        add(&format!("sqlite drain {concurrency}"), "drain", 100_000, concurrency, &plain);
+        add(&format!("sqlite limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
+    }
     add("sqlite drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
     add("sqlite end-to-end", "end-to-end", 60_000, 100, &plain);
     add("sqlite processes", "processes", 0, 64, &|order| order.seconds = seconds(BUSY));

@@ -29,7 +29,7 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
     }
 
     page += "\n## Figures to reach\n\n";
-    page += "*Beside* is the limit of Redis for the same tasks, or the same run without the million; *share* is of that. \
+    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million; *share* is of that. \
              *× asynq* assumes that hibiken/asynq reaches the share of the limit that was measured for it, with a \
              limit of the same kind, in the tables of the design (it is not run here).\n\n";
     let judged = goals::judge(found);

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::CliError,
     session::Session,
-    show::{Facts, Style, number},
+    show::{Facts, Style, bytes, number},
 };
 
 /// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`
@@ -53,7 +53,8 @@ fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String 
     facts.add("State", if stats.paused { "paused" } else { "running" });
     facts.add("Size", number(stats.size));
     facts.add("Groups", number(groups as u64));
-    facts.add("Memory", bytes(memory));
+    // Estimated from some tasks.
+    facts.add("Memory", format!("about {}", bytes(memory)));
     facts.add("Oldest pending", latency(stats));
     facts.add(
         "Today (UTC)",
@@ -66,29 +67,4 @@ fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String 
     );
     facts.add("Ever", format!("{} processed, {} failed", number(stats.processed_total), number(stats.failed_total)));
     format!("{}\n{}", facts.into_text(), queue_table(std::slice::from_ref(stats), style))
-}
-
-/// 1000-based, as Go's dash writes it.
-fn bytes(n: u64) -> String {
-    let mut size = n as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if size < 1000.0 {
-            return if unit == "B" { format!("{n} B") } else { format!("about {size:.1} {unit}") };
-        }
-        size /= 1000.0;
-    }
-    format!("about {size:.1} TB")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_rounded_for_people() {
-        for (n, expected) in [(0, "0 B"), (999, "999 B"), (1_250, "about 1.2 kB"), (3_000_000_000_000, "about 3.0 TB")]
-        {
-            assert_eq!(bytes(n), expected);
-        }
-    }
 }

@@ -3,13 +3,13 @@
 use asynq_runtime::inspector::Statistics;
 use clap::Args;
 
-use super::super::stats::queue_table;
+use super::super::{redis::slot_table, stats::queue_table};
 use crate::{error::CliError, session::Session, show::clean};
 
 /// With --json: an array of the objects that `stats --json` has for each queue
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Shows a table with what is in each queue instead of names alone
+    /// Shows a table with what is in each queue instead of names alone, and where a cluster keeps them
     #[arg(short, long)]
     long: bool,
 }
@@ -25,8 +25,15 @@ impl Ls {
             let text: String = names.iter().map(|name| clean(name.as_str()) + "\n").collect();
             return session.write(&text);
         }
-        let queues = session.inspector().await?.queues().await?;
+        let inspector = session.inspector().await?;
+        let queues = inspector.queues().await?;
         let value: Vec<_> = queues.iter().map(Statistics::queue_to_json).collect();
-        session.answer(&value, |style| queue_table(&queues, style))
+        let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
+        // Only a cluster has slots, and only people see them here.
+        let slots = if session.is_json() { Vec::new() } else { inspector.slots(&names).await.unwrap_or_default() };
+        session.answer(&value, |style| {
+            let places = if slots.is_empty() { String::new() } else { format!("\n{}", slot_table(&slots, style)) };
+            queue_table(&queues, style) + &places
+        })
     }
 }

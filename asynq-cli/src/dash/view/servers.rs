@@ -32,7 +32,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             clean(&info.status),
             format!("{}/{}", server.workers.len(), info.concurrency),
             since(info.start_time, now),
-            if info.rust_version.is_empty() { "Go".into() } else { format!("Rust {}", clean(&info.rust_version)) },
+            if info.is_gos() { "Go".into() } else { format!("Rust {}", clean(&info.rust_version)) },
             queues.join(" "),
         ])
     });

@@ -37,25 +37,14 @@ fn to_text(statistics: &Statistics) -> String {
 }
 
 fn queue_table(queues: &[QueueStats]) -> Table {
-    let headings = [
-        "QUEUE",
-        "PENDING",
-        "ACTIVE",
-        "SCHEDULED",
-        "RETRY",
-        "ARCHIVED",
-        "COMPLETED",
-        "DONE TODAY",
-        "FAILED TODAY",
-        "WAITING",
-        "",
-    ];
-    let mut table = Table::new(&headings).right(1..=9);
+    let counts = Statistics::QUEUE_COLUMNS;
+    let headings: Vec<&str> =
+        ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
+    let mut table = Table::new(&headings).right(1..=counts.len() + 1);
     for q in queues {
-        let counts = [q.pending, q.active, q.scheduled, q.retry, q.archived, q.completed, q.processed, q.failed];
         let waiting = if q.pending == 0 { "-".to_owned() } else { about(q.latency) };
         let paused = if q.paused { "paused" } else { "" };
-        let cells = [q.name.to_string()].into_iter().chain(counts.map(|n| n.to_string()));
+        let cells = [q.name.to_string()].into_iter().chain(counts.iter().map(|(_, count)| count(q).to_string()));
         table.row(cells.chain([waiting, paused.to_owned()]));
     }
     table
@@ -112,7 +101,7 @@ mod tests {
             active_worker_count: 1,
             ..ServerInfo::default()
         };
-        let servers = vec![ServerState { info, workers: Vec::new() }];
+        let servers = vec![ServerState::new(info, Vec::new())];
         Statistics::of("sqlite://asynq.db".into(), at, vec![default, low], servers)
     }
 
@@ -124,9 +113,9 @@ mod tests {
             text,
             "sqlite://asynq.db\n\
              \n\
-             QUEUE    PENDING  ACTIVE  SCHEDULED  RETRY  ARCHIVED  COMPLETED  DONE TODAY  FAILED TODAY  WAITING\n\
-             default     1200       0          0      0        34          0          99             5     1m1s\n\
-             low            0       0          0      0         0          0           0             0        -  paused\n\
+             QUEUE    PENDING  ACTIVE  SCHEDULED  RETRY  ARCHIVED  COMPLETED  GROUPED  DONE TODAY  FAILED  WAITING\n\
+             default     1200       0          0      0        34          0        0          99       5     1m1s\n\
+             low            0       0          0      0         0          0        0           0       0        -  paused\n\
              \n\
              WORKER    STATUS  BUSY  QUEUES\n\
              web-1:42  active  1/10  default=3\n"

@@ -52,6 +52,12 @@ impl BrokerClock {
         self.tokens.draw(self.now())
     }
 
+    /// How far this machine's clock is ahead of Redis's, once that is known; a clock that was given is not this machine's.
+    pub(super) fn host_ahead(&self) -> Option<TimeDelta> {
+        let is_known = self.given.is_none() && self.learnt.load(Ordering::Relaxed);
+        is_known.then(|| -TimeDelta::nanoseconds(self.ahead_ns.load(Ordering::Relaxed)))
+    }
+
     /// What scripts get as `now`: empty, so that they ask Redis, unless a clock was given.
     pub(super) fn argument(&self) -> String {
         match &self.given {
@@ -97,15 +103,21 @@ mod tests {
     #[test]
     fn the_clock_of_redis_is_learnt_from_the_middle_of_the_call() {
         let clock = BrokerClock::new(None);
+        assert_eq!(clock.host_ahead(), None);
         let before = Utc::now();
         clock.learn(before, before + TimeDelta::seconds(100), before + TimeDelta::seconds(2));
         let ahead = clock.now() - Utc::now();
         assert!((ahead - TimeDelta::seconds(99)).abs() < TimeDelta::seconds(1), "{ahead}");
         assert_eq!(clock.argument(), "");
+        assert_eq!(clock.host_ahead(), Some(TimeDelta::seconds(-99)), "this machine is behind");
 
         clock.learn(before, before, before + TimeDelta::seconds(2));
         assert!(clock.now() - Utc::now() > TimeDelta::seconds(98), "an answer that had to wait teaches nothing new");
         clock.learn(before, before, before);
         assert!(clock.now() - Utc::now() < TimeDelta::seconds(1));
+        assert_eq!(clock.host_ahead(), Some(TimeDelta::zero()));
+        let given = BrokerClock::new(Some(Arc::new(crate::clock::SystemClock)));
+        given.learn(before, before, before);
+        assert_eq!(given.host_ahead(), None);
     }
 }

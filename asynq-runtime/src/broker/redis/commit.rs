@@ -2,11 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use redis::Value;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -15,19 +17,24 @@ use tokio::{
 
 use super::{
     super::{BrokerError, Refused},
+    chunk::{Chunk, ordered},
     clock::BrokerClock,
-    connection::Link,
+    connection::{Answer, Link},
+    direct::{Sent, Taken},
     durability::Durability,
-    keys::{Keys, QUEUES},
-    produce::{Outcome, Waiting, read_outcomes},
+    keeper::Identity,
+    keys::QUEUES,
+    produce::{Item, Outcome, Waiting},
     reply,
-    script::{Call, ENQUEUE, portions},
+    script::Call,
 };
-use crate::task::{GroupName, QueueName};
+use crate::task::QueueName;
 
 /// Most tasks per send, and sends in flight (PERFORMANCE conclusion 6).
 pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
+/// From so many callers on a send waits for company while another is under way.
+const CROWD: usize = 16;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -43,11 +50,14 @@ pub(super) struct Commit {
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
+    /// Calls that have not returned.
+    pub(super) under_way: AtomicUsize,
 }
 
 impl Commit {
     pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability) -> Self {
-        Self { link, clock, durability, client: uuid::Uuid::new_v4().simple().to_string(), known: Mutex::default() }
+        let client = uuid::Uuid::new_v4().simple().to_string();
+        Self { link, clock, durability, client, known: Mutex::default(), under_way: AtomicUsize::new(0) }
     }
 
     /// Whether whoever enqueues waits for a disk or for replicas.
@@ -66,20 +76,23 @@ impl Commit {
         let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
         let turns = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
+        // In a cluster the other send may wait for a node that is not there.
+        let halves = in_flight > 1 && commit.link.is_one();
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
         // The turn first, the batch after it: what comes in meanwhile travels together.
         while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
             while sends.try_join_next().is_some() {}
             let Some(first) = queue.recv().await else { return };
-            let mut size = first.items.len();
-            let mut batch = vec![first];
-            while size < PER_SEND
-                && let Ok(more) = queue.try_recv()
-            {
-                size += more.items.len();
-                batch.push(more);
+            let mut batch = Batch { size: first.items.len(), calls: vec![first] };
+            let share = if halves { share(commit.under_way.load(Ordering::Relaxed)) } else { Share::ALL };
+            batch.fill(&mut queue, share.most);
+            if batch.calls.len() < share.least && turns.available_permits() == 0 {
+                // Those who come meanwhile wake nobody.
+                let _other = turns.acquire().await;
+                batch.fill(&mut queue, share.most);
             }
+            let batch = batch.calls;
             number += 1;
             let slot = free_slots.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let (commit, free_slots) = (Arc::clone(&commit), Arc::clone(&free_slots));
@@ -92,71 +105,112 @@ impl Commit {
     }
 
     async fn send(&self, batch: Vec<Waiting>, slot: usize, number: u64) {
-        let mut places: HashMap<QueueName, Vec<(usize, usize)>> = HashMap::new();
-        for (call, waiting) in batch.iter().enumerate() {
-            for (i, item) in waiting.items.iter().enumerate() {
-                places.entry(item.queue.clone()).or_default().push((call, i));
-            }
-        }
-        let mut chunks: Vec<Chunk<'_>> = Vec::new();
-        for (queue, places) in &places {
-            let size = |&(call, i): &(usize, usize)| batch[call].items[i].message.len();
-            let portions = portions(places, size).into_iter();
-            chunks.extend(portions.map(|places| Chunk { queue, places, answer: None, doubt: None }));
-        }
-        self.deliver(&batch, &mut chunks, slot, number).await;
-
-        let mut outcomes: Vec<Vec<Option<Outcome>>> =
-            batch.iter().map(|waiting| waiting.items.iter().map(|_| None).collect()).collect();
-        for chunk in chunks {
-            let places = chunk.places;
-            for (&(call, i), answer) in places.iter().zip(chunk.outcomes()) {
-                outcomes[call][i] = Some(answer);
-            }
-        }
-        for (waiting, outcomes) in batch.into_iter().zip(outcomes) {
-            let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
+        let (batch, callers): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|Waiting { items, answer }| (items, answer)).unzip();
+        let ordered = ordered(&batch);
+        let mut chunks = Chunk::all(&batch, &ordered);
+        let mut send = Send { receipt: format!("{}:{slot}", self.client), number, again: false, stray: None };
+        self.deliver(&mut chunks, &mut send).await;
+        for (caller, outcomes) in callers.into_iter().zip(outcomes(&batch, chunks)) {
             // A caller who does not wait any more wants no answer.
-            let _ = waiting.answer.send(outcomes.into_iter().map(|o| o.unwrap_or_else(missing)).collect());
+            let _ = caller.send(outcomes);
         }
+    }
+
+    /// Sends the tasks of a caller who is alone on the connection that its own task drives; returns them if none was
+    /// sent. Where it does not learn what became of them, it goes on as everybody does, with a repeat.
+    pub(super) async fn send_alone(&self, mut own: Taken<'_>, items: Vec<Item>) -> Result<Vec<Outcome>, Vec<Item>> {
+        let batch = [items];
+        let ordered = ordered(&batch);
+        let mut chunks = Chunk::all(&batch, &ordered);
+        let (receipt, number) = own.next_receipt();
+        let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, again: false, stray: None };
+        let open: Vec<usize> = (0..chunks.len()).collect();
+        let generation = own.generation();
+        let (unknown, calls) = self.calls(&chunks, &open, &send, generation);
+        match own.exchange(calls).await {
+            Sent::Not => {
+                drop(chunks);
+                let [items] = batch;
+                return Err(items);
+            }
+            Sent::Answered(answers) => {
+                let answers = answers.into_iter().map(|answer| (answer, None)).collect();
+                self.take_in(&mut chunks, &open, unknown, generation, answers);
+            }
+            Sent::Unanswered(identity) => send.stray = Some(identity),
+        }
+        if chunks.iter().any(Chunk::is_open) {
+            send.again = true;
+            self.deliver(&mut chunks, &mut send).await;
+        }
+        own.give_back();
+        Ok(outcomes(&batch, chunks).pop().unwrap_or_default())
     }
 
     /// Sends every chunk until it is answered or patience ends. A repeat says so, and the script knows its first send by
     /// the receipt, so that a task is never stored twice even if the first one has run and is gone.
-    async fn deliver(&self, batch: &[Waiting], chunks: &mut [Chunk<'_>], slot: usize, number: u64) {
+    async fn deliver(&self, chunks: &mut [Chunk<'_>], send: &mut Send) {
         for attempt in 0..=REPEATS {
-            let generation = self.link.generation();
             let open: Vec<usize> = (0..chunks.len()).filter(|&i| chunks[i].is_open()).collect();
             if open.is_empty() {
                 return;
             }
             if attempt > 0 {
+                send.again = true;
                 sleep(REPEAT_PAUSE).await;
             }
-            let unknown = self.unknown_queues(open.iter().map(|&i| chunks[i].queue), generation);
-            let mut calls = Vec::with_capacity(open.len() + 1);
-            if !unknown.is_empty() {
-                let mut call = Call::plain("SADD").arg(QUEUES);
-                unknown.iter().for_each(|queue| call.push(queue.as_str()));
-                calls.push(call);
-            }
-            for &i in &open {
-                let receipt = format!("{}:{slot}:{i}", self.client);
-                calls.push(chunks[i].call(batch, &self.clock.argument(), &receipt, number, attempt > 0));
-            }
-            let others = calls.len() - open.len();
-            match self.link.send_safely(calls, self.durability).await {
-                Ok(mut answers) => {
-                    let scripts = answers.split_off(others);
-                    if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
-                        self.remember(unknown, generation);
-                    }
-                    for (&i, (answer, doubt)) in open.iter().zip(scripts) {
-                        (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
-                    }
+            let failed = |chunks: &mut [Chunk<'_>], error: &BrokerError| {
+                open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone())));
+            };
+            if let Some(stray) = &send.stray {
+                if let Err(error) = self.link.silence(stray).await {
+                    failed(chunks, &error);
+                    continue;
                 }
-                Err(error) => open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone()))),
+                send.stray = None;
             }
+            let generation = self.link.generation();
+            let (unknown, calls) = self.calls(chunks, &open, send, generation);
+            match self.link.send_safely(calls, self.durability).await {
+                Ok(answers) => self.take_in(chunks, &open, unknown, generation, answers),
+                Err(error) => failed(chunks, &error),
+            }
+        }
+    }
+
+    /// What to send for the chunks `open`: first, where some are, which queues Go's tools may not know.
+    fn calls(&self, chunks: &[Chunk<'_>], open: &[usize], send: &Send, generation: u64) -> (Vec<QueueName>, Vec<Call>) {
+        let unknown = self.unknown_queues(open.iter().map(|&i| chunks[i].queue), generation);
+        let mut calls = Vec::with_capacity(open.len() + 1);
+        if !unknown.is_empty() {
+            let mut call = Call::plain("SADD").arg(QUEUES);
+            unknown.iter().for_each(|queue| call.push(queue.as_str()));
+            calls.push(call);
+        }
+        let now = self.clock.argument();
+        for &i in open {
+            let receipt = format!("{}:{i}", send.receipt);
+            calls.push(chunks[i].call(&now, &receipt, send.number, send.again));
+        }
+        (unknown, calls)
+    }
+
+    /// Notes the answers to [`calls`](Self::calls).
+    fn take_in(
+        &self,
+        chunks: &mut [Chunk<'_>],
+        open: &[usize],
+        unknown: Vec<QueueName>,
+        generation: u64,
+        mut answers: Vec<(Answer, Option<BrokerError>)>,
+    ) {
+        let scripts = answers.split_off(answers.len().saturating_sub(open.len()));
+        if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
+            self.remember(unknown, generation);
+        }
+        for (&i, (answer, doubt)) in open.iter().zip(scripts) {
+            (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
         }
     }
 
@@ -176,90 +230,81 @@ impl Commit {
     }
 }
 
-/// What one script call carries: tasks of one queue, named by call and place in it.
-struct Chunk<'b> {
-    queue: &'b QueueName,
-    places: &'b [(usize, usize)],
-    answer: Option<Result<Value, BrokerError>>,
-    /// Why what was stored is not as safe as it should be.
-    doubt: Option<BrokerError>,
+/// What goes out together.
+struct Batch {
+    calls: Vec<Waiting>,
+    /// How many tasks.
+    size: usize,
 }
 
-impl Chunk<'_> {
-    /// Not sent yet, or sent without learning what became of it.
-    fn is_open(&self) -> bool {
-        match &self.answer {
-            None => true,
-            Some(answer) => answer.as_ref().is_err_and(BrokerError::is_unavailable),
+impl Batch {
+    /// Takes more calls out of the queue, until there are `most`.
+    fn fill(&mut self, queue: &mut mpsc::Receiver<Waiting>, most: usize) {
+        while self.size < PER_SEND
+            && self.calls.len() < most
+            && let Ok(more) = queue.try_recv()
+        {
+            self.size += more.items.len();
+            self.calls.push(more);
         }
     }
+}
 
-    fn call(&self, batch: &[Waiting], now: &str, receipt: &str, number: u64, again: bool) -> Call {
-        let keys = Keys::new(self.queue);
-        let items = || self.places.iter().map(|&(call, i)| &batch[call].items[i]);
-        let mut names = vec![keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()];
-        names.extend(items().map(|item| keys.task(item.id.as_str())));
-        let mut next_lock = names.len();
-        names.extend(items().filter_map(|item| item.lock.as_ref().map(|(key, _)| key.clone())));
-        names.extend(items().filter_map(|item| item.group.as_ref().map(|group| keys.group(group))));
-        let mut call = ENQUEUE
-            .on(&names)
-            .arg(now)
-            .arg(self.places.len())
-            .arg(number)
-            .arg(i32::from(again))
-            .arg(keys.group_prefix());
-        for item in items() {
-            call.push(item.id.as_str());
-            call.push(&item.message);
-            if item.is_plain() {
-                call.push("");
-                continue;
-            }
-            call.push(1);
-            call.push(&item.when);
-            match &item.lock {
-                Some((_, seconds)) => {
-                    next_lock += 1;
-                    call.push(next_lock);
-                    call.push(*seconds);
-                }
-                None => {
-                    call.push(0);
-                    call.push(0);
-                }
-            }
-            call.push(&item.extra);
-            call.push(i32::from(item.ours));
-            call.push(item.group.as_ref().map_or("", GroupName::as_str));
-        }
-        call
-    }
+/// How many calls one send carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    most: usize,
+    /// Fewer wait for company while another send is under way.
+    least: usize,
+}
 
-    fn outcomes(mut self) -> Vec<Outcome> {
-        let doubt = self.doubt.take();
-        let outcomes = self.stored();
-        match doubt {
-            None => outcomes,
-            // A task that was refused is refused.
-            Some(doubt) => {
-                let doubted = |outcome: Outcome| outcome.and_then(|_| Err(Refused::Broker(doubt.clone())));
-                outcomes.into_iter().map(doubted).collect()
-            }
+impl Share {
+    const ALL: Self = Self { most: usize::MAX, least: 1 };
+}
+
+/// Half of the callers in each of two sends: while Redis stores those of one, those of the other get their answers and
+/// come back. If all travelled in one, or the first to come back alone, Redis and they would wait for each other.
+fn share(callers: usize) -> Share {
+    let most = callers.div_ceil(2).max(1);
+    Share { most, least: if callers < CROWD { 1 } else { most } }
+}
+
+/// How a batch is sent.
+struct Send {
+    /// Where the script leaves its answer; a number is added for each chunk.
+    receipt: String,
+    /// Which of the sends that leave it there.
+    number: u64,
+    /// Whether it may have been sent before.
+    again: bool,
+    /// Where it was sent before and may not have been read yet.
+    stray: Option<Arc<Identity>>,
+}
+
+/// What became of each item, call by call.
+fn outcomes(batch: &[Vec<Item>], chunks: Vec<Chunk<'_>>) -> Vec<Vec<Outcome>> {
+    let mut outcomes: Vec<Vec<Option<Outcome>>> =
+        batch.iter().map(|items| items.iter().map(|_| None).collect()).collect();
+    for chunk in chunks {
+        let (places, answers) = chunk.outcomes();
+        for (&(call, i), answer) in places.iter().zip(answers) {
+            outcomes[call][i] = Some(answer);
         }
     }
+    let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
+    outcomes.into_iter().map(|call| call.into_iter().map(|o| o.unwrap_or_else(missing)).collect()).collect()
+}
 
-    fn stored(self) -> Vec<Outcome> {
-        let size = self.places.len();
-        let all = |error: BrokerError| vec![Err(Refused::Broker(error)); size];
-        match self.answer {
-            Some(Ok(value)) => match read_outcomes(value) {
-                Ok(outcomes) if outcomes.len() == size => outcomes,
-                Ok(_) => all(reply::unexpected("not one answer per task")),
-                Err(error) => all(error),
-            },
-            Some(Err(error)) => all(error),
-            None => all(reply::unexpected("no answer")),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_travels_in_two_halves_and_few_callers_wait_for_nobody() {
+        let share = |callers| (share(callers).most, share(callers).least);
+        let cases = [(0, (1, 1)), (1, (1, 1)), (2, (1, 1)), (3, (2, 1)), (15, (8, 1)), (16, (8, 8)), (64, (32, 32))];
+        for (callers, expected) in cases {
+            assert_eq!(share(callers), expected, "{callers}");
         }
     }
 }

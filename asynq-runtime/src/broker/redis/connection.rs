@@ -6,7 +6,7 @@ use super::{
     super::BrokerError,
     durability::Durability,
     io::Io,
-    keeper::Role,
+    keeper::{Identity, Role},
     line::{Line, Reply, answer},
     reply,
     script::Call,
@@ -34,6 +34,11 @@ impl Link {
             return Self::Many(Cluster::open(io.spawner(), role, topology));
         }
         Self::One(Line::open(&io.spawner(), role))
+    }
+
+    /// Whether all calls go to one server.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
     }
 
     /// Waits for the outcome of the first attempt to connect.
@@ -81,6 +86,16 @@ impl Link {
     ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
         let replies = self.deliver(calls, durability).await?;
         Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
+    }
+
+    /// Makes sure that what was sent on another connection of ours is not run from now on.
+    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+        match self {
+            Self::One(line) => line.silence(other).await,
+            // Nobody has a connection beside those of the cluster.
+            #[cfg(feature = "cluster")]
+            Self::Many(_) => Ok(()),
+        }
     }
 
     /// Asks every server that takes writes.

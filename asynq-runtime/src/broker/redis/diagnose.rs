@@ -1,6 +1,8 @@
 //! Looks at Redis itself and for what does not fit together in a queue (contract: `broker/diagnose.rs`).
 
 mod node;
+#[cfg(feature = "cluster")]
+mod slot;
 
 use std::collections::HashSet;
 
@@ -14,6 +16,8 @@ use super::{
     reply,
     script::{Call, EXAMINE_KEYS, EXAMINE_PLACE, IS_LOST},
 };
+#[cfg(feature = "cluster")]
+use crate::broker::QueueSlot;
 use crate::task::{GroupName, QueueName, TaskState};
 
 /// Most ids of a place, and about most keys, that one script looks at.
@@ -25,6 +29,11 @@ const GROUPS: usize = 100;
 impl Diagnose for RedisBroker {
     async fn nodes(&self) -> Result<Vec<Node>, BrokerError> {
         self.describe_nodes().await
+    }
+
+    #[cfg(feature = "cluster")]
+    async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
+        self.slots_of(queues).await
     }
 
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {

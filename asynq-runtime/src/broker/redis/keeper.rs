@@ -101,14 +101,28 @@ pub(super) struct Keeper {
     role: Role,
     state: watch::Sender<State>,
     lost: watch::Sender<u64>,
-    previous: Option<Identity>,
+    previous: Option<Arc<Identity>>,
 }
 
 /// Which connection of which Redis process this is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Identity {
-    run_id: String,
-    client: i64,
+pub(super) struct Identity {
+    pub(super) run_id: String,
+    pub(super) client: i64,
+}
+
+impl Identity {
+    /// From the answers to `CLIENT ID` and `INFO server`; none where something in between keeps them from us.
+    pub(super) fn read(client: &Value, info: &str) -> Option<Self> {
+        Some(Self { client: reply::number(client)?, run_id: info_field(info, "run_id")?.to_owned() })
+    }
+
+    /// Has Redis end this connection: what was sent on it and not read yet is never run.
+    pub(super) fn kill(&self) -> Cmd {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(self.client);
+        kill
+    }
 }
 
 impl Keeper {
@@ -123,7 +137,7 @@ impl Keeper {
             match self.connect(generation).await {
                 Ok((connection, to)) => {
                     let since = Instant::now();
-                    self.state.send_replace(State::Up { connection, generation, to });
+                    self.state.send_replace(State::Up { connection, generation, to, identity: self.previous.clone() });
                     self.tell(News::Connected);
                     if reports.wait_for(|lost| *lost >= generation).await.is_err() {
                         return;
@@ -247,7 +261,7 @@ impl Keeper {
         if let Some(time) = read_time(&time) {
             self.role.clock.learn(before, time, after);
         }
-        let client = values.next().and_then(|value| reply::number(&value));
+        let client = values.next().unwrap_or_default();
         let info = values.next().and_then(reply::text).unwrap_or_default();
         if by_sentinel {
             check_master(answer(values.next().unwrap_or_default())?)?;
@@ -259,17 +273,13 @@ impl Keeper {
         if matches!(self.role.at, At::Target) {
             check_mode(&info)?;
         }
-        let identity = client
-            .zip(info_field(&info, "run_id"))
-            .map(|(client, run_id)| Identity { run_id: run_id.to_owned(), client });
+        let identity = Identity::read(&client, &info).map(Arc::new);
         if let (Some(previous), Some(identity)) = (&self.previous, &identity)
             && previous.run_id == identity.run_id
         {
             // What we sent on the old connection and Redis has not read yet must not be run after what we send again.
-            let mut kill = redis::pipe();
-            kill.cmd("CLIENT").arg("KILL").arg("ID").arg(previous.client);
             // It may be gone, or we may not be allowed to; but without an answer it is still to do.
-            connection.send_packed_commands(&kill, 0, 1).await.map_err(reply::failed)?;
+            connection.send_packed_command(&previous.kill()).await.map_err(reply::failed)?;
         }
         self.previous = identity;
         Ok(())
@@ -283,7 +293,7 @@ impl Keeper {
 }
 
 /// 20 ms doubling to 1 s.
-fn back_off(failures: u32) -> Duration {
+pub(super) fn back_off(failures: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
 }
 

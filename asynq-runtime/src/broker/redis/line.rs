@@ -1,6 +1,6 @@
 //! A connection to one server that is always there or on its way, and calls on it, none of which is ever repeated here.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redis::{Pipeline, ServerErrorKind, Value, aio::MultiplexedConnection};
 use tokio::{sync::watch, time::timeout};
@@ -9,7 +9,7 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     durability::Durability,
     io::Spawner,
-    keeper::{Keeper, Role, report_lost},
+    keeper::{Identity, Keeper, Role, report_lost},
     reply,
     script::{Call, Script},
     url::Address,
@@ -41,14 +41,16 @@ pub(super) enum State {
     /// On its way.
     Opening,
     /// Of use, until somebody reports this generation as lost.
-    Up {
-        connection: MultiplexedConnection,
-        generation: u64,
-        #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
-        to: Address,
-    },
+    Up { connection: MultiplexedConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed so; the next one follows.
     Down(BrokerError),
+}
+
+/// A connection that is up.
+struct Up {
+    connection: MultiplexedConnection,
+    generation: u64,
+    identity: Option<Arc<Identity>>,
 }
 
 /// What came back for one call: as Redis said it, errors included.
@@ -93,6 +95,27 @@ impl Line {
             State::Up { generation, .. } => *generation,
             _ => 0,
         }
+    }
+
+    /// The server it is connected to now, and which connection of which process it is, where Redis says so.
+    pub(super) fn present(&self) -> Option<(Address, Arc<Identity>)> {
+        match &*self.state.borrow() {
+            State::Up { to, identity, .. } => Some((to.clone(), Arc::clone(identity.as_ref()?))),
+            _ => None,
+        }
+    }
+
+    /// Makes sure that what was sent on another connection of ours is not run from now on. If Redis is another process
+    /// by now, there is nothing left to run.
+    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+        let up = self.up().await?;
+        if up.identity.as_ref().is_none_or(|own| own.run_id != other.run_id) {
+            return Ok(());
+        }
+        let mut kill = Pipeline::new();
+        kill.add_command(other.kill());
+        // It may be gone, or we may not be allowed to; but without an answer it is still to do.
+        self.exchange_on(up, &kill).await.map(|_| ())
     }
 
     /// The server it is connected to now.
@@ -187,7 +210,11 @@ impl Line {
     }
 
     async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
-        let (mut connection, generation) = self.up().await?;
+        self.exchange_on(self.up().await?, pipeline).await
+    }
+
+    async fn exchange_on(&self, up: Up, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
+        let Up { mut connection, generation, .. } = up;
         // The connection has this time-out, too; but on a runtime whose timers are late only one of them may be seen.
         match connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
             Ok(values) if values.len() == pipeline.len() => {
@@ -209,11 +236,13 @@ impl Line {
     }
 
     /// The connection, waiting for one until the time-out.
-    async fn up(&self) -> Result<(MultiplexedConnection, u64), BrokerError> {
+    async fn up(&self) -> Result<Up, BrokerError> {
         let usable = |state: &State| match state {
             // Whoever saw it fail has said so, before the keeper could take it away.
             State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
-            State::Up { connection, generation, .. } => Some(Ok((connection.clone(), *generation))),
+            State::Up { connection, generation, identity, .. } => {
+                Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))
+            }
             // Waiting does not change these.
             State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
             State::Down(_) | State::Opening => None,
@@ -282,12 +311,12 @@ fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     writes
 }
 
-fn is_noscript(value: &Value) -> bool {
+pub(super) fn is_noscript(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
 }
 
 /// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
-fn is_demoted(value: &Value) -> bool {
+pub(super) fn is_demoted(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
 }
 

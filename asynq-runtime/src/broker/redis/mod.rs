@@ -1,6 +1,7 @@
 //! The Redis broker: asynq's own keys, one script per step and queue, 64 tasks per script.
 
 mod cancel;
+mod chunk;
 mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -8,6 +9,8 @@ mod commit;
 mod connection;
 mod consume;
 mod diagnose;
+mod direct;
+mod driven;
 mod durability;
 mod groups;
 mod inspect;
@@ -58,9 +61,12 @@ use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
-/// All I/O happens on a thread of the broker's own, or of the server that opened it, which no job runs on. It ends when
-/// the broker is dropped. Calls may come from
-/// any Tokio runtime that has its time driver enabled.
+/// All I/O happens on a thread of the broker's own, or of the server that opened it, which no job runs on; it ends when
+/// the broker is dropped. There is one exception: callers who enqueue one by one do so on a connection that belongs to
+/// their runtime and that their own tasks drive, which wakes no other thread.
+///
+/// Calls may come from any Tokio runtime with its time and I/O drivers enabled, as `#[tokio::main]` and `enable_all` have
+/// them.
 pub struct RedisBroker {
     target: Target,
     at: At,
@@ -185,10 +191,10 @@ impl RedisBroker {
                     durability.check(answer).map_err(|error| located(&target, error))?;
                 }
                 // Of its own: whoever waits for replicas keeps the connection waiting.
-                Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role })
+                Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
-        let producer = Producer::start(&io, produces, Arc::clone(&clock), call_timeout, durability);
+        let producer = Producer::start(&io, produces, role, durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
         Ok(Self { target, at, call_timeout, lease, clock, link, wake, producer, unanswered, sweeps, io })
     }
@@ -235,6 +241,7 @@ impl Broker for RedisBroker {
 
     async fn close(&self) {
         self.io.stop();
+        self.producer.close();
         self.link.ended().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
 
 use super::{
@@ -46,26 +46,39 @@ impl Presence for RedisBroker {
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
         let live = self.link.send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
-        let names: Vec<String> = reply::array(live)?.into_iter().filter_map(reply::text).collect();
-        if names.is_empty() {
+        let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
+        let (listed, _) = listed.as_chunks::<2>();
+        if listed.is_empty() {
             return Ok(Vec::new());
         }
-        let mut calls = Vec::with_capacity(2 * names.len());
-        for name in &names {
+        let mut calls = Vec::with_capacity(3 * listed.len());
+        for [name, _] in listed {
             calls.push(Call::plain("GET").arg(name));
             // The names differ in this one word (PROTOCOL §2.1).
             calls.push(Call::plain("HVALS").arg(name.replacen("asynq:servers:", "asynq:workers:", 1)));
+            calls.push(Call::plain("PTTL").arg(name));
         }
+        let before = self.clock.now();
         let mut answers = self.link.send(calls).await?.into_iter();
-        let mut servers = Vec::with_capacity(names.len());
-        while let (Some(info), Some(workers)) = (answers.next(), answers.next()) {
+        let asked = before + (self.clock.now() - before) / 2;
+        let mut servers = Vec::with_capacity(listed.len());
+        for [_, listed_until] in listed {
+            let (Some(info), Some(workers), Some(left)) = (answers.next(), answers.next(), answers.next()) else {
+                break;
+            };
             // Gone since, or not ours to read: the others are shown all the same.
             let Some(info) = info.ok().and_then(reply::bytes) else { continue };
             let Ok(info) = ServerInfo::decode(info.as_slice()) else { continue };
             let workers = workers.and_then(reply::array).unwrap_or_default();
             let workers = workers.into_iter().filter_map(reply::bytes);
             let workers = workers.filter_map(|worker| WorkerInfo::decode(worker.as_slice()).ok()).collect();
-            servers.push(ServerState { info, workers });
+            let clock_ahead = match info.clock_ahead_ms {
+                Some(ahead) => TimeDelta::try_milliseconds(ahead),
+                // Redis counts how long its keys last by its own clock.
+                None if self.clock.is_given() => None,
+                None => gos_clock(listed_until, left.ok().as_ref().and_then(reply::number), asked),
+            };
+            servers.push(ServerState { info, workers, clock_ahead });
         }
         servers.sort_by(|a, b| {
             (&a.info.host, a.info.pid, &a.info.server_id).cmp(&(&b.info.host, b.info.pid, &b.info.server_id))
@@ -103,6 +116,8 @@ impl RedisBroker {
         } else {
             keys.extend([SERVERS, WORKERS]);
         }
+        let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
+        let info = ServerInfo { clock_ahead_ms, ..info.clone() };
         let mut beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(info.encode_to_vec());
         for worker in workers {
             beat.push(&worker.task_id);
@@ -126,7 +141,7 @@ impl RedisBroker {
             return Ok(());
         }
         // Only our servers say their version.
-        let Some(go) = self.servers().await?.into_iter().find(|server| server.info.rust_version.is_empty()) else {
+        let Some(go) = self.servers().await?.into_iter().find(|server| server.info.is_gos()) else {
             return Ok(());
         };
         Err(BrokerError::new(
@@ -136,5 +151,40 @@ impl RedisBroker {
                 go.info.host, go.info.pid
             ),
         ))
+    }
+}
+
+/// How far the clock of a Go server is ahead of Redis's, seen at `asked`: it writes the end of its listing by its own clock,
+/// in whole seconds, and Redis counts by its own what is left of the key that ends at the same time (PROTOCOL §5.19).
+fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> Option<TimeDelta> {
+    let listed_until = DateTime::from_timestamp(listed_until.parse::<f64>().ok()? as i64, 500_000_000)?;
+    let left = left_ms.filter(|&left| left >= 0).and_then(TimeDelta::try_milliseconds)?;
+    Some(listed_until - asked.checked_add_signed(left)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_a_go_server_is_known_to_half_a_second() {
+        let asked = DateTime::from_timestamp_millis(1_800_000_000_400).unwrap();
+        let table = [
+            // Beaten 3 s ago, 10 s ahead of which 7 are left: the end is at ..007.4, which it wrote as 7.
+            ("1800000007", Some(7_000), Some(100)),
+            ("1800000012", Some(7_000), Some(5_100)),
+            ("1800000003", Some(7_000), Some(-3_900)),
+            ("1.800000007e9", Some(7_000), Some(100)),
+            // Gone meanwhile, without an end, or nothing of asynq's.
+            ("1800000007", Some(-2), None),
+            ("1800000007", Some(-1), None),
+            ("1800000007", None, None),
+            ("+inf", Some(7_000), None),
+            ("soon", Some(7_000), None),
+        ];
+        for (until, left, ahead) in table {
+            let expected = ahead.map(TimeDelta::milliseconds);
+            assert_eq!(gos_clock(until, left, asked), expected, "{until} {left:?}");
+        }
     }
 }

@@ -1,6 +1,13 @@
 //! Enqueues: encodes tasks for the group commit and reads what the script says of them.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use chrono::DateTime;
 use redis::Value;
@@ -12,14 +19,16 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
     RedisBroker,
-    clock::BrokerClock,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
+    direct::Direct,
     durability::Durability,
     io::Io,
+    keeper::Role,
     line::WRITE,
     line::closed,
     reply,
+    script::PER_SCRIPT,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
@@ -41,6 +50,8 @@ pub(super) struct Producer {
     waiting: mpsc::Sender<Waiting>,
     commit: Arc<Commit>,
     patience: Duration,
+    /// None where it cannot be: see [`Producer::start`].
+    direct: Option<Direct>,
 }
 
 /// One call of `enqueue`, or a part of one that was too long for one send.
@@ -65,17 +76,27 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    pub(super) fn start(
-        io: &Io,
-        link: Link,
-        clock: Arc<BrokerClock>,
-        call_timeout: Duration,
-        durability: Durability,
-    ) -> Self {
+    /// Sends through `link`. A caller who is alone may send on a connection of its own, where there is one server, no TLS,
+    /// which the redis crate does itself, and nothing to wait for behind each write.
+    pub(super) fn start(io: &Io, link: Link, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        let commit = Arc::new(Commit::new(link, clock, durability));
+        let patience = patience(role.timeout.saturating_add(durability.patience()));
+        let direct = match &link {
+            Link::One(line) if durability == Durability::Async && !role.target.is_encrypted() => {
+                Some(Direct::new(line.clone(), role.clone()))
+            }
+            _ => None,
+        };
+        let commit = Arc::new(Commit::new(link, role.clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
-        Self { waiting, commit, patience: patience(call_timeout.saturating_add(durability.patience())) }
+        Self { waiting, commit, patience, direct }
+    }
+
+    /// Opens no connection any more.
+    pub(super) fn close(&self) {
+        if let Some(direct) = &self.direct {
+            direct.close();
+        }
     }
 
     /// Makes the queue known again with the next task, because somebody deletes it.
@@ -83,13 +104,33 @@ impl Producer {
         self.commit.forget(queue);
     }
 
-    /// Encodes and sends part by part: Redis stores one while the next is made ready.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
+        let call = UnderWay::begin(&self.commit.under_way);
+        if call.is_alone
+            && batch.len() <= PER_SCRIPT.0
+            && let Some(direct) = &self.direct
+            && let Some(own) = direct.take()
+        {
+            return match self.commit.send_alone(own, items(batch)).await {
+                Ok(outcomes) => outcomes,
+                Err(items) => self.send(items).await.answered().await,
+            };
+        }
+        if batch.len() <= PER_SEND {
+            return self.send(items(batch)).await.answered().await;
+        }
+        self.enqueue_in_parts(batch).await
+    }
+
+    /// Encodes and sends part by part: Redis stores one while the next is made ready.
+    async fn enqueue_in_parts(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
         let mut tasks = batch.into_iter();
         loop {
-            let items: Vec<Item> = tasks.by_ref().take(PER_SEND).map(Item::new).collect();
+            // A short one first, so that Redis need not wait for long.
+            let size = if outcomes.is_empty() && under_way.is_empty() { PER_SCRIPT.0 } else { PER_SEND };
+            let items: Vec<Item> = tasks.by_ref().take(size).map(Item::new).collect();
             if items.is_empty() {
                 break;
             }
@@ -117,6 +158,25 @@ impl Producer {
     }
 }
 
+/// Counts a call until it returns or is dropped.
+struct UnderWay<'p> {
+    calls: &'p AtomicUsize,
+    /// Whether no other was under way when it began.
+    is_alone: bool,
+}
+
+impl<'p> UnderWay<'p> {
+    fn begin(calls: &'p AtomicUsize) -> Self {
+        Self { calls, is_alone: calls.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Tasks that were sent together.
 struct Part {
     size: usize,
@@ -130,12 +190,12 @@ async fn answers(under_way: &mut VecDeque<Part>, most: usize, outcomes: &mut Vec
     while under_way.len() > most
         && let Some(part) = under_way.pop_front()
     {
-        part.answered(outcomes).await;
+        outcomes.extend(part.answered().await);
     }
 }
 
 impl Part {
-    async fn answered(self, outcomes: &mut Vec<Outcome>) {
+    async fn answered(self) -> Vec<Outcome> {
         let answered = match self.answered {
             Ok(answered) => match within(self.end, answered).await {
                 Some(answered) => answered.map_err(|_| closed()),
@@ -143,11 +203,12 @@ impl Part {
             },
             Err(error) => Err(error),
         };
-        match answered {
-            Ok(part) => outcomes.extend(part),
-            Err(error) => outcomes.extend(vec![Err(Refused::Broker(error)); self.size]),
-        }
+        answered.unwrap_or_else(|error| vec![Err(Refused::Broker(error)); self.size])
     }
+}
+
+fn items(tasks: Vec<NewTask>) -> Vec<Item> {
+    tasks.into_iter().map(Item::new).collect()
 }
 
 /// What `future` returns, if it does in time.
@@ -179,7 +240,7 @@ impl Item {
 
 impl Item {
     /// Roughly what it costs to send.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.message.len() + self.extra.len()
     }
 
@@ -224,7 +285,15 @@ fn foreign_group() -> BrokerError {
 
 /// What the script says of each item.
 pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
-    let mut parts = reply::array(value)?.into_iter();
+    let mut parts = match value {
+        // What is said of one task that is plain: its letter and now in one text.
+        Value::BulkString(mut text) if !text.is_empty() => {
+            let now = text.split_off(1);
+            vec![Value::BulkString(text), Value::BulkString(now)]
+        }
+        value => reply::array(value)?,
+    }
+    .into_iter();
     let letters = parts.next().and_then(reply::bytes).unwrap_or_default();
     let now = parts.next().unwrap_or_default();
     let due = |ms: &Value| reply::number(ms).and_then(DateTime::from_timestamp_millis);
@@ -299,5 +368,15 @@ mod tests {
             matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(1_700_000_000_123))
         );
         assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
+
+        let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
+        assert!(
+            matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
+        );
+        assert!(matches!(one("c1700000000123"), Err(Refused::IdConflict)));
+        for strange in ["", "OK", "p"] {
+            let read = read_outcomes(text(strange));
+            assert!(read.is_err() || matches!(read.unwrap()[..], [Err(Refused::Broker(_))]), "{strange}");
+        }
     }
 }

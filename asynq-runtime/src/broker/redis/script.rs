@@ -23,6 +23,7 @@ macro_rules! scripts {
 
 scripts! {
     ENQUEUE = "fits" "new_task" "produce/enqueue";
+    ENQUEUE_ONE = "produce/one";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
     SETTLE = "fits" "count" "settle/done" "task" "settle/settle";
@@ -82,6 +83,14 @@ impl Script {
         for key in keys {
             command.arg(key);
         }
+        Call { script: Some(self), command, beside: None, asking: false }
+    }
+
+    /// A call of the script on so many keys: add them, and then its arguments. `arguments` and `bytes` are about what
+    /// all of it will be.
+    pub(super) fn on_many(&'static self, keys: usize, arguments: usize, bytes: usize) -> Call {
+        let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
+        command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys);
         Call { script: Some(self), command, beside: None, asking: false }
     }
 

@@ -8,26 +8,29 @@ mod imp {
 
     /// A socket that others ring.
     #[derive(Debug, Clone)]
-    pub(in super::super) struct Bell(Arc<UnixDatagram>);
+    pub(in super::super) struct Bell {
+        socket: Arc<UnixDatagram>,
+        pub(super) limit: Duration,
+    }
 
     /// Rings the bells of others.
     #[derive(Debug)]
     pub(in super::super) struct Ringer(Option<UnixDatagram>);
 
     impl Bell {
-        pub(super) fn bind(path: &Path) -> io::Result<Self> {
-            Ok(Self(Arc::new(UnixDatagram::bind(path)?)))
+        pub(super) fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
+            let socket = UnixDatagram::bind(path)?;
+            socket.set_read_timeout(Some(limit))?;
+            Ok(Self { socket: Arc::new(socket), limit })
         }
 
-        pub(super) fn receive(&self, limit: Duration) -> io::Result<()> {
+        pub(super) fn receive(&self) -> io::Result<()> {
             let mut ring = [0; 8];
-            self.0.set_nonblocking(false)?;
-            self.0.set_read_timeout(Some(limit))?;
-            self.0.recv(&mut ring)?;
+            self.socket.recv(&mut ring)?;
             // Several rings are one.
-            self.0.set_nonblocking(true)?;
-            while self.0.recv(&mut ring).is_ok() {}
-            Ok(())
+            self.socket.set_nonblocking(true)?;
+            while self.socket.recv(&mut ring).is_ok() {}
+            self.socket.set_nonblocking(false)
         }
     }
 
@@ -50,17 +53,19 @@ mod imp {
     use std::{io, path::Path, time::Duration};
 
     #[derive(Debug, Clone)]
-    pub(in super::super) struct Bell;
+    pub(in super::super) struct Bell {
+        pub(super) limit: Duration,
+    }
 
     #[derive(Debug)]
     pub(in super::super) struct Ringer;
 
     impl Bell {
-        pub(super) fn bind(_: &Path) -> io::Result<Self> {
+        pub(super) fn bind(_: &Path, _: Duration) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(super) fn receive(&self, _: Duration) -> io::Result<()> {
+        pub(super) fn receive(&self) -> io::Result<()> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
@@ -77,10 +82,10 @@ mod imp {
 pub(super) use imp::{Bell, Ringer};
 
 impl Bell {
-    /// Hangs a bell at `path`. `None` where that is impossible (no such sockets here, or a path over 107 bytes): then
+    /// Hangs a bell at `path` that is listened to for `limit` at a time. `None` where that is impossible (no such sockets here, or a path over 107 bytes): then
     /// others are noticed by the safety net.
-    pub(super) fn hang(path: &Path) -> Option<Self> {
-        match Self::bind(path) {
+    pub(super) fn hang(path: &Path, limit: Duration) -> Option<Self> {
+        match Self::bind(path, limit) {
             Ok(bell) => Some(bell),
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "no wake-up socket; other programs are noticed within 100 ms");
@@ -89,14 +94,14 @@ impl Bell {
         }
     }
 
-    /// Waits until the bell rings, at most `limit`; returns whether it rang.
-    pub(super) fn rang(&self, limit: Duration) -> bool {
-        match self.receive(limit) {
+    /// Waits until the bell rings, at most its limit; returns whether it rang.
+    pub(super) fn rang(&self) -> bool {
+        match self.receive() {
             Ok(()) => true,
             Err(error) => {
                 if !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) {
                     // Never a busy loop on a socket that fails at once.
-                    std::thread::sleep(limit);
+                    std::thread::sleep(self.limit);
                 }
                 false
             }
@@ -124,14 +129,17 @@ mod tests {
     fn many_rings_wake_once_and_a_missing_bell_hurts_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let bell = Bell::hang(&path).unwrap();
+        let limit = Duration::from_millis(20);
+        let bell = Bell::hang(&path, limit).unwrap();
         let ringer = Ringer::ready();
         ringer.ring(&folder.path().join("nobody.sock"));
         for _ in 0..1_000 {
             ringer.ring(&path);
         }
-        assert!(bell.rang(Duration::from_secs(5)));
-        assert!(!bell.rang(Duration::from_millis(5)));
-        assert!(Bell::hang(&folder.path().join("x".repeat(120))).is_none());
+        assert!(bell.rang());
+        assert!(!bell.rang());
+        ringer.ring(&path);
+        assert!(bell.rang(), "it is listened to as before");
+        assert!(Bell::hang(&folder.path().join("x".repeat(120)), limit).is_none());
     }
 }

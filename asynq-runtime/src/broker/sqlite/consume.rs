@@ -121,7 +121,7 @@ impl SqliteBroker {
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
         let run = Arc::clone(&claim);
-        (claim, Order::new(Stage::Claim, items, move |tx| run.run(tx)))
+        (claim, Order::new(Stage::Claim, items, move |tx| run.run(tx)).may_be_lost())
     }
 }
 

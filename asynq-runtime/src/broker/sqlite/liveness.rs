@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{bell::Bell, turn::beside};
+use super::{bell::Bell, turn::beside, watch::NET};
 
 /// The lock file and the bell of this broker object; both are made when its first server joins.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Liveness {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
         })?;
-        *held = Some(Held { _lock: Locked(lock), bell: Bell::hang(&self.bell_path(&self.name)) });
+        *held = Some(Held { _lock: Locked(lock), bell: Bell::hang(&self.bell_path(&self.name), NET) });
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl Maintain for SqliteBroker {
                 let until = tx.view.now.saturating_add(lease);
                 slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
             });
-            answers.extend(self.store.write(order).await?);
+            answers.extend(self.store.write(order.may_be_lost()).await?);
         }
         Ok(answers)
     }
@@ -128,6 +128,10 @@ impl Maintain for SqliteBroker {
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         recover::recover(&self.store, queues).await
+    }
+
+    async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
+        recover::until_lapse(&self.store, queues).await
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
@@ -177,7 +181,7 @@ fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, Order<Forwarded>) {
         }
         Ok(forwarded)
     });
-    (look, order)
+    (look, order.may_be_lost())
 }
 
 fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {

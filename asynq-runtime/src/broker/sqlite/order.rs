@@ -39,6 +39,9 @@ pub(super) trait Work: Send {
     /// How many tasks it is about.
     fn items(&self) -> usize;
 
+    /// Whether a power cut may take it back.
+    fn may_be_lost(&self) -> bool;
+
     /// Starts it, unless its caller has given up.
     fn begin(&self) -> bool;
 
@@ -116,6 +119,7 @@ type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 pub(super) struct Order<T> {
     stage: Stage,
     items: usize,
+    may_be_lost: bool,
     ready: Option<IsReady>,
     look: Option<Look<T>>,
     run: Run<T>,
@@ -128,7 +132,15 @@ impl<T> Order<T> {
         items: usize,
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
-        Self { stage, items, ready: None, look: None, run: Box::new(run) }
+        Self { stage, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
+    }
+
+    /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with
+    /// the power, and the time comes again; a token is drawn from the clock and given to nobody twice. All that is lost is
+    /// that this end counts as a crash. A commit of nothing else does not wait for the disk; the next that does, a beat at
+    /// the latest, takes it along.
+    pub(super) fn may_be_lost(self) -> Self {
+        Self { may_be_lost: true, ..self }
     }
 
     /// Waits until `ready` says that there is something to do. It is asked again after each write by anyone.
@@ -171,6 +183,10 @@ impl<T: Send> Work for Call<T> {
 
     fn items(&self) -> usize {
         self.order.items
+    }
+
+    fn may_be_lost(&self) -> bool {
+        self.order.may_be_lost
     }
 
     fn begin(&self) -> bool {

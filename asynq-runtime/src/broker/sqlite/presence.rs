@@ -99,9 +99,9 @@ impl Presence for SqliteBroker {
             })
             .await?
             .into_iter()
-            .map(|(info, workers)| ServerState {
-                info: ServerInfo::decode(info.unwrap_or_default().as_slice()).unwrap_or_default(),
-                workers: unpack(&workers.unwrap_or_default()),
+            .map(|(info, workers)| {
+                let info = ServerInfo::decode(info.unwrap_or_default().as_slice()).unwrap_or_default();
+                ServerState::new(info, unpack(&workers.unwrap_or_default()))
             })
             .collect::<Vec<_>>();
         servers.sort_by(|a, b| {

@@ -1,5 +1,7 @@
 //! Puts tasks into the file (contract: `broker/produce.rs`).
 
+use std::collections::VecDeque;
+
 use rusqlite::params;
 
 use crate::{
@@ -18,30 +20,50 @@ use super::{
 /// Most tasks in one order; a larger batch is cut, so that it shares the writer with others.
 const SLICE: usize = 256;
 
+/// So many of them at the writer: the next is prepared while one is stored.
+const AHEAD: usize = 2;
+
 #[async_trait::async_trait]
 impl Produce for SqliteBroker {
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
         let wanted = batch.len();
         let mut answers = Vec::with_capacity(wanted);
         let mut batch = batch.into_iter();
+        let mut sent = VecDeque::with_capacity(AHEAD);
+        let mut unavailable = None;
         loop {
-            let slice: Vec<Item> = batch.by_ref().take(SLICE).map(Item::new).collect();
-            if slice.is_empty() {
-                return answers;
+            while sent.len() < AHEAD && unavailable.is_none() {
+                let slice: Vec<Item> = batch.by_ref().take(SLICE).map(Item::new).collect();
+                if slice.is_empty() {
+                    break;
+                }
+                let size = slice.len();
+                let order =
+                    Order::new(Stage::Insert, size, move |tx| slice.iter().map(|item| item.insert(tx)).collect());
+                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(order).await;
+                unavailable = begun.as_ref().err().filter(|error| error.is_unavailable()).cloned();
+                sent.push_back((size, begun));
             }
-            let size = slice.len();
-            let order = Order::new(Stage::Insert, size, move |tx| slice.iter().map(|item| item.insert(tx)).collect());
-            let outcome: Result<Vec<Result<Placed, Refused>>, _> = self.store.write(order).await;
+            let Some((size, sent)) = sent.pop_front() else { break };
+            let outcome = match sent {
+                Ok(sent) => self.store.done(sent).await,
+                Err(error) => Err(error),
+            };
             match outcome {
                 Ok(placed) => answers.extend(placed),
-                Err(error) if error.is_unavailable() => {
-                    // One time-out is enough for a call; nothing of the rest was sent.
-                    answers.resize_with(wanted, || Err(Refused::Broker(error.clone())));
-                    return answers;
+                Err(error) => {
+                    answers.extend((0..size).map(|_| Err(Refused::Broker(error.clone()))));
+                    if error.is_unavailable() {
+                        // One time-out is enough for a call: nothing of what was not sent will be.
+                        unavailable = Some(error);
+                    }
                 }
-                Err(error) => answers.extend((0..size).map(|_| Err(Refused::Broker(error.clone())))),
             }
         }
+        if let Some(error) = unavailable {
+            answers.resize_with(wanted, || Err(Refused::Broker(error.clone())));
+        }
+        answers
     }
 }
 

@@ -111,6 +111,7 @@ statements! {
     MAINTAIN_JOIN_GROUP = "maintain/join_group";
     MAINTAIN_EXTEND = "maintain/extend";
     MAINTAIN_LAPSED = "maintain/lapsed";
+    MAINTAIN_NEXT_LAPSE = "maintain/next_lapse";
     MAINTAIN_LEFT_BY = "maintain/left_by";
     MAINTAIN_PUT_BACK = "maintain/put_back";
     MAINTAIN_ENDLESS = "maintain/endless";
@@ -159,7 +160,10 @@ statements! {
     INSPECT_PAGE_START_BACK = "inspect/page_start_back";
     INSPECT_PAGE_ACTIVE = "inspect/page_active";
     INSPECT_PAGE_AGGREGATING = "inspect/page_aggregating";
+    INSPECT_PAGE_AGGREGATING_START = "inspect/page_aggregating_start";
+    INSPECT_PAGE_AGGREGATING_START_BACK = "inspect/page_aggregating_start_back";
     INSPECT_PAGE_GROUP = "inspect/page_group";
+    INSPECT_PAGE_GROUP_START = "inspect/page_group_start";
     INSPECT_TASK = "inspect/task";
     INSPECT_FAILURES = "inspect/failures";
     INSPECT_LAST_ERROR = "inspect/last_error";

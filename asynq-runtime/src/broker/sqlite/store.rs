@@ -178,6 +178,14 @@ impl Common {
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
+/// A call that the writer has, or will have.
+#[derive(Debug)]
+pub(super) struct Sent<T> {
+    answer: Answer<T>,
+    ticket: Arc<Ticket>,
+    deadline: Instant,
+}
+
 /// What the writer is told.
 pub(super) enum Message {
     /// Do this.
@@ -228,6 +236,26 @@ impl Store {
     /// The transaction failed, or there was no answer in time.
     pub(super) async fn write<T: Send + 'static>(&self, order: Order<T>) -> Result<T, BrokerError> {
         self.write_with(order, Arc::default()).await
+    }
+
+    /// The same in two steps: what is returned is its place in the line, and [`done`](Self::done) waits for the answer. So
+    /// a caller prepares the next while the writer is at this one.
+    ///
+    /// # Errors
+    ///
+    /// It was not sent.
+    pub(super) async fn begin<T: Send + 'static>(&self, order: Order<T>) -> Result<Sent<T>, BrokerError> {
+        let (deadline, ticket) = (far(self.call_timeout), Arc::default());
+        Ok(Sent { answer: self.send(order, &ticket).await?, ticket, deadline })
+    }
+
+    /// The answer to what was begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub(super) async fn done<T: Send + 'static>(&self, sent: Sent<T>) -> Result<T, BrokerError> {
+        self.answer(sent.answer, &sent.ticket, sent.deadline).await
     }
 
     /// The same with a ticket that the caller can ask afterwards.

@@ -17,10 +17,12 @@ use super::{
 };
 
 /// The safety net under the bell: how soon a commit is noticed that rang nobody.
-const NET: Duration = Duration::from_millis(100);
+pub(super) const NET: Duration = Duration::from_millis(100);
 
-/// After this time a commit that was written is seen, and the time of another differs from its time.
-const SETTLED: Duration = Duration::from_secs(3);
+/// After this time a commit that was written is seen, and the time of another differs from its time: where the file system
+/// tells the time in fractions of a second, and where it tells it in seconds.
+const SETTLED: Duration = Duration::from_millis(500);
+const SETTLED_BY_SECONDS: Duration = Duration::from_secs(3);
 
 /// So often the look into the file is left out at most.
 const MOST_UNTOUCHED: u32 = 10;
@@ -73,7 +75,7 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
     while !common.is_closed() && !common.is_broken() {
         let bell = common.liveness.as_ref().and_then(super::liveness::Liveness::bell);
         let rang = match bell {
-            Some(bell) => bell.rang(NET),
+            Some(bell) => bell.rang(),
             None => {
                 thread::sleep(NET);
                 false
@@ -120,7 +122,11 @@ impl Trace {
     /// systems tell the time in seconds: so for a while after each change, and now and then in any case.
     fn may_have_changed(&mut self) -> bool {
         let found = fs::metadata(&self.path).and_then(|found| Ok((found.len(), found.modified()?))).ok();
-        let is_old = found.is_some_and(|(_, changed)| changed.elapsed().is_ok_and(|since| since > SETTLED));
+        let is_old = found.is_some_and(|(_, changed)| {
+            let is_fine = changed.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() > 0);
+            let settled = if is_fine { SETTLED } else { SETTLED_BY_SECONDS };
+            changed.elapsed().is_ok_and(|since| since > settled)
+        });
         let is_untouched = is_old && found == self.seen && self.untouched < MOST_UNTOUCHED;
         self.seen = found;
         self.untouched = if is_untouched { self.untouched + 1 } else { 0 };

@@ -51,6 +51,8 @@ pub(super) struct Writer {
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
     parked: Parked,
+    /// Whether the connection's commits wait for the disk, as they do when it is opened.
+    waits_for_disk: bool,
     /// Whether there is nothing to tidy up until somebody writes.
     is_tidy: bool,
 }
@@ -64,7 +66,8 @@ impl Writer {
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        Self { common, connection, names, turn, inbox, ended, parked: Parked::default(), is_tidy: false }
+        let parked = Parked::default();
+        Self { common, connection, names, turn, inbox, ended, parked, waits_for_disk: true, is_tidy: false }
     }
 
     /// Works until it is told to stop.
@@ -219,6 +222,7 @@ impl Writer {
             turn.take();
         }
         let everyone = |error| Failure { error, culprit: None };
+        self.wait_for_disk(!batch.iter().all(|work| work.may_be_lost())).map_err(everyone)?;
         self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
@@ -274,6 +278,15 @@ impl Writer {
         }
     }
 
+    /// Whether the next commit waits for the disk. Where none does, none is asked to.
+    fn wait_for_disk(&mut self, waits: bool) -> rusqlite::Result<()> {
+        if waits != self.waits_for_disk && self.common.file.is_some() && !self.common.normal {
+            connection::wait_for_disk(&self.connection, waits)?;
+            self.waits_for_disk = waits;
+        }
+        Ok(())
+    }
+
     /// Deals with a transaction that was rolled back as a whole.
     fn recover(&mut self, batch: Vec<Box<dyn Work>>, failure: Failure, ringer: &Ringer) {
         let Failure { error, culprit } = failure;
@@ -317,7 +330,7 @@ impl Writer {
             return;
         }
         match connection::reopen_writer(file, self.common.normal) {
-            Ok(connection) => self.connection = connection,
+            Ok(connection) => (self.connection, self.waits_for_disk) = (connection, true),
             Err(error) => tracing::warn!(%error, "the SQLite file could not be opened again; the old connection stays"),
         }
     }

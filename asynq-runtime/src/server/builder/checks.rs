@@ -1,8 +1,8 @@
 //! Checks what a server was told, and fills in what it was not.
 
-use asynq_grammar::names::check_queue;
+use asynq_grammar::{Pattern, names::check_queue};
 
-use super::super::{choice::Choice, error::ServerError, handlers::Handlers, pattern::Pattern, queues::Entry};
+use super::super::{choice::Choice, error::ServerError, handlers::Handlers, queues::Entry};
 use crate::job::{JobDescriptor, JobOptions, Registry, RegistryError};
 
 /// The jobs there are; no job and no handler at all cannot be meant, unless the server `may_idle`.

@@ -16,8 +16,8 @@ use std::{
 
 use tokio::task::JoinSet;
 
-pub(super) use self::topology::Topology;
 use self::{redirect::Redirect, slots::SlotMap};
+pub(super) use self::{slots::slot, topology::Topology};
 use super::{
     super::{BrokerError, BrokerErrorKind},
     durability::Durability,

@@ -96,7 +96,7 @@ fn read_node(node: Value, from: &Address) -> Option<Address> {
 }
 
 /// The slot of a key: of what is between its first braces, if there is something.
-pub(super) fn slot(key: &[u8]) -> u16 {
+pub(in super::super) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|byte| *byte == b'}')?;

@@ -9,6 +9,7 @@ use super::super::{
     super::{BrokerError, Fact, Node, SlowCall},
     RedisBroker, reply,
     script::Call,
+    url::Place,
 };
 
 /// Slow calls that are asked for.
@@ -21,6 +22,11 @@ impl RedisBroker {
         let took = (Utc::now() - begun).max(TimeDelta::zero());
         let infos = self.link.send_to_each(Call::plain("INFO")).await?;
         let slow = self.link.send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
+        let is_cluster = matches!(self.target.place(), Place::Cluster(_));
+        let mut clusters = match is_cluster {
+            true => self.link.send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
+            false => Vec::new().into_iter(),
+        };
         if times.len() != infos.len() || times.len() != slow.len() {
             return Err(reply::unexpected("the nodes of the cluster changed meanwhile; ask again"));
         }
@@ -28,7 +34,10 @@ impl RedisBroker {
         let mut nodes = Vec::new();
         for ((time, info), slow) in times.into_iter().zip(infos).zip(slow) {
             // A login that may not ask for these has a Redis all the same.
-            let facts = info.ok().and_then(reply::text).map(|info| read_info(&info)).unwrap_or_default();
+            let mut facts = info.ok().and_then(reply::text).map(|info| read_info(&info)).unwrap_or_default();
+            if let Some(cluster) = clusters.next().and_then(Result::ok).and_then(reply::text) {
+                facts.extend(read_info(&format!("# Cluster info\n{cluster}")));
+            }
             let mut node = Node { facts, slow_calls: slow.ok().map(read_slow_calls), ..Node::new("", "") };
             node.address = match node.fact("tcp_port") {
                 Some(port) if !is_one => format!("{place} (node on port {port})"),

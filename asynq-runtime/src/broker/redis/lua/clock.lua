@@ -5,14 +5,17 @@
 --
 -- clock(given) takes nanoseconds as text from a test, or '' for Redis's own time, and
 -- returns whole seconds, nanoseconds as text (they do not fit a Lua number), milliseconds.
+-- clock_text(given) returns the nanoseconds alone: enough for who only writes them down.
+local function clock_text(given)
+  if given ~= '' then return given end
+  local time = redis.call('TIME')
+  return string.format('%s%06d000', time[1], time[2])
+end
+
 local function clock(given)
-  if given == '' then
-    local time = redis.call('TIME')
-    local seconds, micros = tonumber(time[1]), tonumber(time[2])
-    return seconds, string.format('%s%06d000', time[1], micros), seconds * 1000 + math.floor(micros / 1000)
-  end
-  local seconds, nanos = tonumber(string.sub(given, 1, -10)), tonumber(string.sub(given, -9))
-  return seconds, given, seconds * 1000 + math.floor(nanos / 1000000)
+  local text = clock_text(given)
+  local seconds, nanos = tonumber(string.sub(text, 1, -10)), tonumber(string.sub(text, -9))
+  return seconds, text, seconds * 1000 + math.floor(nanos / 1000000)
 end
 
 -- A number without exponent or fraction, whatever its size.

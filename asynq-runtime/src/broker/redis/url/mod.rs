@@ -81,6 +81,11 @@ impl Target {
         &self.wishes
     }
 
+    /// Whether it is to be reached by TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Ready to connect to one server of the target.
     pub(super) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, BrokerError> {
         self.client_as(address, &self.login, self.db, protocol)

@@ -23,36 +23,41 @@ pub(super) fn page(
     state: TaskState,
     page: Page,
 ) -> rusqlite::Result<Vec<TaskInfo>> {
+    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let (size, offset) = (number(page.size), number(page.offset()));
-    let name = queue.as_str();
     let rows = match state {
-        TaskState::Active => view.list(&sql::INSPECT_PAGE_ACTIVE, params![name, size, offset], TaskRow::read)?,
-        TaskState::Aggregating => {
-            view.list(&sql::INSPECT_PAGE_AGGREGATING, params![name, size, offset], TaskRow::read)?
-        }
-        _ => page_of_state(view, queue, state, size, offset)?,
+        TaskState::Active => view.list(&sql::INSPECT_PAGE_ACTIVE, [q, size, offset], TaskRow::read)?,
+        TaskState::Aggregating => page_of_groups(view, q, size, offset)?,
+        _ => page_of_state(view, q, state, size, offset)?,
     };
     Ok(infos(view, queue, rows))
 }
 
 /// Looks up where the page begins first, so that neither messages nor the nearer half are read for what comes before it.
-fn page_of_state(
-    view: &View<'_>,
-    queue: &QueueName,
-    state: TaskState,
-    size: i64,
-    offset: i64,
-) -> rusqlite::Result<Vec<TaskRow>> {
-    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
+fn page_of_state(view: &View<'_>, q: i64, state: TaskState, size: i64, offset: i64) -> rusqlite::Result<Vec<TaskRow>> {
     let number = state.number();
     let start = match way(offset, count(view, q, state)?) {
-        Way::First => Some((i64::MIN, i64::MIN)),
+        Way::First => FIRST,
         Way::Forward(before) => view.find(&sql::INSPECT_PAGE_START, params![q, number, before], key)?,
         Way::Back(after) => view.find(&sql::INSPECT_PAGE_START_BACK, params![q, number, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
     view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], TaskRow::read)
 }
+
+/// The same for the tasks of all groups, without those that a set has taken out.
+fn page_of_groups(view: &View<'_>, q: i64, size: i64, offset: i64) -> rusqlite::Result<Vec<TaskRow>> {
+    let start = match way(offset, count(view, q, TaskState::Aggregating)?) {
+        Way::First => FIRST,
+        Way::Forward(before) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START, [q, before], key)?,
+        Way::Back(after) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START_BACK, [q, after], key)?,
+    };
+    let Some((at, seq)) = start else { return Ok(Vec::new()) };
+    view.list(&sql::INSPECT_PAGE_AGGREGATING, [q, size, at, seq], TaskRow::read)
+}
+
+/// Before every task.
+const FIRST: Option<(i64, i64)> = Some((i64::MIN, i64::MIN));
 
 fn count(view: &View<'_>, q: i64, state: TaskState) -> rusqlite::Result<i64> {
     let counts = counts(view, q)?;
@@ -83,16 +88,22 @@ fn way(offset: i64, count: i64) -> Way {
     }
 }
 
-/// One page of one group.
+/// One page of one group. How many tasks are in it nobody has counted, so its start is looked up from the front.
 pub(super) fn group_page(
     view: &View<'_>,
     queue: &QueueName,
     group: &GroupName,
     page: Page,
 ) -> rusqlite::Result<Vec<TaskInfo>> {
-    let (size, offset) = (number(page.size), number(page.offset()));
-    let params = params![queue.as_str(), group.as_str(), size, offset];
-    Ok(infos(view, queue, view.list(&sql::INSPECT_PAGE_GROUP, params, TaskRow::read)?))
+    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
+    let (size, offset, group) = (number(page.size), number(page.offset()), group.as_str());
+    let start = match offset {
+        ..=0 => FIRST,
+        _ => view.find(&sql::INSPECT_PAGE_GROUP_START, params![q, group, offset], key)?,
+    };
+    let Some((at, seq)) = start else { return Ok(Vec::new()) };
+    let rows = view.list(&sql::INSPECT_PAGE_GROUP, params![q, group, size, at, seq], TaskRow::read)?;
+    Ok(infos(view, queue, rows))
 }
 
 /// How the last attempts of a task failed. The last error of the task may be of a program that kept no failures, or of

@@ -1,6 +1,6 @@
 //! Gives the tasks of dead programs and lapsed leases to others.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use crate::{
     broker::{BrokerError, Recovered},
@@ -21,6 +21,27 @@ use super::{
 /// After this time without a beat, a server that has no lock file counts as dead.
 const SILENCE_MS: i64 = 60_000;
 
+/// A server that joins and dies while nobody looks is found as soon as one that was seen.
+const LONGEST_QUIET: Duration = Duration::from_millis(900);
+
+/// How long nobody can die and no lease of `queues` can pass, so that an idle program that is alone looks less often.
+pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<Duration, BrokerError> {
+    let queues = queues.to_vec();
+    let common = Arc::clone(&store.common);
+    store
+        .read(move |view| {
+            if let Some(liveness) = &common.liveness
+                && presence::everyone(view)?.iter().any(|server| server.file != liveness.name())
+            {
+                return Ok(Duration::ZERO);
+            }
+            let left = |lapse: i64| u64::try_from(lapse.saturating_sub(view.now)).unwrap_or(0);
+            let quiet = next_lapse(view, &queues)?.map_or(LONGEST_QUIET, |lapse| Duration::from_millis(left(lapse)));
+            Ok(quiet.min(LONGEST_QUIET))
+        })
+        .await
+}
+
 /// Puts back what nobody runs any more, of `queues`.
 pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
@@ -33,7 +54,7 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recov
                 Some(liveness) => find_dead(view, liveness)?,
                 None => Vec::new(),
             };
-            Ok((dead, any_lapsed(view, &look)?))
+            Ok((dead, next_lapse(view, &look)?.is_some_and(|lapse| lapse <= view.now)))
         })
         .await?;
     if dead.is_empty() && !lapsed {
@@ -78,15 +99,16 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
     Ok(dead)
 }
 
-fn any_lapsed(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<bool> {
+/// When the first lease of a task in `queues` passes.
+fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
+    let mut next: Option<i64> = None;
     for queue in queues {
-        if let Some(q) = view.queue(queue)?
-            && !view.list(&sql::MAINTAIN_LAPSED, [q, view.now, 1], |_| Ok(()))?.is_empty()
-        {
-            return Ok(true);
+        if let Some(q) = view.queue(queue)? {
+            let lapse = view.find(&sql::MAINTAIN_NEXT_LAPSE, [q], |row| row.get::<_, Option<i64>>(0))?.flatten();
+            next = next.into_iter().chain(lapse).min();
         }
     }
-    Ok(false)
+    Ok(next)
 }
 
 /// Puts back what dead servers and lapsed leases left; also says which of the dead hold nothing any more.

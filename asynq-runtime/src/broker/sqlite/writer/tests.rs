@@ -173,3 +173,30 @@ fn counts_are_written_once_per_commit_and_state() {
     assert_eq!(row("SELECT processed, failed FROM stat WHERE day = -1"), (2, 1));
     assert_eq!(row("SELECT count(*), sum(processed) FROM stat"), (2, 4), "today and all time");
 }
+
+#[test]
+fn only_a_commit_of_what_a_power_cut_may_take_back_does_not_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    for normal in [false, true] {
+        let file = folder.path().join(format!("normal-{normal}.db"));
+        let mut connection = connection::open_untouched(&file).unwrap();
+        let make_writer = |new: &Connection| connection::make_writer(new, normal);
+        let names = migrate::settle_in(&mut connection, false, "here", make_writer).unwrap();
+        let common = Arc::new(Common::in_file(file, Names::Plain, normal, Arc::new(SystemClock)).unwrap());
+        let mut writer = Writer::new(common, connection, names, None, mpsc::channel().1, watch::channel(false).0);
+        let claim = || call(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost());
+        let settle = |queue| insert(Stage::Settle, queue, 1);
+        for (what, works, waits) in [
+            ("an outcome", vec![settle("a")], true),
+            ("a claim", vec![claim()], false),
+            ("two claims", vec![claim(), claim()], false),
+            ("an outcome and a claim", vec![settle("b"), claim()], true),
+        ] {
+            let (batch, answers): (Vec<_>, Vec<_>) = works.into_iter().unzip();
+            assert!(writer.process(batch, &Ringer::ready()).is_empty());
+            assert!(answers.into_iter().all(|answer| kind(answer).is_none()), "{what}");
+            let mode: i64 = writer.connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
+            assert_eq!(mode == 2, waits && !normal, "{what}, durability=normal: {normal}");
+        }
+    }
+}

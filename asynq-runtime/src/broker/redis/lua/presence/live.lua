@@ -1,5 +1,5 @@
--- Names of the servers that have been heard of.
+-- Names of the servers that have been heard of, each with the end of its listing by the clock of who wrote it.
 -- KEYS     1 asynq:servers
 -- ARGV     1 now
--- Returns  the members, which are full key names
-return redis.call('ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf')
+-- Returns  member, which is a full key name, and score in turn
+return redis.call('ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf', 'WITHSCORES')

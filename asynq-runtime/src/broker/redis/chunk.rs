@@ -1,0 +1,151 @@
+//! What one script call of an enqueue carries: tasks of one queue, and what became of them.
+
+use redis::Value;
+
+use super::{
+    super::{BrokerError, Refused},
+    keys::Keys,
+    produce::{Item, Outcome, read_outcomes},
+    reply,
+    script::{Call, ENQUEUE, ENQUEUE_ONE, portions},
+};
+use crate::task::{GroupName, QueueName};
+
+/// An item of a batch: which call it came with, and which one of it it is.
+pub(super) type Place = (usize, usize);
+
+/// The places of all items, those of one queue together and in their order.
+pub(super) fn ordered(batch: &[Vec<Item>]) -> Vec<Place> {
+    let mut places: Vec<Place> =
+        batch.iter().enumerate().flat_map(|(call, items)| (0..items.len()).map(move |i| (call, i))).collect();
+    // Stable: the tasks of a queue stay in their order. It costs one look at each where all are of one queue.
+    places.sort_by(|a, b| queue(batch, *a).cmp(queue(batch, *b)));
+    places
+}
+
+fn queue(batch: &[Vec<Item>], (call, i): Place) -> &QueueName {
+    &batch[call][i].queue
+}
+
+/// Some tasks of one queue.
+pub(super) struct Chunk<'b> {
+    batch: &'b [Vec<Item>],
+    places: &'b [Place],
+    pub(super) queue: &'b QueueName,
+    pub(super) answer: Option<Result<Value, BrokerError>>,
+    /// Why what was stored is not as safe as it should be.
+    pub(super) doubt: Option<BrokerError>,
+}
+
+impl<'b> Chunk<'b> {
+    /// The whole batch in chunks that a script takes.
+    pub(super) fn all(batch: &'b [Vec<Item>], ordered: &'b [Place]) -> Vec<Self> {
+        let size = |&(call, i): &Place| batch[call][i].message.len();
+        let mut chunks = Vec::with_capacity(1);
+        for places in ordered.chunk_by(|a, b| queue(batch, *a) == queue(batch, *b)) {
+            let Some(first) = places.first() else { continue };
+            let queue = queue(batch, *first);
+            let portions = portions(places, size).into_iter();
+            chunks.extend(portions.map(|places| Self { batch, places, queue, answer: None, doubt: None }));
+        }
+        chunks
+    }
+
+    /// Not sent yet, or sent without learning what became of it.
+    pub(super) fn is_open(&self) -> bool {
+        match &self.answer {
+            None => true,
+            Some(answer) => answer.as_ref().is_err_and(BrokerError::is_unavailable),
+        }
+    }
+
+    /// Which send of this sender it is, and whether it went out before.
+    pub(super) fn call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
+        let keys = Keys::new(self.queue);
+        if let ([(call, i)], false) = (self.places, again)
+            && let item = &self.batch[*call][*i]
+            && item.is_plain()
+        {
+            let mut call = ENQUEUE_ONE.on_many(3, 4, item.bytes() + 3 * (keys.prefix().len() + 60) + 120);
+            call.push(keys.pending());
+            call.push(keys.task(item.id.as_str()));
+            call.push(keys.sent(receipt));
+            return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
+        }
+        let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
+        let more =
+            items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
+        let size = items().map(Item::bytes).sum::<usize>() + self.places.len() * (keys.prefix().len() + 100) + 200;
+        let mut next_lock = 5 + self.places.len();
+        let mut call = ENQUEUE.on_many(next_lock + more, 5 + 3 * self.places.len(), size);
+        for key in [keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()] {
+            call.push(key);
+        }
+        let mut key = keys.task_prefix();
+        let prefix = key.len();
+        for item in items() {
+            key.truncate(prefix);
+            key.push_str(item.id.as_str());
+            call.push(&key);
+        }
+        if more > 0 {
+            items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
+            items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
+        }
+        let mut call = call.arg(now).arg(self.places.len()).arg(number).arg(i32::from(again)).arg(keys.group_prefix());
+        for item in items() {
+            call.push(item.id.as_str());
+            call.push(&item.message);
+            if item.is_plain() {
+                call.push("");
+                continue;
+            }
+            call.push(1);
+            call.push(&item.when);
+            match &item.lock {
+                Some((_, seconds)) => {
+                    next_lock += 1;
+                    call.push(next_lock);
+                    call.push(*seconds);
+                }
+                None => {
+                    call.push(0);
+                    call.push(0);
+                }
+            }
+            call.push(&item.extra);
+            call.push(i32::from(item.ours));
+            call.push(item.group.as_ref().map_or("", GroupName::as_str));
+        }
+        call
+    }
+
+    /// Which items it carried, and what became of each.
+    pub(super) fn outcomes(mut self) -> (&'b [Place], Vec<Outcome>) {
+        let (places, doubt) = (self.places, self.doubt.take());
+        let outcomes = self.stored();
+        let outcomes = match doubt {
+            None => outcomes,
+            // A task that was refused is refused.
+            Some(doubt) => {
+                let doubted = |outcome: Outcome| outcome.and_then(|_| Err(Refused::Broker(doubt.clone())));
+                outcomes.into_iter().map(doubted).collect()
+            }
+        };
+        (places, outcomes)
+    }
+
+    fn stored(self) -> Vec<Outcome> {
+        let size = self.places.len();
+        let all = |error: BrokerError| vec![Err(Refused::Broker(error)); size];
+        match self.answer {
+            Some(Ok(value)) => match read_outcomes(value) {
+                Ok(outcomes) if outcomes.len() == size => outcomes,
+                Ok(_) => all(reply::unexpected("not one answer per task")),
+                Err(error) => all(error),
+            },
+            Some(Err(error)) => all(error),
+            None => all(reply::unexpected("no answer")),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The direct way in for a caller who is alone: a connection that its own task drives, so that no other thread is woken.
+//!
+//! Nobody else ever waits for that connection: a caller that is held up, or dropped, takes it along and harms only
+//! itself. It is opened in the background once callers of one runtime have come one by one for a while, and it is used only
+//! while the broker's own connection leads to the same Redis process: that one knows of failovers, and ends this one
+//! (`CLIENT KILL`) before a call that got no answer here is repeated there.
+
+use std::{
+    fmt, mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redis::Value;
+use tokio::{
+    runtime::{self, Handle},
+    task::AbortHandle,
+};
+
+use super::{
+    super::BrokerError,
+    driven::{self, Driven},
+    keeper::{Identity, Role, back_off},
+    line::Line,
+    script::Call,
+};
+
+/// How many lone calls of one runtime, none longer than [`SOON`] after the one before, make it worth a connection.
+const OFTEN: u32 = 8;
+const SOON: Duration = Duration::from_secs(1);
+/// A connection that was lost earlier than this after it was opened counts as a failure to open it.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// The connection, if there is one.
+pub(super) struct Direct {
+    line: Line,
+    role: Role,
+    slot: Arc<Mutex<Slot>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    held: Held,
+    streak: Option<Streak>,
+    failures: u32,
+    /// No attempt to open one before this.
+    not_before: Option<Instant>,
+    /// Numbers the connections.
+    opened: u64,
+    opening: Option<AbortHandle>,
+}
+
+#[derive(Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Opening,
+    Free(Box<Own>),
+    /// By a caller.
+    Taken,
+    /// The broker was closed.
+    Closed,
+}
+
+/// Calls that came one by one.
+#[derive(Debug, Clone, Copy)]
+struct Streak {
+    runtime: runtime::Id,
+    calls: u32,
+    last: Instant,
+}
+
+struct Own {
+    driven: Driven,
+    /// Of the broker's own connection when this one was opened.
+    generation: u64,
+    since: Instant,
+    /// Its name in receipts: those of an earlier connection may still be looked for.
+    number: u64,
+    sends: u64,
+}
+
+impl Direct {
+    /// Beside `line`, with what it knows of the target.
+    pub(super) fn new(line: Line, role: Role) -> Self {
+        Self { line, role, slot: Arc::default() }
+    }
+
+    /// The connection for one call of a caller who is alone, if it is there and of use.
+    pub(super) fn take(&self) -> Option<Taken<'_>> {
+        let runtime = Handle::try_current().ok()?;
+        let (now, generation) = (Instant::now(), self.line.generation());
+        // Dropped after the lock is.
+        let _stale;
+        let mut slot = lock(&self.slot);
+        let calls = slot.count(runtime.id(), now);
+        match mem::take(&mut slot.held) {
+            Held::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
+                slot.held = Held::Taken;
+                return Some(Taken { slot: &self.slot, own: Some(own) });
+            }
+            // Another runtime's, which may need it yet.
+            Held::Free(own) if own.generation == generation && calls < OFTEN => {
+                slot.held = Held::Free(own);
+                return None;
+            }
+            Held::Free(own) => _stale = own,
+            Held::Nothing => {}
+            other => {
+                slot.held = other;
+                return None;
+            }
+        }
+        if calls >= OFTEN && slot.not_before.is_none_or(|at| at <= now) && generation > 0 {
+            slot.held = Held::Opening;
+            slot.opened += 1;
+            let opening = self.open(generation, slot.opened);
+            // Without the lock: on a runtime that ends the task is dropped at once, and says so in the slot.
+            drop(slot);
+            let task = runtime.spawn(opening).abort_handle();
+            let mut slot = lock(&self.slot);
+            match slot.held {
+                Held::Opening => slot.opening = Some(task),
+                _ => task.abort(),
+            }
+        }
+        None
+    }
+
+    /// Closes it and opens no other.
+    pub(super) fn close(&self) {
+        let mut slot = lock(&self.slot);
+        let held = mem::replace(&mut slot.held, Held::Closed);
+        let opening = slot.opening.take();
+        drop(slot);
+        drop(held);
+        if let Some(opening) = opening {
+            opening.abort();
+        }
+    }
+
+    /// Runs on the caller's runtime, which the connection will belong to.
+    fn open(&self, generation: u64, number: u64) -> impl Future<Output = ()> + Send + 'static {
+        let opening = Opening { slot: Arc::clone(&self.slot), own: None };
+        let (present, role) = (self.line.present(), self.role.clone());
+        async move {
+            let Some((address, identity)) = present else { return };
+            if let Ok(driven) = Driven::open(&role.target, &address, &identity, role.timeout).await {
+                opening.done(Own { driven, generation, since: Instant::now(), number, sends: 0 });
+            }
+        }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").finish_non_exhaustive()
+    }
+}
+
+fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Slot {
+    /// Counts a lone call; returns how many there were in a row.
+    fn count(&mut self, runtime: runtime::Id, now: Instant) -> u32 {
+        let calls = match self.streak {
+            Some(streak) if streak.runtime == runtime && now.duration_since(streak.last) <= SOON => {
+                streak.calls.saturating_add(1)
+            }
+            _ => 1,
+        };
+        self.streak = Some(Streak { runtime, calls, last: now });
+        calls
+    }
+
+    /// Notes that there is none any more, or that there will be none.
+    fn lost(&mut self, now: Instant, lasted: Duration) {
+        self.failures = if lasted >= LASTS { 0 } else { self.failures.saturating_add(1) };
+        self.not_before = (self.failures > 0).then(|| now + back_off(self.failures));
+    }
+
+    fn put(&mut self, held: Held) {
+        if !matches!(self.held, Held::Closed) {
+            self.held = held;
+        }
+    }
+}
+
+/// Tells the slot how the attempt went, even if its runtime ends before.
+struct Opening {
+    slot: Arc<Mutex<Slot>>,
+    own: Option<Box<Own>>,
+}
+
+impl Opening {
+    fn done(mut self, own: Own) {
+        self.own = Some(Box::new(own));
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut slot = lock(&self.slot);
+        slot.opening = None;
+        match self.own.take() {
+            Some(own) => slot.put(Held::Free(own)),
+            None => {
+                slot.lost(Instant::now(), Duration::ZERO);
+                slot.put(Held::Nothing);
+            }
+        }
+    }
+}
+
+/// What became of a call on it.
+pub(super) enum Sent {
+    /// Nothing was sent.
+    Not,
+    /// The answers of Redis.
+    Answered(Vec<Result<Value, BrokerError>>),
+    /// It is unknown, and may still be run until this connection is ended.
+    Unanswered(Arc<Identity>),
+}
+
+/// The connection in the hands of one call. Whoever does not give it back has lost it.
+pub(super) struct Taken<'d> {
+    slot: &'d Mutex<Slot>,
+    own: Option<Box<Own>>,
+}
+
+impl Taken<'_> {
+    /// Of the broker's own connection, which leads to the same place.
+    pub(super) fn generation(&self) -> u64 {
+        self.own.as_ref().map_or(0, |own| own.generation)
+    }
+
+    /// A name for receipts and the number of the next one: no two calls have the same.
+    pub(super) fn next_receipt(&mut self) -> (String, u64) {
+        let Some(own) = &mut self.own else { return (String::new(), 0) };
+        own.sends += 1;
+        (format!("d{}", own.number), own.sends)
+    }
+
+    /// Sends `calls` in one write, none of which is ever sent twice here.
+    pub(super) async fn exchange(&mut self, calls: Vec<Call>) -> Sent {
+        let Some(own) = &mut self.own else { return Sent::Not };
+        let (sent, is_of_use) = own.driven.send(calls).await;
+        let sent = match sent {
+            driven::Sent::Not => Sent::Not,
+            driven::Sent::Answered(answers) => Sent::Answered(answers),
+            driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
+        };
+        if !is_of_use {
+            self.lose();
+        }
+        sent
+    }
+
+    /// For the next call.
+    pub(super) fn give_back(mut self) {
+        if let Some(own) = self.own.take() {
+            lock(self.slot).put(Held::Free(own));
+        }
+    }
+
+    fn lose(&mut self) {
+        if let Some(own) = self.own.take() {
+            let now = Instant::now();
+            let mut slot = lock(self.slot);
+            slot.lost(now, now.duration_since(own.since));
+            slot.put(Held::Nothing);
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.lose();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_are_in_a_row_while_they_come_soon_and_from_one_runtime() {
+        let here = Handle::current().id();
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let there = other.handle().id();
+        let (mut slot, began) = (Slot::default(), Instant::now());
+        let cases = [(here, 0, 1), (here, 10, 2), (here, 1010, 3), (here, 2011, 1), (there, 2012, 1), (here, 2013, 1)];
+        for (runtime, ms, expected) in cases {
+            assert_eq!(slot.count(runtime, began + Duration::from_millis(ms)), expected, "at {ms} ms");
+        }
+        other.shutdown_background();
+    }
+
+    #[test]
+    fn a_connection_that_does_not_last_is_opened_again_later_and_later() {
+        let (mut slot, now) = (Slot::default(), Instant::now());
+        let pauses = [20, 40, 80].map(|_| {
+            slot.lost(now, Duration::ZERO);
+            slot.not_before.map(|at| (at - now).as_millis())
+        });
+        assert_eq!(pauses, [Some(20), Some(40), Some(80)]);
+        slot.lost(now, LASTS);
+        assert_eq!(slot.not_before, None, "it lasted: the next one may be opened at once");
+        slot.put(Held::Closed);
+        slot.put(Held::Nothing);
+        assert!(matches!(slot.held, Held::Closed), "closed is closed");
+    }
+}

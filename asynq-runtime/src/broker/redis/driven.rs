@@ -1,0 +1,231 @@
+//! A connection that nobody but its user drives: what it sends and reads is done in the task of who calls.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, Value, aio::MultiplexedConnection};
+use tokio::{
+    net::TcpStream,
+    runtime::{self, Handle},
+    task::coop::unconstrained,
+    time::{Instant, Sleep, sleep_until, timeout},
+};
+
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    keeper::Identity,
+    line::{answer, is_demoted, is_noscript},
+    reply,
+    script::{Call, Script},
+    url::{Address, Target},
+};
+
+/// A connection to one Redis process, on the runtime that opened it.
+pub(super) struct Driven {
+    connection: MultiplexedConnection,
+    /// Reads and writes the socket when polled; ends with the connection.
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// One for all calls, moved on by each: to set up a timer takes longer than to write to a socket.
+    deadline: Pin<Box<Sleep>>,
+    timeout: Duration,
+    has_ended: bool,
+    runtime: runtime::Id,
+    identity: Arc<Identity>,
+}
+
+/// What became of a call.
+pub(super) enum Sent {
+    /// Nothing of it: the connection was gone before.
+    Not,
+    /// Redis answered.
+    Answered(Vec<Result<Value, BrokerError>>),
+    /// It may have been run, or may still be.
+    Unanswered,
+}
+
+impl Driven {
+    /// Connects on the runtime of the caller to the process that `wanted` names, at `address`.
+    ///
+    /// # Errors
+    ///
+    /// That process is not there, or we may not end a connection of our own, which makes a repeat safe.
+    pub(super) async fn open(
+        target: &Target,
+        address: &Address,
+        wanted: &Identity,
+        patience: Duration,
+    ) -> Result<Self, BrokerError> {
+        let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
+        timeout(patience, Self::connect(target, address, wanted, patience)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn connect(
+        target: &Target,
+        address: &Address,
+        wanted: &Identity,
+        patience: Duration,
+    ) -> Result<Self, BrokerError> {
+        // Nothing is pushed here, and every server and proxy knows the second version.
+        let client = target.client(address, ProtocolVersion::RESP2)?;
+        let info = client.get_connection_info();
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (login, unreachable) = (info.redis_settings(), |error: io::Error| reply::failed(error.into()));
+        let (connection, driver): (_, Pin<Box<dyn Future<Output = ()> + Send>>) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+                stream.set_nodelay(true).map_err(unreachable)?;
+                let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+                let (connection, driver) = opened.map_err(reply::failed)?;
+                (connection, Box::pin(driver))
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let stream = tokio::net::UnixStream::connect(path).await.map_err(unreachable)?;
+                let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+                let (connection, driver) = opened.map_err(reply::failed)?;
+                (connection, Box::pin(driver))
+            }
+            _ => return Err(BrokerError::new(BrokerErrorKind::Config, "this place takes no connection of a caller's")),
+        };
+        let mut driven = Self {
+            connection,
+            driver,
+            deadline: Box::pin(sleep_until(Instant::now())),
+            timeout: patience,
+            has_ended: false,
+            runtime: Handle::current().id(),
+            identity: Arc::new(wanted.clone()),
+        };
+        driven.greet(wanted).await?;
+        Ok(driven)
+    }
+
+    /// Asks who is there, and whether we may end a connection, ours for instance, were it not for `SKIPME`.
+    async fn greet(&mut self, wanted: &Identity) -> Result<(), BrokerError> {
+        let mut who = redis::pipe();
+        who.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let mut values = self.exchange(&who).await.map_err(reply::failed)?.into_iter();
+        let client = answer(values.next().unwrap_or_default())?;
+        let info = reply::text(answer(values.next().unwrap_or_default())?).unwrap_or_default();
+        let Some(identity) = Identity::read(&client, &info).filter(|own| own.run_id == wanted.run_id) else {
+            return Err(BrokerError::new(BrokerErrorKind::Unavailable, "another Redis answers at the same place"));
+        };
+        let mut kill = identity.kill();
+        kill.arg("SKIPME").arg("yes");
+        let mut may = Pipeline::new();
+        may.add_command(kill);
+        let mut values = self.exchange(&may).await.map_err(reply::failed)?;
+        answer(values.pop().unwrap_or_default())?;
+        self.identity = Arc::new(identity);
+        Ok(())
+    }
+
+    /// The runtime whose driver it needs.
+    pub(super) fn runtime(&self) -> runtime::Id {
+        self.runtime
+    }
+
+    /// What to end if a call got no answer.
+    pub(super) fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity)
+    }
+
+    /// Sends `calls` in one write, and says whether the connection is of use afterwards: not if it failed, nor if Redis is
+    /// a replica now. A script that Redis does not know is sent again with its text; nothing else is ever sent twice.
+    pub(super) async fn send(&mut self, calls: Vec<Call>) -> (Sent, bool) {
+        if self.is_gone() {
+            return (Sent::Not, false);
+        }
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts = Vec::with_capacity(calls.len());
+        for call in calls {
+            let (script, _, command) = call.into_parts();
+            pipeline.add_command(command);
+            scripts.push(script);
+        }
+        match self.exchange_scripts(&pipeline, &scripts).await {
+            Ok(values) if values.len() == pipeline.len() => {
+                let is_of_use = !self.has_ended && !values.iter().any(is_demoted);
+                (Sent::Answered(values.into_iter().map(answer).collect()), is_of_use)
+            }
+            _ => (Sent::Unanswered, false),
+        }
+    }
+
+    async fn exchange_scripts(
+        &mut self,
+        pipeline: &Pipeline,
+        scripts: &[Option<&'static Script>],
+    ) -> redis::RedisResult<Vec<Value>> {
+        let mut values = self.exchange(pipeline).await?;
+        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
+        for (i, (command, script)) in pipeline.cmd_iter().zip(scripts).enumerate() {
+            if let (Some(script), true) = (script, values.get(i).is_some_and(is_noscript)) {
+                again.add_command(script.with_text(command));
+                forgotten.push(i);
+            }
+        }
+        if !forgotten.is_empty() {
+            for (i, value) in forgotten.into_iter().zip(self.exchange(&again).await?) {
+                values[i] = value;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Whether the connection has ended while nobody looked.
+    fn is_gone(&mut self) -> bool {
+        // It must not be polled once it has ended.
+        self.has_ended = self.has_ended || self.driver.as_mut().poll(&mut quiet()).is_ready();
+        self.has_ended
+    }
+
+    async fn exchange(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {
+        let answer = self.answer(pipeline).await;
+        // Lets go of the task's waker: what comes until the next call is none of its business.
+        self.is_gone();
+        answer
+    }
+
+    async fn answer(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {
+        let Self { connection, driver, deadline, timeout, has_ended, .. } = self;
+        let cut = || redis::RedisError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
+        if *has_ended {
+            return Err(cut());
+        }
+        let end = Instant::now().checked_add(*timeout);
+        if let Some(end) = end {
+            deadline.as_mut().reset(end);
+        }
+        // All that the request waits for is done by the driver, here: it needs no waker, and no turn of the task's.
+        let mut request = pin!(unconstrained(connection.send_packed_commands(pipeline, 0, pipeline.len())));
+        poll_fn(|context| {
+            // Hands the bytes over; the driver sends them, and gives the answer to the request.
+            if let Poll::Ready(answer) = request.as_mut().poll(&mut quiet()) {
+                return Poll::Ready(answer);
+            }
+            *has_ended = driver.as_mut().poll(context).is_ready();
+            if let Poll::Ready(answer) = request.as_mut().poll(&mut quiet()) {
+                return Poll::Ready(answer);
+            }
+            if *has_ended {
+                return Poll::Ready(Err(cut()));
+            }
+            if end.is_some() && deadline.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+fn quiet() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}

@@ -1,0 +1,52 @@
+//! The broker page over a Redis Cluster: a panel for each master, and where the queues are.
+
+use asynq_tests::{Build as _, task};
+
+use super::Fixture;
+use crate::stage::{PATIENCE, Request, Served, dashboard};
+
+/// The slot of a queue and the master of it, as the cluster itself says.
+fn place(fixture: &Fixture, queue: &str) -> (u16, String) {
+    let cluster = fixture.store.server();
+    let slot = cluster.slot(&format!("asynq:{{{queue}}}:pending"));
+    (slot, format!("127.0.0.1:{}", cluster.port(cluster.owner(slot))))
+}
+
+#[tokio::test]
+async fn each_master_has_a_panel_and_each_queue_its_slot() {
+    let fixture = Fixture::real_time().await;
+    for name in ["default", "low"] {
+        fixture.enqueue(task("t1").in_queue(name)).await;
+    }
+    let served = Served::start(dashboard(&fixture)).await;
+
+    let told = served.get("/api/broker/nodes").await.json();
+    let nodes = told["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 3, "{told}");
+    for node in nodes {
+        assert_eq!(node["facts"]["cluster info"]["cluster_state"], "ok", "{node}");
+        let port = node["facts"]["server"]["tcp_port"].as_str().unwrap();
+        assert!(node["address"].as_str().unwrap().ends_with(&format!("(node on port {port})")), "{node}");
+    }
+    for name in ["default", "low"] {
+        let (slot, master) = place(&fixture, name);
+        let place = told["slots"].as_array().unwrap().iter().find(|slot| slot["queue"] == name).unwrap();
+        assert_eq!((&place["slot"], &place["nodes"][0]), (&slot.into(), &master.into()), "{told}");
+    }
+
+    let page = Request::new("GET", "/broker").with("accept", "text/html");
+    let begun = tokio::time::Instant::now();
+    let page = loop {
+        let page = served.ask(&page).await.body;
+        if page.contains("id=\"node-0\"") {
+            break page;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{page}");
+    };
+    for part in ["id=\"node-1\"", "id=\"node-2\"", "<dt>Memory used</dt>", "<dt>Cluster</dt>", "Queues in the cluster"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let (slot, master) = place(&fixture, "low");
+    assert!(page.contains(&format!(">{slot}<")) && page.contains(&master), "{page}");
+}
