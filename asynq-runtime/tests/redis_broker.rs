@@ -12,6 +12,8 @@ mod fence;
 mod foreign;
 #[path = "redis/groups.rs"]
 mod groups;
+#[path = "redis/idle.rs"]
+mod idle;
 #[path = "redis/lost.rs"]
 mod lost;
 #[path = "redis/presence.rs"]

@@ -5,13 +5,12 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::{
     Client,
     broker::{Broker, RunKey, RunToken},
-    job::{BlockingPool, ContextParts, JobContext, StateMap},
+    job::{BlockingPool, Cancel, ContextParts, JobContext, StateMap},
     rate::{Semaphore, SemaphoreError},
     task::{TaskId, TaskMessage},
 };
 use asynq_tests::default_queue;
 use chrono::{DateTime, Utc};
-use tokio_util::sync::CancellationToken;
 
 use super::Fixture;
 
@@ -23,7 +22,7 @@ fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
         crashes: 0,
         codec: asynq_runtime::job::Codec::Json,
         deadline,
-        cancel: CancellationToken::new(),
+        cancel: Cancel::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker: None,

@@ -7,11 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Codec,
     blocking::BlockingPool,
+    cancel::Cancel,
     state::{State, StateMap},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub struct ContextParts {
     /// When this attempt must end.
     pub deadline: Option<DateTime<Utc>>,
     /// Cancelled when the attempt should stop.
-    pub cancel: CancellationToken,
+    pub cancel: Cancel,
     /// The server's shared states.
     pub states: Arc<StateMap>,
     /// Where blocking jobs run.
@@ -80,7 +80,7 @@ impl JobContext {
             crashes: 0,
             codec: Codec::default(),
             deadline: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,
@@ -267,7 +267,7 @@ mod tests {
             crashes: 2,
             codec: Codec::default(),
             deadline: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,

@@ -24,6 +24,7 @@ mod aggregates;
 mod backoff;
 mod blocking;
 mod builder;
+mod cancel;
 mod codec;
 mod context;
 mod descriptor;
@@ -51,6 +52,7 @@ pub use self::{
     backoff::Backoff,
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
+    cancel::Cancel,
     codec::{Codec, CodecError, encode_key},
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
@@ -68,6 +70,7 @@ pub use self::{
 pub(crate) use self::{
     aggregates::{LeftOut, Limits},
     builder::Prepared,
+    cancel::Request,
     codec::{decode_arguments, decode_result, encode_arguments},
     error::chain,
 };

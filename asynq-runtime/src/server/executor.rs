@@ -6,7 +6,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use chrono::SecondsFormat;
@@ -167,7 +167,6 @@ impl Executor {
             server: self.0.backoff.clone(),
             message: Arc::clone(message),
         };
-        let token = stop.token();
         let blocking = self.0.blocking.for_attempt();
         let ctx = JobContext::new(ContextParts {
             run: attempt.key.clone(),
@@ -175,7 +174,7 @@ impl Executor {
             crashes: attempt.crashes,
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline: Some(limit.moment()),
-            cancel: token.clone(),
+            cancel: stop.cancel().clone(),
             states: Arc::clone(&self.0.states),
             blocking: blocking.clone(),
             broker: Some(Arc::clone(broker)),
@@ -193,7 +192,7 @@ impl Executor {
             Ok(Err(not_run)) => return Ended::from(not_run),
             Err(panic) => return pausing(panicked(&panic), &pauses),
         };
-        pausing(drive(work, &limit, stop, &token, &blocking).await, &pauses)
+        pausing(drive(work, &limit, stop, &blocking).await, &pauses)
     }
 
     /// Why the task must not be started, now or ever.
@@ -259,15 +258,16 @@ impl fmt::Debug for ExecutorParts {
 }
 
 /// Waits for the attempt, its time, or a reason to stop, whichever is first.
-async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken, blocking: &BlockingPool) -> Ended {
-    let mut work = pin!(work);
+async fn drive(work: Work, limit: &Limit, stop: &Stop, blocking: &BlockingPool) -> Ended {
+    let (mut work, begun) = (pin!(work), Instant::now());
     let cause = tokio::select! {
         biased;
-        ended = work.as_mut() => return outlasted(ended, stop, token, blocking).await,
+        ended = work.as_mut() => return outlasted(ended, stop, blocking).await,
         () = stop.asked() => stopped(stop),
-        () = tokio::time::sleep(limit.remaining()) => overrun(limit),
+        // A timer is made only if the work does not end at once.
+        () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
     };
-    token.cancel();
+    stop.cancel().cancel();
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns (RELIABILITY F29), unless the server is leaving.
     if blocking.busy() == 0 || stop.why() == Why::Leaving {
@@ -285,11 +285,11 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, token: &CancellationToken
 
 /// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
 /// returns all the same.
-async fn outlasted(ended: Ended, stop: &Stop, token: &CancellationToken, blocking: &BlockingPool) -> Ended {
+async fn outlasted(ended: Ended, stop: &Stop, blocking: &BlockingPool) -> Ended {
     if blocking.busy() == 0 {
         return ended;
     }
-    token.cancel();
+    stop.cancel().cancel();
     tokio::select! {
         biased;
         () = blocking.idle() => ended,

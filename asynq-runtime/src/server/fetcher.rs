@@ -24,6 +24,7 @@ use super::{
     gate::{Gate, Permit},
     hub::Hub,
     queues::{MOST_ASKED, Open, Queues},
+    runs::InHand,
     trouble::{FalseAlarms, Trouble},
 };
 use crate::{
@@ -31,10 +32,14 @@ use crate::{
     task::QueueName,
 };
 
-/// A queue that gave less than it was asked for is taken as empty for this long, while others have work.
+/// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
+/// A queue that gave so many at once is busy: it is asked again, and its changes need not be heard of.
+const BUSY: usize = 8;
 /// So many queues are asked one after the other before it is worth a question which of them have work.
 const MANY: usize = 16;
+/// Most tasks of one call: while these run, the next are fetched.
+const MOST_FETCHED: usize = 128;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -43,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Fetcher {
     hub: Arc<Hub>,
     queues: Arc<Queues>,
-    /// Per queue: when it last gave less than it was asked for, if it did since the last news.
+    /// Per queue: when it last gave less than it was asked for, and little, if it did since the last news.
     short: Vec<Option<Instant>>,
     /// When all queues were last looked at, where they are many.
     looked: Option<Instant>,
@@ -105,13 +110,16 @@ impl Fetcher {
             }
             room = room.min(gate.trust().most());
         }
+        if next == Next::Wait {
+            return self.wait_for_news().await;
+        }
         self.look(room, next).await?;
         let taken = if self.queues.is_strict() {
             self.fetch_by_rank(room).await?
         } else {
             let open = self.open(0..self.queues.len());
             let asked = match next {
-                Next::Probe => self.queues.probe(room, &open, &mut self.dice),
+                Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.dice),
                 Next::Fetch => self.queues.share(room, &open, &mut self.dice),
             };
             self.fetch(&asked).await?
@@ -125,7 +133,7 @@ impl Fetcher {
     /// Slots that may be filled, as far as their outcomes would find room.
     fn room(&self) -> usize {
         let outcomes = self.hub.config.outbox_room().saturating_sub(self.hub.outbox.len());
-        self.hub.runs.free().min(outcomes)
+        self.hub.runs.free().min(outcomes).min(MOST_FETCHED)
     }
 
     /// Slots that this queue may take beside what it has.
@@ -221,22 +229,20 @@ impl Fetcher {
         let queues = Arc::clone(&self.queues);
         let names = queues.names();
         let now = hub.broker.now();
-        let attempts: Vec<Attempt> = runs.into_iter().map(Attempt::from).collect();
         let since = Instant::now();
         for &(queue, n) in asked {
-            let got = attempts.iter().filter(|attempt| attempt.key.queue == names[queue]).count();
-            self.short[queue] = (got < n).then_some(since);
+            let got = runs.iter().filter(|run| run.key.queue == names[queue]).count();
+            self.short[queue] = (got < n.min(BUSY)).then_some(since);
         }
-        let taken = attempts.len();
-        if taken > 0 {
-            hub.signals.fetched.ring();
+        let taken = runs.len();
+        if taken == 0 {
+            return 0;
         }
-        for attempt in &attempts {
-            hub.runs.hold(attempt, now);
-        }
+        hub.signals.fetched.ring();
+        let held = hub.runs.hold(runs.into_iter().map(Attempt::from), now);
         // The last one to be put back is the first to be taken again: so in reverse, and the order stays.
-        for attempt in self.start(attempts).await.iter().rev().filter(|attempt| hub.runs.settling(&attempt.key)) {
-            hub.outbox.put(Hub::hand_back(attempt));
+        for task in self.start(held).await.iter().rev().filter(|task| task.settling()) {
+            hub.outbox.put(Hub::hand_back(&task.attempt));
         }
         taken
     }
@@ -253,21 +259,22 @@ impl Fetcher {
     /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
     /// and what is more than was asked for, suspects beside another included, which only comes where the answer to an
     /// earlier call was lost.
-    async fn start(&mut self, attempts: Vec<Attempt>) -> Vec<Attempt> {
+    async fn start(&mut self, held: Vec<Arc<InHand>>) -> Vec<Arc<InHand>> {
         let hub = Arc::clone(&self.hub);
         let queues = Arc::clone(&self.queues);
         let limit_of = |name: &QueueName| {
             let queue = queues.names().iter().position(|known| known == name)?;
             queues.limit(queue)
         };
-        let (mut rest, mut stalled) = (Vec::new(), false);
-        for attempt in attempts {
+        let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
+        for task in held {
+            let attempt = &task.attempt;
             let is_suspect = attempt.is_suspect();
             let is_full =
                 limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
             let is_beside = is_suspect && hub.runs.suspect_runs();
             if stalled || hub.closing.is_cancelled() || is_beside || is_full {
-                rest.push(attempt);
+                rest.push(task);
                 continue;
             }
             if let Some(gate) = &hub.gate {
@@ -280,7 +287,7 @@ impl Fetcher {
                 if self.permit.is_none() {
                     stalled = true;
                     gate.trust().stalled();
-                    rest.push(attempt);
+                    rest.push(task);
                     continue;
                 }
                 gate.trust().started();
@@ -290,8 +297,13 @@ impl Fetcher {
                 let crashes = attempt.crashes;
                 tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
             }
-            hub.launch(attempt, self.permit.take());
+            slots.extend(hub.slot(task, self.permit.take()));
+            if hub.gate.is_some() {
+                // The layers give the next permit when this one is used.
+                hub.launch(std::mem::take(&mut slots));
+            }
         }
+        hub.launch(slots);
         rest
     }
 
@@ -377,7 +389,8 @@ impl Fetcher {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        Ok(Next::Probe)
+        // Where the wait asks all that could be asked, it begins with that.
+        Ok(if asked.is_some() { Next::Wait } else { Next::Probe })
     }
 }
 
@@ -392,4 +405,6 @@ enum Next {
     Fetch,
     /// Nobody knows: ask all queues at once.
     Probe,
+    /// Nothing was there a moment ago: wait, which looks again first.
+    Wait,
 }

@@ -20,7 +20,7 @@ use super::{
     executor::Executor,
     gate::{Gate, Permit},
     outbox::Outbox,
-    runs::Runs,
+    runs::{InHand, Runs},
     served::Served,
     signals::Signals,
 };
@@ -66,16 +66,25 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Runs a dequeued task on the jobs' runtime. Its slot is free as soon as its job has ended; its outcome goes on in
-    /// the outbox.
-    pub(crate) fn launch(self: &Arc<Self>, attempt: Attempt, permit: Option<Permit>) {
-        let is_suspect = attempt.is_suspect();
-        let Some(stop) = self.runs.start(&attempt.key, is_suspect) else { return };
-        let slot = Slot { hub: Arc::clone(self), is_suspect, attempt, settlement: None };
-        self.jobs.spawn(async move {
-            let settlement = slot.hub.executor.attempt(&slot.attempt, &stop, permit).await;
-            slot.end_with(settlement);
-        });
+    /// Gives a task in hand a slot, which is free again as soon as its job has ended or the slot is dropped; its outcome
+    /// goes on in the outbox. `None` if it was lost meanwhile.
+    pub(crate) fn slot(self: &Arc<Self>, task: Arc<InHand>, permit: Option<Permit>) -> Option<Slot> {
+        let starts = self.runs.start(&task);
+        starts.then(|| Slot { hub: Arc::clone(self), task, permit, settlement: None })
+    }
+
+    /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another thread
+    /// takes a lock there and wakes somebody.
+    pub(crate) fn launch(&self, mut slots: Vec<Slot>) {
+        if slots.len() > 1 {
+            self.jobs.spawn(async move {
+                for slot in slots {
+                    tokio::spawn(slot.run());
+                }
+            });
+        } else if let Some(slot) = slots.pop() {
+            self.jobs.spawn(slot.run());
+        }
     }
 
     /// The settlement that puts a task back to the head of its queue.
@@ -141,16 +150,19 @@ pub(crate) fn no_answer() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "the broker gave no answer")
 }
 
-/// One running task's hold on its slot. However its future ends, the slot is given back and the task is settled.
-struct Slot {
+/// One task's hold on its slot. However its future ends, the slot is given back and the task is settled.
+pub(crate) struct Slot {
     hub: Arc<Hub>,
-    is_suspect: bool,
-    attempt: Attempt,
+    task: Arc<InHand>,
+    permit: Option<Permit>,
     settlement: Option<Settlement>,
 }
 
 impl Slot {
-    fn end_with(mut self, settlement: Settlement) {
+    /// Runs the task.
+    async fn run(mut self) {
+        let permit = self.permit.take();
+        let settlement = self.hub.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
         self.settlement = Some(settlement);
     }
 }
@@ -158,24 +170,23 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let settlement = self.settlement.take().unwrap_or_else(|| self.unended());
-        let Self { hub, attempt, .. } = self;
-        let place = hub.runs.place(&attempt.key).unwrap_or_default();
-        if hub.runs.settling(&attempt.key) {
+        let Self { hub, task, .. } = &*self;
+        if task.settling() {
             match settlement.action {
-                Action::Requeue => hub.outbox.put_back(place, settlement),
+                Action::Requeue => hub.outbox.put_back(task.place, settlement),
                 _ => hub.outbox.put(settlement),
             }
         }
-        hub.runs.release(&attempt.key.queue, self.is_suspect);
+        hub.runs.release(task);
     }
 }
 
 impl Slot {
     /// What becomes of a task whose attempt was neither ended nor stopped.
     fn unended(&self) -> Settlement {
-        let settlement = Hub::hand_back(&self.attempt);
+        let settlement = Hub::hand_back(&self.task.attempt);
         if std::thread::panicking() {
-            return Settlement { action: after_mistake(&self.attempt.extra), ..settlement };
+            return Settlement { action: after_mistake(&self.task.attempt.extra), ..settlement };
         }
         self.hub.runtime_has_ended();
         settlement

@@ -37,6 +37,8 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Items {
     waiting: VecDeque<Item>,
+    /// Sent and not answered, with how often each was refused before: older than what waits.
+    sent: Option<(Arc<Vec<Settlement>>, Vec<u32>)>,
     /// Handed back by a server that is leaving, with their places: sent together, so that their order stays.
     handed_back: Vec<(u64, Item)>,
     /// Whether those were sent.
@@ -128,34 +130,30 @@ impl Outbox {
     /// Takes out what was answered. Returns an error if the whole call failed: then all of it stays in front.
     fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
-        let n = answers.len().min(items.waiting.len());
-        let sent: Vec<Item> = items.waiting.drain(..n).collect();
+        let was_full = items.len() >= hub.config.outbox_room();
+        let (sent, refused) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost) = (None, 0, 0);
-        for (mut item, answer) in sent.into_iter().zip(answers).rev() {
+        let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+        hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
+        for ((settlement, refused), answer) in sent.iter().zip(refused).zip(answers).rev() {
+            let key = &settlement.run;
+            let again = |refused| Item { settlement: Settlement { resend: true, ..settlement.clone() }, refused };
             match answer {
+                Ok(Settled::Ok) => done += 1,
                 Ok(settled) => {
-                    let key = &item.settlement.run;
-                    hub.runs.forget(key);
-                    if settled == Settled::Ok {
-                        done += 1;
-                    } else {
-                        lost += 1;
-                        tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
-                    }
+                    lost += 1;
+                    tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
                 }
                 Err(failed) if all_failed => {
-                    item.settlement.resend = true;
-                    items.waiting.push_front(item);
+                    items.waiting.push_front(again(refused));
                     error = Some(failed);
                 }
                 Err(failed) => {
-                    let key = &item.settlement.run;
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome was refused, will try again: {failed}");
-                    item.settlement.resend = true;
-                    item.refused = item.refused.saturating_add(1);
-                    let pause = FIRST_REFUSAL.saturating_mul(1 << item.refused.min(10)).min(LONGEST_REFUSAL);
-                    items.put_off.push((Instant::now() + pause, item));
+                    let refused = refused.saturating_add(1);
+                    let pause = FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
+                    items.put_off.push((Instant::now() + pause, again(refused)));
                 }
             }
         }
@@ -169,8 +167,10 @@ impl Outbox {
             self.emptied.notify_waiters();
             hub.note_idle();
         }
-        // The fetcher may be waiting for room in here.
-        hub.runs.poke();
+        if was_full {
+            // The fetcher may be waiting for room in here.
+            hub.runs.poke();
+        }
         error
     }
 
@@ -181,7 +181,8 @@ impl Outbox {
 
 impl Items {
     fn len(&self) -> usize {
-        self.waiting.len() + self.handed_back.len() + self.put_off.len()
+        let sent = self.sent.as_ref().map_or(0, |(sent, _)| sent.len());
+        self.waiting.len() + sent + self.handed_back.len() + self.put_off.len()
     }
 
     /// Shows how many there are.
@@ -190,12 +191,26 @@ impl Items {
         self.told.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
     }
 
-    /// The oldest outcomes, which stay where they are; and when the next one that was put off is due. Copies are cheap:
-    /// the message is shared.
-    fn next(&mut self, now: Instant) -> (Vec<Settlement>, Option<Instant>) {
-        let due = self.put_off.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
-        self.waiting.extend(due);
-        let batch = self.waiting.iter().take(BATCH).map(|item| item.settlement.clone()).collect();
+    /// The oldest outcomes, which stay here until they are answered; and when the next one that was put off is due.
+    fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
+        if let Some((sent, refused)) = self.sent.take() {
+            // Whoever sent these has panicked and asks again.
+            let again = |settlement: &Settlement| Settlement { resend: true, ..settlement.clone() };
+            let again = sent.iter().map(again).zip(refused);
+            let again = again.map(|(settlement, refused)| Item { settlement, refused }).rev();
+            again.for_each(|item| self.waiting.push_front(item));
+        }
+        if !self.put_off.is_empty() {
+            let due = self.put_off.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
+            self.waiting.extend(due);
+        }
+        let n = self.waiting.len().min(BATCH);
+        let (batch, refused): (Vec<_>, Vec<_>) =
+            self.waiting.drain(..n).map(|item| (item.settlement, item.refused)).unzip();
+        let batch = Arc::new(batch);
+        if n > 0 {
+            self.sent = Some((Arc::clone(&batch), refused));
+        }
         (batch, self.put_off.iter().map(|(due, _)| *due).min())
     }
 }
@@ -214,4 +229,40 @@ async fn answers(hub: &Hub, batch: &[Settlement]) -> Vec<Result<Settled, BrokerE
     };
     answers.resize_with(batch.len(), || Err(super::hub::no_answer()));
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        broker::{Action, RunKey, RunToken},
+        task::{QueueName, TaskId},
+    };
+
+    fn item(id: &str) -> Item {
+        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire(id));
+        let run = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
+        Item {
+            settlement: Settlement { run, message: Arc::default(), action: Action::Done, resend: false },
+            refused: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_sent_stays_until_it_is_answered_and_goes_again_marked_and_first() {
+        let mut items = Items { waiting: ["a", "b"].map(item).into(), ..Items::default() };
+        let now = Instant::now();
+        let ids =
+            |batch: &[Settlement]| batch.iter().map(|sent| (sent.run.id.to_string(), sent.resend)).collect::<Vec<_>>();
+        let (first, next_due) = items.next(now);
+        assert_eq!(ids(&first), [("a".to_owned(), false), ("b".to_owned(), false)]);
+        assert_eq!((items.len(), next_due), (2, None));
+        // Whoever had sent it has panicked.
+        items.waiting.push_back(item("c"));
+        let (again, _) = items.next(now);
+        assert_eq!(ids(&again), [("a".to_owned(), true), ("b".to_owned(), true), ("c".to_owned(), false)]);
+        assert_eq!(items.len(), 3);
+        items.sent = None;
+        assert!(items.next(now).0.is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     broker::{HeldLock, RunKey, ServerName},
-    task::{QueueName, TaskId, TaskMessage, WorkerInfo},
+    task::{QueueName, TaskId, WorkerInfo},
 };
 
 /// Longest payload that is shown to others (RELIABILITY F35).
@@ -31,7 +31,7 @@ const SHOWN_PAYLOAD: usize = 1024;
 /// The tasks in hand, and the slots that the running ones take.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    live: Mutex<HashMap<RunKey, Live>>,
+    live: Mutex<HashMap<RunKey, Arc<InHand>>>,
     slots: usize,
     used: AtomicUsize,
     /// Slots that each queue's tasks take; no entry = none.
@@ -45,25 +45,55 @@ pub(crate) struct Runs {
     emptied: Notify,
 }
 
+/// One task in hand.
 #[derive(Debug)]
-struct Live {
-    stop: Arc<Stop>,
-    message: Arc<TaskMessage>,
-    /// Whether its unique lock must last as long as it runs.
-    extends_lock: bool,
+pub(crate) struct InHand {
+    pub(crate) attempt: Attempt,
+    pub(crate) stop: Stop,
     since: DateTime<Utc>,
     /// Its place among all that were taken in hand, the first one first.
-    place: u64,
-    phase: Phase,
+    pub(crate) place: u64,
+    phase: AtomicU8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Phase {
     /// Dequeued, not started.
     Held,
     Running,
     /// Ended, and the broker has not said so yet.
     Settling,
+    /// Not ours any more.
+    Lost,
+}
+
+impl InHand {
+    fn is(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Acquire) == phase as u8
+    }
+
+    /// Whether its job has not ended and it is still ours.
+    fn is_unended(&self) -> bool {
+        self.phase.load(Ordering::Acquire) < Phase::Settling as u8
+    }
+
+    /// Goes on to `next`, unless it has ended or was lost before. Of several who try one succeeds.
+    fn go_on(&self, next: Phase) -> bool {
+        let may = |phase| (phase < Phase::Settling as u8).then_some(next as u8);
+        self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).is_ok()
+    }
+
+    /// The task's job has ended, or it was never started: its outcome is next. `false` if it was lost or handed back, and
+    /// nobody waits for its outcome.
+    pub(crate) fn settling(&self) -> bool {
+        self.go_on(Phase::Settling)
+    }
+
+    /// Whether its unique lock must last as long as it runs.
+    fn extends_lock(&self) -> bool {
+        self.attempt.extra.unique_extend && !self.attempt.message.unique_key.is_empty()
+    }
 }
 
 impl Runs {
@@ -121,47 +151,43 @@ impl Runs {
         }
     }
 
-    /// Takes a dequeued task in hand.
-    pub(crate) fn hold(&self, attempt: &Attempt, now: DateTime<Utc>) {
-        let live = Live {
-            stop: Arc::new(Stop::new()),
-            message: Arc::clone(&attempt.message),
-            extends_lock: attempt.extra.unique_extend && !attempt.message.unique_key.is_empty(),
+    /// Takes dequeued tasks in hand.
+    pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<InHand>> {
+        let hold = |attempt| InHand {
+            attempt,
+            stop: Stop::new(),
             since: now,
             place: self.held.fetch_add(1, Ordering::AcqRel),
-            phase: Phase::Held,
+            phase: AtomicU8::new(Phase::Held as u8),
         };
-        self.lock().insert(attempt.key.clone(), live);
+        let held: Vec<Arc<InHand>> = attempts.into_iter().map(hold).map(Arc::new).collect();
+        self.lock().extend(held.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
+        held
     }
 
-    /// Gives a held task a slot; `None` if it was lost meanwhile.
-    pub(crate) fn start(&self, key: &RunKey, is_suspect: bool) -> Option<Arc<Stop>> {
-        let mut live = self.lock();
-        let run = live.get_mut(key)?;
-        run.phase = Phase::Running;
+    /// Gives a held task a slot; `false` if it was lost meanwhile.
+    pub(crate) fn start(&self, task: &InHand) -> bool {
+        if !task.go_on(Phase::Running) {
+            return false;
+        }
         self.used.fetch_add(1, Ordering::AcqRel);
-        *self.used_by().entry(key.queue.clone()).or_default() += 1;
-        if is_suspect {
+        let mut used_by = self.used_by();
+        match used_by.get_mut(&task.attempt.key.queue) {
+            Some(used) => *used += 1,
+            None => drop(used_by.insert(task.attempt.key.queue.clone(), 1)),
+        }
+        if task.attempt.is_suspect() {
             self.suspect_runs.store(true, Ordering::Release);
         }
-        Some(Arc::clone(&run.stop))
+        true
     }
 
-    /// The task's job has ended, or it was never started: its outcome is next. `false` if it was lost, and nobody waits
-    /// for its outcome.
-    pub(crate) fn settling(&self, key: &RunKey) -> bool {
-        self.lock().get_mut(key).is_some_and(|run| {
-            let ours = run.phase != Phase::Settling;
-            run.phase = Phase::Settling;
-            ours
-        })
-    }
-
-    /// Gives a slot of `queue` back.
-    pub(crate) fn release(&self, queue: &QueueName, was_suspect: bool) {
-        if was_suspect {
+    /// Gives the slot of a task back.
+    pub(crate) fn release(&self, task: &InHand) {
+        if task.attempt.is_suspect() {
             self.suspect_runs.store(false, Ordering::Release);
         }
+        let queue = &task.attempt.key.queue;
         let mut used_by = self.used_by();
         if let Some(used) = used_by.get_mut(queue) {
             *used -= 1;
@@ -176,9 +202,10 @@ impl Runs {
         self.poke();
     }
 
-    /// The broker took the outcome, or somebody else has the task: it is out of our hands.
-    pub(crate) fn forget(&self, key: &RunKey) {
-        self.lock().remove(key);
+    /// The broker took the outcomes, or somebody else has the tasks: they are out of our hands.
+    pub(crate) fn forget<'k>(&self, keys: impl IntoIterator<Item = &'k RunKey>) {
+        let mut live = self.lock();
+        keys.into_iter().for_each(|key| drop(live.remove(key)));
     }
 
     /// The broker says that the run is not ours any more. Stops it at once; `false` if its outcome was on the way, which
@@ -186,7 +213,7 @@ impl Runs {
     pub(crate) fn lose(&self, key: &RunKey) -> bool {
         let mut live = self.lock();
         match live.get(key) {
-            Some(run) if run.phase != Phase::Settling => {
+            Some(run) if run.go_on(Phase::Lost) => {
                 run.stop.stop(Why::Lost);
                 live.remove(key);
                 true
@@ -198,13 +225,13 @@ impl Runs {
     /// Cancels the runs of this task, in whatever queue; returns how many.
     pub(crate) fn cancel(&self, id: &TaskId) -> usize {
         let live = self.lock();
-        let running = live.iter().filter(|(key, run)| key.id == *id && run.phase != Phase::Settling);
+        let running = live.iter().filter(|(key, run)| key.id == *id && run.is_unended());
         running.map(|(_, run)| run.stop.stop(Why::Cancelled)).count()
     }
 
     /// Stops everything that has not ended.
     pub(crate) fn stop_all(&self, why: Why) {
-        for run in self.lock().values().filter(|run| run.phase != Phase::Settling) {
+        for run in self.lock().values().filter(|run| run.is_unended()) {
             run.stop.stop(why);
         }
     }
@@ -212,31 +239,21 @@ impl Runs {
     /// Stops everything and lets go of it: nobody waits for outcomes any more.
     pub(crate) fn abandon(&self) {
         self.stop_all(Why::Lost);
-        self.lock().clear();
+        for (_, run) in self.lock().drain() {
+            run.go_on(Phase::Lost);
+        }
     }
 
     /// What has not ended although it was told to: taken from its job, so that it can be handed back.
-    pub(crate) fn take_unended(&self) -> Vec<(RunKey, Arc<TaskMessage>)> {
-        let mut live = self.lock();
-        let unended = live.iter_mut().filter(|(_, run)| run.phase != Phase::Settling);
-        unended
-            .map(|(key, run)| {
-                run.phase = Phase::Settling;
-                (key.clone(), Arc::clone(&run.message))
-            })
-            .collect()
-    }
-
-    /// The place of this run among all that were taken in hand; `None` if it is out of our hands.
-    pub(crate) fn place(&self, key: &RunKey) -> Option<u64> {
-        self.lock().get(key).map(|run| run.place)
+    pub(crate) fn take_unended(&self) -> Vec<Arc<InHand>> {
+        self.lock().values().filter(|run| run.settling()).cloned().collect()
     }
 
     /// The unique locks that must not end before their tasks do.
     pub(crate) fn held_locks(&self) -> Vec<HeldLock> {
         let live = self.lock();
-        let extended = live.iter().filter(|(_, run)| run.extends_lock);
-        extended.map(|(run, live)| HeldLock { run: run.clone(), key: live.message.unique_key.clone() }).collect()
+        let extended = live.iter().filter(|(_, run)| run.extends_lock());
+        extended.map(|(key, run)| HeldLock { run: key.clone(), key: run.attempt.message.unique_key.clone() }).collect()
     }
 
     /// Everything in hand, whose leases are to be extended.
@@ -252,23 +269,24 @@ impl Runs {
     /// What runs, as others see it.
     pub(crate) fn shown(&self, server: &ServerName) -> Vec<WorkerInfo> {
         let live = self.lock();
-        let running = live.iter().filter(|(_, run)| run.phase == Phase::Running);
+        let running = live.iter().filter(|(_, run)| run.is(Phase::Running));
         running
-            .map(|(key, run)| WorkerInfo {
+            .map(|(key, run)| (key, run.since, &run.attempt.message))
+            .map(|(key, since, message)| WorkerInfo {
                 host: server.host.clone(),
                 pid: i32::try_from(server.pid).unwrap_or(0),
                 server_id: server.server_id.clone(),
                 task_id: key.id.as_str().to_owned(),
-                task_type: run.message.r#type.clone(),
-                task_payload: shown_payload(&run.message.payload),
+                task_type: message.r#type.clone(),
+                task_payload: shown_payload(&message.payload),
                 queue: key.queue.as_str().to_owned(),
-                start_time: Some(run.since.into()),
-                deadline: Some(Limit::of(&run.message, run.since).moment().into()),
+                start_time: Some(since.into()),
+                deadline: Some(Limit::of(message, since).moment().into()),
             })
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Live>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<InHand>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -286,7 +304,7 @@ mod tests {
     use super::*;
     use crate::{
         broker::{Run, RunToken},
-        task::Extra,
+        task::{Extra, TaskMessage},
     };
 
     fn attempt(queue: &str, id: &str) -> Attempt {
@@ -304,16 +322,13 @@ mod tests {
     #[test]
     fn tasks_of_one_id_in_two_queues_live_side_by_side() {
         let runs = Runs::new(4);
-        let (a, b) = (attempt("a", "same"), attempt("b", "same"));
-        for attempt in [&a, &b] {
-            runs.hold(attempt, Utc::now());
-            assert!(runs.start(&attempt.key, false).is_some());
-        }
+        let held = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
+        assert!(held.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
-        assert!(runs.settling(&a.key));
-        runs.forget(&a.key);
+        assert!(held[0].settling());
+        runs.forget([&held[0].attempt.key]);
         // The other one is still extended, and can still be cancelled.
-        assert_eq!(runs.keys(), std::slice::from_ref(&b.key));
+        assert_eq!(runs.keys(), std::slice::from_ref(&held[1].attempt.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
     }
@@ -321,31 +336,42 @@ mod tests {
     #[test]
     fn a_lost_run_is_stopped_and_its_outcome_unwanted() {
         let runs = Runs::new(1);
-        let a = attempt("a", "1");
-        runs.hold(&a, Utc::now());
-        let stop = runs.start(&a.key, false).unwrap();
-        assert!(runs.lose(&a.key));
-        assert_eq!((stop.is_asked(), stop.why()), (true, Why::Lost));
-        assert!(!runs.settling(&a.key));
+        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
+        let queue = &a.attempt.key.queue;
+        assert!(runs.start(&a));
+        assert!(runs.lose(&a.attempt.key));
+        assert_eq!((a.stop.is_asked(), a.stop.why()), (true, Why::Lost));
+        assert!(!a.settling());
         // Its slot is free when its job has ended, not before.
-        assert_eq!(runs.free(), 0);
-        assert_eq!(runs.running_of(&a.key.queue), 1);
-        runs.release(&a.key.queue, false);
-        assert_eq!((runs.free(), runs.running_of(&a.key.queue)), (1, 0));
+        assert_eq!((runs.free(), runs.running_of(queue)), (0, 1));
+        runs.release(&a);
+        assert_eq!((runs.free(), runs.running_of(queue)), (1, 0));
     }
 
     #[test]
     fn an_extension_that_was_overtaken_by_the_outcome_loses_nothing() {
         let runs = Runs::new(1);
-        let a = attempt("a", "1");
-        runs.hold(&a, Utc::now());
-        let stop = runs.start(&a.key, false).unwrap();
-        assert!(runs.settling(&a.key));
-        assert!(!runs.lose(&a.key));
-        assert!(!stop.is_asked());
+        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
+        assert!(runs.start(&a) && a.settling());
+        assert!(!runs.lose(&a.attempt.key));
+        assert!(!a.stop.is_asked());
         assert_eq!(runs.keys().len(), 1);
         // Handing back what has not ended leaves what has ended alone.
         assert!(runs.take_unended().is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_before_its_start_does_not_start_and_nobody_settles_twice() {
+        let runs = Runs::new(2);
+        let held = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
+        assert!(runs.lose(&held[0].attempt.key));
+        assert!(!runs.start(&held[0]) && !held[0].settling());
+        assert!(runs.start(&held[1]));
+        assert_eq!(runs.take_unended().len(), 1);
+        // Its job ends after it was handed back.
+        assert!(!held[1].settling());
+        runs.abandon();
+        assert!(runs.is_empty());
     }
 
     #[test]
@@ -356,7 +382,7 @@ mod tests {
             attempt.extra.unique_extend = unique_extend;
             let message = TaskMessage { unique_key: unique_key.to_owned(), ..TaskMessage::default() };
             attempt.message = Arc::new(message);
-            runs.hold(&attempt, Utc::now());
+            runs.hold([attempt], Utc::now());
         }
         let keys: Vec<_> = runs.held_locks().into_iter().map(|lock| (lock.run.id.to_string(), lock.key)).collect();
         assert_eq!(keys, [("1".to_owned(), "k1".to_owned())]);
@@ -365,11 +391,10 @@ mod tests {
     #[test]
     fn others_see_no_more_than_a_kilobyte_of_a_payload() {
         let runs = Runs::new(1);
-        let a = attempt("a", "1");
-        runs.hold(&a, Utc::now());
+        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let server = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
         assert!(runs.shown(&server).is_empty());
-        runs.start(&a.key, false).unwrap();
+        assert!(runs.start(&a));
         assert_eq!(runs.shown(&server)[0].task_payload.len(), 1024);
     }
 }

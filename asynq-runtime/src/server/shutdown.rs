@@ -10,10 +10,7 @@ use tokio::{
 };
 
 use super::{hooks::Moments, hub::Hub, owned::Owned, stop::Why};
-use crate::{
-    broker::{Action, Settlement},
-    client::Client,
-};
+use crate::client::Client;
 
 /// A shutdown timeout that nobody lives to see; a longer one would overflow the clock.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
@@ -48,9 +45,8 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
-    for (run, message) in hub.runs.take_unended() {
-        let place = hub.runs.place(&run).unwrap_or_default();
-        hub.outbox.put_back(place, Settlement { run, message, action: Action::Requeue, resend: false });
+    for task in hub.runs.take_unended() {
+        hub.outbox.put_back(task.place, Hub::hand_back(&task.attempt));
     }
     hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {

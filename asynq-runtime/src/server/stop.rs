@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::job::{Cancel, Request};
+
 /// Why an attempt should stop. Of several reasons the later variant counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
@@ -15,31 +17,34 @@ pub(crate) enum Why {
     Lost = 3,
 }
 
-/// Tells one attempt to stop. Jobs see the token, the executor the reason.
+/// Tells one attempt to stop. Jobs see that they should, the executor the reason.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    asked: CancellationToken,
-    /// Cancelled when waiting for a blocking job to notice has no point any more.
-    leave: CancellationToken,
+    asked: Request,
+    /// Made when waiting for a blocking job to notice has no point any more.
+    leave: Request,
+    cancel: Cancel,
     why: AtomicU8,
 }
 
 impl Stop {
     pub(crate) fn new() -> Self {
-        Self::on(CancellationToken::new())
+        let why = AtomicU8::new(Why::Cancelled as u8);
+        Self { asked: Request::default(), leave: Request::default(), cancel: Cancel::default(), why }
     }
 
     /// One that is also stopped, as cancelled, by `asked`.
     pub(crate) fn on(asked: CancellationToken) -> Self {
-        Self { asked, leave: CancellationToken::new(), why: AtomicU8::new(Why::Cancelled as u8) }
+        Self { cancel: asked.child_token().into(), asked: asked.into(), ..Self::new() }
     }
 
     pub(crate) fn stop(&self, why: Why) {
         self.why.fetch_max(why as u8, Ordering::AcqRel);
         if why == Why::Leaving {
-            self.leave.cancel();
+            self.leave.make();
         }
-        self.asked.cancel();
+        self.asked.make();
+        self.cancel.cancel();
     }
 
     /// Why to stop, once [`asked`](Self::asked) has ended.
@@ -52,20 +57,20 @@ impl Stop {
     }
 
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked.is_cancelled()
+        self.asked.is_made()
     }
 
     pub(crate) async fn asked(&self) {
-        self.asked.cancelled().await;
+        self.asked.made().await;
     }
 
     pub(crate) async fn leave(&self) {
-        self.leave.cancelled().await;
+        self.leave.made().await;
     }
 
     /// What the job sees: ends with the request, and can be ended without it.
-    pub(crate) fn token(&self) -> CancellationToken {
-        self.asked.child_token()
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 }
 
@@ -84,7 +89,7 @@ mod tests {
             stop.stop(first);
             stop.stop(second);
             assert_eq!(stop.why(), expected);
-            assert!(stop.token().is_cancelled());
+            assert!(stop.is_asked() && stop.cancel().is_cancelled());
         }
     }
 }

@@ -104,7 +104,7 @@ impl Consume for RedisBroker {
     }
 
     async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_pending(queues, limit).await
+        self.wait_for_pending(queues, limit).await.map(|_| ())
     }
 
     async fn wait_and_dequeue(
@@ -121,7 +121,9 @@ impl Consume for RedisBroker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(Vec::new()),
-                woken = self.wait_for_pending(&queues, limit) => woken?,
+                woken = self.wait_for_pending(&queues, limit) => if !woken? {
+                    return Ok(Vec::new());
+                },
             }
         }
         self.dequeue_sparing(member, wanted, suspects).await
@@ -253,7 +255,7 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
-    let since = parts.next().map(reply::array).transpose()?.unwrap_or_default();
+    let since = parts.next().and_then(reply::text).unwrap_or_default();
     let mut runs = Vec::with_capacity(tasks.len() / 2);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
@@ -272,10 +274,10 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
             run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
         }
     }
-    let mut since = since.into_iter().map(|moment| reply::number(&moment));
-    let now = since.next().flatten();
-    for (run, since) in runs.iter_mut().zip(since) {
-        run.waited = waited(since, now);
+    let moments: Vec<Option<i64>> = since.split(' ').map(|moment| moment.parse().ok()).collect();
+    // Another number of them: somebody else's moment has spaces in it, and which is whose cannot be told.
+    if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
+        runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
     Ok(runs)
 }

@@ -95,6 +95,9 @@ impl Groups for RedisBroker {
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
+        if !self.has_lapsed(keys.sets()).await? {
+            return Ok(0);
+        }
         let mut back = 0;
         // Go's sets have no largest size: one that goes back in parts takes several turns.
         for _ in 0..SETS {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use redis::Value;
 
 use super::{
@@ -40,7 +41,11 @@ impl Maintain for RedisBroker {
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_next_due(queues, limit).await
+        self.wait_for_next_due(queues, limit).await.map(|_| ())
+    }
+
+    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
+        if self.wait_for_next_due(queues, limit).await? { self.forward(queues).await } else { Ok(Forwarded::default()) }
     }
 
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
@@ -78,6 +83,18 @@ impl Maintain for RedisBroker {
         Ok(recovered)
     }
 
+    async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
+        let answers = self.ask_each(queues, |keys| head(keys.lease())).await?;
+        let now = self.clock.now();
+        let first = answers.into_iter().map(|answer| match answer {
+            Ok(head) => reply::only_score(head).map(|lapses| until(lapses, now)),
+            // A key of a foreign type: recovery tells what is wrong with it.
+            Err(_) => Some(Duration::ZERO),
+        });
+        // What is taken from now on has a whole lease before it.
+        Ok(first.flatten().min().unwrap_or(self.lease))
+    }
+
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let keys = Keys::new(queue);
         let Progress { active, pending, keys: cursor } = self.sweeps.begin(queue);
@@ -110,6 +127,9 @@ impl Maintain for RedisBroker {
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
+        if !self.has_lapsed(keys.completed()).await? {
+            return Ok(0);
+        }
         let call = |slice: usize| {
             DELETE_EXPIRED.on(&[keys.completed()]).arg(self.clock.argument()).arg(keys.task_prefix()).arg(slice)
         };
@@ -124,6 +144,9 @@ impl Maintain for RedisBroker {
         limit: usize,
     ) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
+        if !self.is_overfull(keys.archived(), max_age, max_size).await? {
+            return Ok(0);
+        }
         let call = |slice: usize| {
             TRIM_ARCHIVE
                 .on(&[keys.archived()])
@@ -158,6 +181,26 @@ impl Maintain for RedisBroker {
 }
 
 impl RedisBroker {
+    /// Whether the first of these moments has come. A plain look: an idle server must not cost a script for nothing.
+    pub(super) async fn has_lapsed(&self, zset: String) -> Result<bool, BrokerError> {
+        let first = reply::only_score(self.link.send_one(head(zset)).await?);
+        Ok(first.is_some_and(|first| first <= self.clock.now().timestamp()))
+    }
+
+    /// Whether the archive has a task that is too old, or too many.
+    async fn is_overfull(&self, archived: String, max_age: Duration, max_size: usize) -> Result<bool, BrokerError> {
+        let mut calls = vec![head(archived.clone())];
+        if max_size < usize::MAX {
+            calls.push(Call::plain("ZCARD").arg(archived));
+        }
+        let mut answers = self.link.send(calls).await?.into_iter();
+        let oldest = answers.next().transpose()?.and_then(reply::only_score);
+        let size = answers.next().transpose()?.and_then(|size| reply::number(&size)).unwrap_or_default();
+        let kept_since = self.clock.now().timestamp().saturating_sub_unsigned(whole_seconds(max_age));
+        let is_old = oldest.is_some_and(|oldest| oldest <= kept_since);
+        Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
+    }
+
     async fn ask_each(
         &self,
         queues: &[QueueName],
@@ -224,6 +267,17 @@ impl RedisBroker {
     }
 }
 
+/// The first member of a zset with its score.
+fn head(zset: String) -> Call {
+    Call::plain("ZRANGE").arg(zset).arg(0).arg(0).arg("WITHSCORES")
+}
+
+/// How long it is until that Unix second.
+fn until(second: i64, now: DateTime<Utc>) -> Duration {
+    let ms = second.saturating_mul(1000).saturating_sub(now.timestamp_millis());
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}
+
 /// Where the next sweep of each queue goes on.
 #[derive(Debug, Default)]
 pub(super) struct Sweeps(Mutex<HashMap<QueueName, Progress>>);
@@ -250,6 +304,19 @@ impl Sweeps {
             all.remove(queue);
         } else {
             all.insert(queue.clone(), progress);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_until_a_second_ends_with_it() {
+        let now = DateTime::from_timestamp_millis(7_250).unwrap_or_default();
+        for (second, ms) in [(8, 750), (7, 0), (-1, 0), (37, 29_750)] {
+            assert_eq!(until(second, now), Duration::from_millis(ms), "{second}");
         }
     }
 }

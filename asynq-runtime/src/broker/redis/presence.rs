@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
-    keeper::read_time,
+    connection::Link,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
     script::{ANNOUNCE, BEAT, Call, LIVE},
@@ -25,29 +25,12 @@ impl Presence for RedisBroker {
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
         self.check_lease_beside_go().await?;
         let member = Member { name: name.clone(), number: 0 };
-        self.beat(&member, info, &[]).await?;
+        self.show_alive(&member, info, &[], true).await?;
         Ok(member)
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
-        let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
-        let announce = |list: &str, key: &str| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR).arg(key);
-        let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
-        let info = ServerInfo { clock_ahead_ms, ..info.clone() };
-        let mut beat = BEAT.on(&[&info_key, &workers_key]).arg(ALIVE_FOR).arg(info.encode_to_vec());
-        for worker in workers {
-            beat.push(&worker.task_id);
-            beat.push(worker.encode_to_vec());
-        }
-        let calls = vec![announce(SERVERS, &info_key), announce(WORKERS, &workers_key), beat, Call::plain("TIME")];
-        let before = Utc::now();
-        let mut answers = self.link.send(calls).await?;
-        if let Some(Ok(time)) = answers.pop()
-            && let Some(time) = read_time(&time)
-        {
-            self.clock.learn(before, time, Utc::now());
-        }
-        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.show_alive(member, info, workers, false).await
     }
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
@@ -114,6 +97,44 @@ impl Presence for RedisBroker {
 }
 
 impl RedisBroker {
+    /// One beat. The first one of a server takes the names of dead servers off the lists as well.
+    async fn show_alive(
+        &self,
+        member: &Member,
+        info: &ServerInfo,
+        workers: &[WorkerInfo],
+        is_first: bool,
+    ) -> Result<(), BrokerError> {
+        let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
+        let mut keys = vec![info_key.as_str(), workers_key.as_str()];
+        let mut calls = Vec::new();
+        // In a cluster the lists are elsewhere.
+        if is_first || !matches!(self.link, Link::One(_)) {
+            let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
+            let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
+            calls.extend(lists.map(|(list, key)| announce(list).arg(key)));
+        } else {
+            keys.extend([SERVERS, WORKERS]);
+        }
+        let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
+        let info = ServerInfo { clock_ahead_ms, ..info.clone() };
+        let mut beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(info.encode_to_vec());
+        for worker in workers {
+            beat.push(&worker.task_id);
+            beat.push(worker.encode_to_vec());
+        }
+        calls.push(beat);
+        let before = Utc::now();
+        let answers = self.link.send(calls).await?;
+        let after = Utc::now();
+        if let Some(Ok(now)) = answers.last()
+            && let Some(now) = reply::number(now)
+        {
+            self.clock.learn(before, DateTime::from_timestamp_nanos(now), after);
+        }
+        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    }
+
     /// Refuses a lease shorter than Go's while a Go server lives, which would read it as one of its own length.
     async fn check_lease_beside_go(&self) -> Result<(), BrokerError> {
         if self.lease >= GO_LEASE {

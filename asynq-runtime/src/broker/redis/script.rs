@@ -26,7 +26,7 @@ scripts! {
     ENQUEUE_ONE = "produce/one";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "fits" "task" "settle/settle";
+    SETTLE = "fits" "count" "settle/done" "task" "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
     FORWARD = "fits" "maintain/forward";
@@ -66,7 +66,7 @@ scripts! {
     CHANGE = "task" "places" "repair/change";
     BULK = "task" "places" "repair/bulk";
     EDIT = "task" "places" "repair/edit";
-    END_ORPHAN = "task" "places" "repair/end_orphan";
+    END_ORPHAN = "count" "task" "places" "repair/end_orphan";
     LOOK = "task" "places" "repair/look";
     HOLD = "task" "places" "repair/hold";
     PLACE = "repair/place";

@@ -1,6 +1,6 @@
 //! Settles: one script per 64 outcomes of a queue, oldest runs first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +14,7 @@ use super::{
     reply,
     script::{Call, FREE_LOCK, SETTLE, WRITE, portions},
 };
-use crate::task::{Progress, QueueName, TaskMessage};
+use crate::task::{Progress, QueueName, TaskId, TaskMessage};
 
 /// How long the counters of a day are kept.
 pub(super) const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
@@ -88,13 +88,30 @@ fn chunks(batch: &[Settlement]) -> Vec<(&QueueName, Vec<usize>)> {
     for (queue, mut places) in queues {
         places.sort_by_key(|&place| batch[place].run.token);
         let cut = portions(&places, |&place| bytes(&batch[place])).into_iter();
-        let mut portions: Vec<_> = cut.map(|portion| (queue, portion.to_vec())).collect();
+        let mut portions: Vec<_> = cut.map(|portion| (queue, plain_first(batch, portion))).collect();
         if places.iter().any(|&place| batch[place].action == Action::Requeue) {
             portions.reverse();
         }
         chunks.append(&mut portions);
     }
     chunks
+}
+
+/// The same places, plain successes first: most batches have nothing else, and the script is short for them. Of several
+/// outcomes of one task the first stays the first.
+fn plain_first(batch: &[Settlement], places: &[usize]) -> Vec<usize> {
+    let others: HashSet<&TaskId> =
+        places.iter().map(|&place| &batch[place]).filter(|of| !is_plain(of)).map(|of| &of.run.id).collect();
+    let mut ordered = places.to_vec();
+    if !others.is_empty() {
+        ordered.sort_by_key(|&place| !is_plain(&batch[place]) || others.contains(&batch[place].run.id));
+    }
+    ordered
+}
+
+/// Whether the task is just to be deleted.
+fn is_plain(settlement: &Settlement) -> bool {
+    settlement.action == Action::Done && settlement.message.unique_key.is_empty()
 }
 
 /// Roughly what an outcome sends.
@@ -125,7 +142,16 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
     names.extend(places.iter().map(|&place| keys.task(batch[place].run.id.as_str())));
     let day_ends = now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp();
     let mut call = SETTLE.on(&names).arg(given).arg(day_ends);
-    for &place in places {
+    let mut rest = places;
+    while let (alike @ 1.., Some(&first)) = (plain_alike(batch, rest), rest.first()) {
+        call.push("D");
+        call.push(alike);
+        call.push(batch[first].run.token.to_string());
+        let (plain, others) = rest.split_at(alike);
+        plain.iter().for_each(|&place| call.push(batch[place].run.id.as_str()));
+        rest = others;
+    }
+    for &place in rest {
         let Settlement { run, message, action, .. } = &batch[place];
         let lock = lock(message, &keys);
         let rewritten = rewritten(message, action, now).unwrap_or_default();
@@ -165,6 +191,12 @@ fn call(batch: &[Settlement], queue: &QueueName, places: &[usize], given: &str, 
         }
     }
     call
+}
+
+/// How many of the first of these places are plain successes without a lock, of runs with one token.
+fn plain_alike(batch: &[Settlement], places: &[usize]) -> usize {
+    let token = places.first().map(|&first| batch[first].run.token);
+    places.iter().take_while(|&&place| is_plain(&batch[place]) && Some(batch[place].run.token) == token).count()
 }
 
 /// The unique lock to free; none that lies outside the queue, where a script must not reach.
@@ -262,7 +294,7 @@ mod tests {
     use super::*;
     use crate::{
         broker::RunToken,
-        task::{Extra, Header, TaskId},
+        task::{Extra, Header},
     };
 
     fn message() -> TaskMessage {
@@ -346,6 +378,28 @@ mod tests {
         let batch: Vec<_> = (0..100).map(|token| settlement("a", "id", token, Action::Requeue)).collect();
         let firsts: Vec<_> = chunks(&batch).into_iter().map(|(_, places)| (places[0], places.len())).collect();
         assert_eq!(firsts, [(64, 36), (0, 64)]);
+    }
+
+    #[test]
+    fn plain_successes_of_one_token_go_together() {
+        let mut batch = vec![settlement("a", "1", 7, Action::Done); 5];
+        batch[2] = settlement("a", "3", 7, Action::Requeue);
+        batch[4].run.token = RunToken(8);
+        let alike = |batch: &[Settlement]| {
+            (0..=batch.len()).map(|first| plain_alike(batch, &[0, 1, 2, 3, 4][first..])).collect::<Vec<_>>()
+        };
+        assert_eq!(alike(&batch), [2, 1, 0, 1, 1, 0]);
+        batch[0].message = Arc::new(TaskMessage { unique_key: "asynq:{a}:unique:t:".into(), ..message() });
+        assert_eq!(alike(&batch)[0], 0);
+    }
+
+    #[test]
+    fn plain_successes_go_first_but_for_those_of_a_task_with_another_outcome() {
+        let done = |id| settlement("a", id, 1, Action::Done);
+        let back = |id| settlement("a", id, 1, Action::Requeue);
+        let batch = [back("1"), done("2"), back("3"), done("1"), done("4")];
+        assert_eq!(plain_first(&batch, &[0, 1, 2, 3, 4]), [1, 4, 0, 2, 3]);
+        assert_eq!(plain_first(&batch, &[4, 1]), [4, 1]);
     }
 
     #[test]

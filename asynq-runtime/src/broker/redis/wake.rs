@@ -120,8 +120,9 @@ impl RedisBroker {
         }
     }
 
-    /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work).
-    pub(super) async fn wait_for_pending(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work). `false` if the time was over and nothing was
+    /// there.
+    pub(super) async fn wait_for_pending(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
         let end = end(limit);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         // The length alone would miss a resume.
@@ -132,25 +133,25 @@ impl RedisBroker {
         let watched: HashSet<String> = keys.iter().flat_map(|keys| [keys.pending(), keys.paused()]).collect();
         if calls.is_empty() {
             sleep(limit).await;
-            return Ok(());
+            return Ok(false);
         }
         loop {
             let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
             let numbers: Vec<i64> =
                 answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
             if numbers.chunks(2).any(|queue| matches!(queue, [pending, 0] if *pending > 0)) {
-                return Ok(());
+                return Ok(true);
             }
             let heard = self.until_closed(timeout(left(end), ears.hear(&watched))).await?;
             // A poll has to look first; the bell means that there is something, or was.
             if heard.is_err() || matches!(ears, Ears::Bell(_)) {
-                return Ok(());
+                return Ok(heard.is_ok());
             }
         }
     }
 
-    /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due).
-    pub(super) async fn wait_for_next_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due). `true` if something is due.
+    pub(super) async fn wait_for_next_due(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
         let end = end(limit);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         let head = |key: String| Call::plain("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
@@ -160,7 +161,7 @@ impl RedisBroker {
             keys.iter().flat_map(|keys| [keys.due(), keys.scheduled(), keys.retry()]).collect();
         if calls.is_empty() {
             sleep(limit).await;
-            return Ok(());
+            return Ok(false);
         }
         loop {
             let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
@@ -168,15 +169,16 @@ impl RedisBroker {
                 answers.into_iter().map(|answer| Ok(reply::only_score(answer?))).collect::<Result<_, BrokerError>>()?;
             let next = next_due(&heads);
             let heard = tokio::select! {
+                biased;
+                () = self.sleep_until(next) => return Ok(true),
                 heard = self.until_closed(timeout(left(end), ears.hear(&watched))) => heard?,
-                () = self.sleep_until(next) => return Ok(()),
             };
             if heard.is_err() {
-                return Ok(());
+                return Ok(false);
             }
             tokio::select! {
                 () = sleep(TOGETHER.min(left(end))) => {}
-                () = self.sleep_until(next) => return Ok(()),
+                () = self.sleep_until(next) => return Ok(true),
             }
         }
     }

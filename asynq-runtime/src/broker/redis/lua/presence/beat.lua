@@ -1,12 +1,18 @@
--- Writes what a server says about itself and what it runs (PROTOCOL 5.19 c).
--- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}
--- ARGV     1 seconds both last · 2 ServerInfo; then per running task: id WorkerInfo
--- Returns  nothing
+-- Writes what a server says about itself and what it runs, and keeps it on the lists (PROTOCOL 5.19).
+-- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
+--          · 4 asynq:workers
+-- ARGV     1 now · 2 seconds all of it lasts · 3 ServerInfo; then per running task: id WorkerInfo
+-- Returns  now in nanoseconds
 local call = redis.call
+local now_s, now_ns = clock(ARGV[1])
 -- DEL first: as the first write it lets the script run when memory is full.
 call('DEL', KEYS[2])
-call('SET', KEYS[1], ARGV[2], 'EX', ARGV[1])
-for i = 3, #ARGV, 2 do
+call('SET', KEYS[1], ARGV[3], 'EX', ARGV[2])
+for i = 4, #ARGV, 2 do
   call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])
 end
-if #ARGV > 2 then call('EXPIRE', KEYS[2], ARGV[1]) end
+if #ARGV > 3 then call('EXPIRE', KEYS[2], ARGV[2]) end
+for i = 3, #KEYS do
+  call('ZADD', KEYS[i], whole(now_s + tonumber(ARGV[2])), KEYS[i - 2])
+end
+return now_ns

@@ -1,7 +1,9 @@
--- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4).
+-- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4). Goes on where
+-- done.lua ended.
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
--- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
+-- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then first, any number of times, several runs of one
+--          token that are done and have no lock: D how many · token · their ids; then per item: op id token and, by op,
 --          d (done): lock
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
@@ -9,14 +11,8 @@
 --          q (requeue): nothing more
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
 --          hash · w a container of the queue is of a foreign type, nothing was changed
-local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
-local day_ends = ARGV[2]
-
-local answers = {}
-local ended, deleted, requeued, completed, retried, due, archived = {}, {}, {}, {}, {}, {}, {}
-local processed, failed = 0, 0
-local done = {}
+local requeued, completed, retried, due, archived = {}, {}, {}, {}, {}
 
 local function push(list, a, b)
   list[#list + 1] = a
@@ -37,35 +33,32 @@ local function store(key, state, token, msg, x)
   end
 end
 
--- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
--- such outcomes are not begun.
-local containers = { c = { 4, 'zset' }, r = { 5, 'zset', 7, 'zset' }, a = { 6, 'zset' }, q = { 3, 'list' }, d = {} }
-local may_go = setmetatable({}, { __index = function(known, op)
-  local wanted, may = containers[op], fits(KEYS[2], 'zset')
-  for i = 1, #wanted, 2 do may = may and fits(KEYS[wanted[i]], wanted[i + 1]) end
-  known[op] = may
-  return may
-end })
+local function may_go(op)
+  if not has_lease or op == 'd' then return has_lease end
+  if op == 'c' then return fits(KEYS[4], 'zset') end
+  if op == 'r' then return fits(KEYS[5], 'zset') and fits(KEYS[7], 'zset') end
+  if op == 'a' then return fits(KEYS[6], 'zset') end
+  return fits(KEYS[3], 'list')
+end
 
 local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
-local p, item = 3, 0
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
   local key = KEYS[12 + item]
   local held = pcall('HGET', key, 'pending_since')
-  local answer
+  local letter = 'o'
   if type(held) == 'table' then
-    answer = 'e'
-  elseif held == token and not may_go[op] then
-    answer = 'w'
-  -- The fence, in this order: LREM first would take the entry of another's run of the task.
-  elseif held == token and call('LREM', KEYS[1], '-1', id) > 0 then
-    answer = 'o'
+    letter = 'e'
+  elseif held == token and not may_go(op) then
+    letter = 'w'
+  -- The same fence.
+  elseif held ~= token or call('LREM', KEYS[1], '-1', id) == 0 then
+    letter = refusal(key, token)
+  else
     ended[#ended + 1] = id
     if op == 'd' then
       deleted[#deleted + 1] = key
-      done[key] = true
-      if ARGV[p + 3] ~= '' then unlock(ARGV[p + 3], id) end
+      unlock(ARGV[p + 3], id)
       processed = processed + 1
     elseif op == 'c' then
       store(key, 'completed', token, ARGV[p + 3])
@@ -94,21 +87,9 @@ while p <= #ARGV do
       call('HSET', key, 'state', 'pending', 'pending_since', now_ns, 'last', token)
       push(requeued, id)
     end
-  elseif done[key] then
-    -- Sent twice in this batch; the hash goes at the end.
-    answer = 'g'
-  else
-    local found = call('HMGET', key, 'state', 'last')
-    if not found[1] and call('EXISTS', key) == 0 then
-      answer = 'g'
-    elseif found[2] == token then
-      answer = 'b'
-    else
-      answer = 'f'
-    end
   end
   item = item + 1
-  answers[item] = answer
+  letters[item] = letter
   p = p + width[op]
 end
 
@@ -127,5 +108,5 @@ if #requeued > 0 then
   call('RPUSH', KEYS[3], unpack(oldest_last))
 end
 
-count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, day_ends)
-return table.concat(answers)
+count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, ARGV[2])
+return table.concat(letters)

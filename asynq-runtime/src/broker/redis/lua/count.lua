@@ -1,0 +1,24 @@
+-- Put in front of scripts that count runs that ended.
+-- KEYS     none; the scripts hand their own to the functions
+-- ARGV     none
+-- Returns  nothing
+
+-- Raises a counter of the day and the one of all days. Counting must not fail what is done already: a counter that
+-- cannot be raised starts again, and then the answer is true.
+local function count(day, total, by, day_ends)
+  if by == 0 then return end
+  local sum = redis.pcall('INCRBY', day, by)
+  if type(sum) == 'table' then redis.call('SET', day, by) end
+  if type(sum) == 'table' or sum == by then redis.call('EXPIREAT', day, day_ends) end
+  if type(redis.pcall('INCRBY', total, by)) == 'table' then
+    redis.call('SET', total, by)
+    return true
+  end
+end
+
+-- Counts runs that ended. When processed starts again, a failure takes failed along, as in asynq.
+local function count_runs(keys, processed, failed, day_ends)
+  local processed_day, processed_total, failed_day, failed_total = unpack(keys)
+  if count(processed_day, processed_total, processed, day_ends) and failed > 0 then redis.call('SET', failed_total, 0) end
+  count(failed_day, failed_total, failed, day_ends)
+end

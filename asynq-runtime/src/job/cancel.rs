@@ -1,0 +1,90 @@
+//! Tells an attempt to stop, and costs nothing until somebody waits for it.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+
+/// Whether an attempt should stop. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<Request>);
+
+/// A request that most attempts never get: its token is made by the first who asks or waits.
+#[derive(Debug, Default)]
+pub(crate) struct Request(OnceLock<CancellationToken>);
+
+impl Cancel {
+    /// Asks for it.
+    pub fn cancel(&self) {
+        self.0.make();
+    }
+
+    /// Whether it was asked for.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_made()
+    }
+
+    /// Waits until it is asked for.
+    pub async fn cancelled(&self) {
+        self.0.made().await;
+    }
+}
+
+impl From<CancellationToken> for Cancel {
+    /// Asked for by this token.
+    fn from(token: CancellationToken) -> Self {
+        Self(Arc::new(Request::from(token)))
+    }
+}
+
+impl Request {
+    /// Makes the request.
+    pub(crate) fn make(&self) {
+        self.token().cancel();
+    }
+
+    /// Whether it was made.
+    pub(crate) fn is_made(&self) -> bool {
+        self.0.get().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// Waits until it is made.
+    pub(crate) async fn made(&self) {
+        self.token().cancelled().await;
+    }
+
+    fn token(&self) -> &CancellationToken {
+        self.0.get_or_init(CancellationToken::new)
+    }
+}
+
+impl From<CancellationToken> for Request {
+    fn from(token: CancellationToken) -> Self {
+        Self(OnceLock::from(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clones_are_asked_together_before_and_while_somebody_waits() {
+        let cancel = Cancel::default();
+        let other = cancel.clone();
+        assert!(!other.is_cancelled());
+        let waits = tokio::spawn(async move { other.cancelled().await });
+        tokio::task::yield_now().await;
+        cancel.cancel();
+        waits.await.unwrap();
+        assert!(cancel.is_cancelled());
+        cancel.cancelled().await;
+    }
+
+    #[test]
+    fn one_made_of_a_token_is_asked_for_by_it() {
+        let token = CancellationToken::new();
+        let cancel = Cancel::from(token.clone());
+        token.cancel();
+        assert!(cancel.is_cancelled());
+    }
+}
