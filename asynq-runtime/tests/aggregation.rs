@@ -125,9 +125,12 @@ async fn what_cannot_be_a_part_runs_alone_or_is_archived_with_the_reason() {
     assert!(told[0].ends_with(": good") && told[1] == "plain other", "{told:?}");
     let mut notes = states(&app, "note").await;
     notes.sort();
-    let [(TaskState::Retry, None), (TaskState::Archived, Some(a)), (TaskState::Archived, Some(b))] = &*notes else {
+    let [(TaskState::Retry, Some(of_another_shape)), (TaskState::Archived, Some(a)), (TaskState::Archived, Some(b))] =
+        &*notes
+    else {
         panic!("{notes:?}")
     };
+    assert!(of_another_shape.starts_with("the arguments of `note` have shape"), "{of_another_shape}");
     assert!(a.starts_with("expired") && b.starts_with("the arguments of `note` cannot be read"), "{a}\n{b}");
 }
 

@@ -51,8 +51,10 @@ impl HeartThread {
         self.spawn_on(async move {
             loop {
                 let ended = tokio::select! {
-                    ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
+                    // First: what it did next would only find that the broker has closed meanwhile.
+                    biased;
                     () = until.cancelled() => return,
+                    ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
                 };
                 let Err(panic) = ended else { return };
                 tracing::error!(component = name, "a component panicked and is started again: {panic}");
