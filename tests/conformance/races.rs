@@ -260,6 +260,7 @@ async fn counters_are_exact_under_load() {
     }
     let failed: u64 = workers.join_all().await.iter().sum();
     let stats = t.snapshot().await.stats;
+    assert_eq!((stats.pending, stats.active), (0, 0), "nothing is left: {stats:?}");
     assert_eq!((stats.processed, stats.failed, stats.archived), (200, failed, failed));
     assert_eq!((stats.processed_total, stats.failed_total, stats.size), (200, failed, failed));
 }

@@ -28,6 +28,28 @@ async fn a_task_goes_through_its_life_and_leaves_only_counters() {
     assert_eq!(broker.queues().await.unwrap(), [queue()]);
 }
 
+/// One field holds since when a task is pending, or else the token of its run. They may be equal by chance.
+#[tokio::test]
+async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_like_any_other() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, _clock) = with_clock(&server).await;
+    let me = member("me");
+    put(&broker, &["first", "a", "b"]).await;
+    let first = take(&broker, &me, 1).await.remove(0);
+    // The clock stands still: the next token is the next microsecond's.
+    let next = first.key.token.0 + 1000;
+    for id in ["a", "b"] {
+        let () = redis.hset(format!("asynq:{{default}}:t:{id}"), "pending_since", next).await.unwrap();
+    }
+    let runs = take(&broker, &me, 10).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert_eq!(runs[0].key.token.0, next);
+    for run in &runs {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+}
+
 /// FENCE.md §2, attack A: our recoverer put the task back and somebody runs it or ended it; the late one changes nothing.
 #[tokio::test]
 async fn a_late_outcome_changes_nothing_whoever_took_the_task() {

@@ -180,7 +180,7 @@ async fn no_attempt_runs_after_the_deadline() {
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let client = Client::new(broker.clone());
     hangs::job().task_id("past").deadline(Utc::now() - Duration::from_secs(5)).enqueue(&client).await.unwrap();
-    hangs::job().task_id("soon").deadline(Utc::now() + Duration::from_millis(1)).enqueue(&client).await.unwrap();
+    hangs::job().task_id("soon").deadline(Utc::now() + Duration::from_secs(1)).enqueue(&client).await.unwrap();
     let running = start(builder).await;
     let past = settled(&broker, &running, "past", TaskState::Archived).await;
     assert_eq!((past.last_error.as_deref(), past.retried), (Some("deadline passed"), 0));

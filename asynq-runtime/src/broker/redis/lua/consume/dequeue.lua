@@ -56,7 +56,8 @@ while taken < n and rounds < 16 and room > 0 do
     -- pcall: one key of a wrong type must not stop the others.
     local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress')
     local msg, crashes = task[1], task[3] and tonumber(task[3]) or 0
-    if task[2] == token or is_spared[id] then
+    -- A moment may be equal to a token; only what this call took is active with it.
+    if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
       -- It was in pending twice.
       call('LREM', KEYS[3], 1, id)
     elseif not msg then
