@@ -29,6 +29,7 @@ static ASSETS: &[(&str, &[u8])] = &assets![
     "js/actions.js",
     "js/app.js",
     "js/charts.js",
+    "js/find.js",
     "js/keys.js",
     "js/live.js",
     "js/morph.js",

@@ -7,6 +7,7 @@ mod hands;
 mod hostile;
 mod pages;
 mod pictures;
+mod search;
 mod shop;
 mod weight;
 mod world;

@@ -1,6 +1,7 @@
 // Starts the parts of the page; each works on what the server rendered.
 import { actions } from "./actions.js";
 import { charts } from "./charts.js";
+import { find } from "./find.js";
 import { keys } from "./keys.js";
 import { live } from "./live.js";
 import { select } from "./select.js";
@@ -10,6 +11,7 @@ select();
 actions();
 keys();
 live();
+find();
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-switch]")) window.switchTheme();
   const dialog = event.target.closest("[data-close]")?.closest("dialog");

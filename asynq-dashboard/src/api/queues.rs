@@ -65,7 +65,7 @@ pub(super) async fn tasks(
             after: which.after,
             ..search::Query::default()
         };
-        return Ok(Json(json::found(&app, &search::search(&app, &query).await?)));
+        return Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?)));
     }
     let state = search::state(&which.state)?.unwrap_or(TaskState::Pending);
     let (page, per) = (which.page.unwrap_or(1), which.per.unwrap_or(30));

@@ -36,7 +36,7 @@ pub(super) async fn samples(State(app): State<AppState>, Asked(which): Asked<Whi
 }
 
 pub(super) async fn search(State(app): State<AppState>, Asked(query): Asked<search::Query>) -> Answer {
-    Ok(Json(json::found(&app, &search::search(&app, &query).await?)))
+    Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?)))
 }
 
 pub(super) async fn servers(State(app): State<AppState>) -> Answer {

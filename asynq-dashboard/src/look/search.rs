@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use asynq_runtime::{
     TaskInfo, TaskState,
-    broker::Page,
+    broker::{BrokerError, Page},
     task::{QueueName, TaskId},
 };
+use futures_util::future::try_join_all;
 use serde::Deserialize;
 
 use self::wanted::Wanted;
@@ -21,14 +22,18 @@ use crate::{
 
 /// Most tasks that one request gives.
 pub(crate) const MOST_FOUND: usize = 100;
-/// How long one request looks.
-const LONGEST: Duration = Duration::from_millis(1500);
+/// How long a page looks: it is to be there in a fifth of a second, and its script goes on.
+pub(crate) const FOR_A_PAGE: Duration = Duration::from_millis(100);
+/// How long an answer to a program looks.
+pub(crate) const FOR_A_PROGRAM: Duration = Duration::from_millis(1500);
 /// Searches at a time; each of them keeps the broker busy.
 pub(crate) const AT_ONCE: usize = 4;
 /// How long one waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
+/// Queues that are asked for an id at once.
+const QUEUES_AT_ONCE: usize = 64;
 /// All states, those first where people look.
 const STATES: [TaskState; 7] = [
     TaskState::Active,
@@ -73,107 +78,153 @@ pub(crate) struct Found {
     pub(crate) next: Option<String>,
 }
 
-/// Where a search is: state by state, queue by queue, slice by slice.
+/// Where a search is: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
-    state: usize,
+    /// 0 while queues are asked for the id, then the place of a state in [`STATES`] and one.
+    step: usize,
     queue: String,
     page: usize,
 }
 
 impl Place {
     fn text(&self) -> String {
-        format!("{}.{}.{}", self.state, self.page, self.queue)
+        format!("{}.{}.{}", self.step, self.page, self.queue)
     }
 
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
-        let state = parts.next()?.parse().ok().filter(|state| *state < STATES.len())?;
+        let step = parts.next()?.parse().ok().filter(|step| *step <= STATES.len())?;
         let page = parts.next()?.parse().ok().filter(|page| (1..=1_000_000).contains(page))?;
-        Some(Self { state, page, queue: parts.next()?.to_owned() })
+        Some(Self { step, page, queue: parts.next()?.to_owned() })
     }
 }
 
-/// Looks for tasks.
+/// One request's part of a search.
+#[derive(Debug)]
+struct Search<'a> {
+    app: &'a AppState,
+    wanted: Wanted,
+    queues: Vec<QueueName>,
+    found: Found,
+    /// How many of what was found have the text as their id.
+    by_id: usize,
+    /// Whether anything was looked at: a request that comes no further would be asked for again and again.
+    began: bool,
+    until: Instant,
+}
+
+/// Looks for tasks, for so long.
 ///
 /// # Errors
 ///
 /// A part of the query cannot be read, there is no such queue, the broker failed, or four others search already.
-pub(crate) async fn search(app: &AppState, query: &Query) -> Result<Found, Failure> {
+pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<Found, Failure> {
     let wanted = Wanted::read(query)?;
     let start = match query.after.as_str() {
-        "" => None,
-        text => Some(Place::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?),
+        "" => Place { step: 0, queue: String::new(), page: 1 },
+        text => Place::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
     let turn = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
     let Ok(Ok(_turn)) = turn else {
         return Err(Failure::new(Kind::Busy, "others are searching; try again"));
     };
+    let until = Instant::now() + longest;
     let queues = queues(app, query).await?;
-    let mut found = Found::default();
-    let began = Instant::now();
-    if start.is_none() {
-        named(app, &queues, &wanted, &mut found, began).await?;
-    }
-    let by_id = found.tasks.len();
-    let states = STATES.iter().enumerate().filter(|(_, state)| wanted.state.is_none_or(|wanted| wanted == **state));
-    for (at, state) in states {
-        for queue in &queues {
-            let mut page = 1;
-            if let Some(start) = &start {
-                match (at, queue.as_str()).cmp(&(start.state, start.queue.as_str())) {
-                    std::cmp::Ordering::Less => continue,
-                    std::cmp::Ordering::Equal => page = start.page,
-                    std::cmp::Ordering::Greater => {}
-                }
-            }
-            loop {
-                if found.tasks.len() >= MOST_FOUND || began.elapsed() > LONGEST {
-                    found.next = Some(Place { state: at, queue: queue.to_string(), page }.text());
-                    return Ok(found);
-                }
-                let (broker, slice) = (app.client().broker(), Page { number: page, size: SLICE });
-                let some = match &wanted.group {
-                    Some(group) => broker.group_tasks(queue, group, slice).await?,
-                    None => broker.tasks(queue, *state, slice).await?,
-                };
-                found.looked_at += some.len();
-                let is_last = some.is_empty();
-                // Whole slices, so that the next request begins with a new one; 100 is passed by a part of one at most.
-                let fits = some.into_iter().filter(|task| wanted.fits(app.registry(), task));
-                let new = fits.filter(|task| !found.tasks[..by_id].iter().any(|known| same(known, task)));
-                let new: Vec<_> = new.collect();
-                found.tasks.extend(new);
-                if is_last {
-                    break;
-                }
-                page += 1;
-            }
-        }
-    }
-    Ok(found)
+    let mut search = Search { app, wanted, queues, found: Found::default(), by_id: 0, began: false, until };
+    search.found.next = search.run(start).await?.map(|place| place.text());
+    Ok(search.found)
 }
 
-/// The tasks whose id is the text, without looking at any other.
-async fn named(
-    app: &AppState,
-    queues: &[QueueName],
-    wanted: &Wanted,
-    found: &mut Found,
-    began: Instant,
-) -> Result<(), Failure> {
-    if wanted.text.trim().is_empty() {
-        return Ok(());
-    }
-    let id = TaskId::from_wire(&wanted.as_written);
-    for queue in queues {
-        if began.elapsed() > LONGEST / 2 || found.tasks.len() >= MOST_FOUND {
-            break;
+impl Search<'_> {
+    /// Looks from a place on, until everything was looked at or enough was done: then it says where to go on.
+    async fn run(&mut self, start: Place) -> Result<Option<Place>, Failure> {
+        if start.step == 0
+            && let Some(queue) = self.named(&start.queue).await?
+        {
+            return Ok(Some(Place { step: 0, queue, page: 1 }));
         }
-        let task = app.client().broker().task(queue, &id).await?;
-        found.tasks.extend(task.filter(|task| wanted.fits(app.registry(), task)));
+        for (at, state) in STATES.into_iter().enumerate().skip(start.step.saturating_sub(1)) {
+            if self.wanted.state.is_some_and(|wanted| wanted != state) {
+                continue;
+            }
+            let is_first = at + 1 == start.step;
+            let first = if is_first { self.at(&start.queue) } else { 0 };
+            for at_queue in first..self.queues.len() {
+                let queue = self.queues[at_queue].clone();
+                let page = if is_first && queue.as_str() == start.queue { start.page } else { 1 };
+                if let Some(page) = self.slices(&queue, state, page).await? {
+                    return Ok(Some(Place { step: at + 1, queue: queue.to_string(), page }));
+                }
+            }
+        }
+        Ok(None)
     }
-    Ok(())
+
+    /// The first queue from this name on.
+    fn at(&self, name: &str) -> usize {
+        self.queues.partition_point(|queue| queue.as_str() < name)
+    }
+
+    fn is_enough(&self) -> bool {
+        self.began && (self.found.tasks.len() >= MOST_FOUND || Instant::now() > self.until)
+    }
+
+    /// The tasks whose id is the text, without looking at any other; says at which queue to go on.
+    async fn named(&mut self, from: &str) -> Result<Option<String>, Failure> {
+        if self.wanted.text.trim().is_empty() {
+            return Ok(None);
+        }
+        let id = TaskId::from_wire(&self.wanted.as_written);
+        let broker = self.app.client().broker();
+        let mut queues = &self.queues[self.at(from)..];
+        self.began = true;
+        loop {
+            let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(queues.len()));
+            let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
+            let tasks = tasks.into_iter().flatten().filter(|task| self.wanted.fits(self.app.registry(), task));
+            self.found.tasks.extend(tasks);
+            self.by_id = self.found.tasks.len();
+            queues = rest;
+            match queues.first() {
+                Some(next) if self.is_enough() => return Ok(Some(next.to_string())),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Looks at the tasks of a queue in one state, slice by slice; says at which slice to go on.
+    async fn slices(
+        &mut self,
+        queue: &QueueName,
+        state: TaskState,
+        first: usize,
+    ) -> Result<Option<usize>, BrokerError> {
+        let broker = self.app.client().broker();
+        let mut page = first;
+        loop {
+            if self.is_enough() {
+                return Ok(Some(page));
+            }
+            self.began = true;
+            let slice = Page { number: page, size: SLICE };
+            let some = match &self.wanted.group {
+                Some(group) => broker.group_tasks(queue, group, slice).await?,
+                None => broker.tasks(queue, state, slice).await?,
+            };
+            if some.is_empty() {
+                return Ok(None);
+            }
+            self.found.looked_at += some.len();
+            // Whole slices, so that the next request begins with a new one; 100 is passed by a part of one at most.
+            let fits = some.into_iter().filter(|task| self.wanted.fits(self.app.registry(), task));
+            let known = &self.found.tasks[..self.by_id];
+            let new: Vec<_> = fits.filter(|task| !known.iter().any(|known| same(known, task))).collect();
+            self.found.tasks.extend(new);
+            page += 1;
+        }
+    }
 }
 
 fn same(a: &TaskInfo, b: &TaskInfo) -> bool {
@@ -196,8 +247,10 @@ mod tests {
     #[test]
     fn a_place_comes_back_from_its_text_whatever_the_queue_is_called() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
-            let place = Place { state: 3, queue: queue.into(), page: 17 };
-            assert_eq!(Place::read(&place.text()), Some(place));
+            for step in [0, 3, STATES.len()] {
+                let place = Place { step, queue: queue.into(), page: 17 };
+                assert_eq!(Place::read(&place.text()), Some(place));
+            }
         }
         for bad in ["", "9.1.q", "1.0.q", "1.q", "x", "1.99999999999.q"] {
             assert_eq!(Place::read(bad), None, "{bad}");

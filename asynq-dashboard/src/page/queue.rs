@@ -102,7 +102,7 @@ pub(crate) async fn get(
             after: wish.after.clone(),
             ..Query::default()
         };
-        List::Found(search::search(&app, &query).await?)
+        List::Found(search::search(&app, &query, search::FOR_A_PAGE).await?)
     };
     let mut charts = curves::charts(&app.samples().series(Some(&queue)));
     charts.push(days(&broker.history(&stats.name, DAYS).await?));
@@ -260,7 +260,8 @@ fn tasks(view: &View<'_>) -> Markup {
                 List::Found(found) => (super::search::how_far(found, |after| link("after", after))),
             }
         }
-        @if can_change && !rows.is_empty() {
+        // The script of a search may still find some.
+        @if can_change && (!rows.is_empty() || matches!(view.list, List::Found(_))) {
             (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }))
         }
     }

@@ -1,4 +1,4 @@
-//! `/search`: tasks of all queues by id, type, arguments, error and time, as far as one look reaches.
+//! `/search`: tasks of all queues by id, type, arguments, error and time; its script goes on where one look ended.
 
 use asynq_runtime::TaskState;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    look::search::{self, Found, Query},
+    look::search::{self, Found, MOST_FOUND, Query},
     path::{Asked, href, with_query},
     state::AppState,
 };
@@ -19,7 +19,7 @@ use crate::{
 /// Answers `/search`.
 pub(crate) async fn get(State(app): State<AppState>, Asked(query): Asked<Query>) -> Result<Page, Failure> {
     let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), ..query };
-    let found = if is_blank(&query) { None } else { Some(search::search(&app, &query).await?) };
+    let found = if is_blank(&query) { None } else { Some(search::search(&app, &query, search::FOR_A_PAGE).await?) };
     Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref())).still())
 }
 
@@ -76,7 +76,7 @@ fn render(app: &AppState, query: &Query, found: Option<&Found>) -> Markup {
             Some(found) => section.panel.flush aria-label="What was found" {
                 @if found.tasks.is_empty() {
                     (empty(if found.next.is_some() { "Nothing so far" } else { "Nothing found" }, &html! {
-                        p { @if found.next.is_some() { "There is more to look at: go on below, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
+                        p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
                     (Table { mount, registry: app.registry(), now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
@@ -102,16 +102,19 @@ fn link(here: &str, query: &Query, after: &str) -> String {
     )
 }
 
-/// How far a search has looked, and the way on.
+/// How far a search has looked, and the way on: `find.js` takes it until there is a page of tasks.
 pub(super) fn how_far(found: &Found, link: impl Fn(&str) -> String) -> Markup {
     html! {
-        nav.pages aria-label="How far the search looked" {
+        nav.pages aria-label="How far the search looked" data-search=(found.looked_at) data-enough=(MOST_FOUND) {
             span {
                 (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at"
                 @if found.next.is_none() { ": that was all" }
             }
             span.grow {}
-            @if let Some(next) = &found.next { a.button rel="next" href=(link(next)) { "Look further" } }
+            @if let Some(next) = &found.next {
+                button type="button" data-stop hidden { "Stop" }
+                a.button rel="next" href=(link(next)) { "Look further" }
+            }
         }
     }
 }
