@@ -23,9 +23,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at<S: Store>() {
         let world = World::of(fixture, Vec::new()).await;
         let browser = &world.browser;
         let bar = "document.querySelector('[data-search]')";
-        let all = concat!(
-            "document.querySelector('[data-search]').textContent.startsWith('3 found, 40,003 looked at: that was all')"
-        );
+        let all = format!("{bar}.textContent.startsWith('3 found, 40,003 looked at: that was all')");
 
         world.open("/search?q=needle").await;
         let first =

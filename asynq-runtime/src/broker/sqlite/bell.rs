@@ -24,6 +24,12 @@ mod imp {
             Ok(Self { socket: Arc::new(socket), limit })
         }
 
+        /// For whoever waits for more than this.
+        #[cfg(target_os = "linux")]
+        pub(in super::super) fn socket(&self) -> &UnixDatagram {
+            &self.socket
+        }
+
         pub(super) fn receive(&self) -> io::Result<()> {
             let mut ring = [0; 8];
             self.socket.recv(&mut ring)?;

@@ -31,6 +31,7 @@ mod semaphore;
 mod settle;
 mod sql;
 mod store;
+mod touched;
 mod turn;
 mod tx;
 mod url;

@@ -32,19 +32,23 @@ struct Desk {
     handle: Mutex<Option<InterruptHandle>>,
 }
 
-/// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only.
+/// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only,
+/// and always the first that is free: where one is enough, the others open no connection.
 #[derive(Debug)]
 pub(super) struct Readers(Arc<Line>);
 
 #[derive(Debug, Default)]
 struct Line {
     waiting: Mutex<Waiting>,
-    changed: Condvar,
+    /// Rung for each reader by itself.
+    changed: [Condvar; READERS],
 }
 
 #[derive(Default)]
 struct Waiting {
     queries: VecDeque<Box<dyn Query>>,
+    /// The readers that wait and are not called yet.
+    free: [bool; READERS],
     is_over: bool,
 }
 
@@ -57,15 +61,19 @@ impl fmt::Debug for Waiting {
 impl Readers {
     /// Has the next free reader answer `query`, which holds the caller's place among those who may wait.
     pub(super) fn ask(&self, query: Box<dyn Query>) {
-        self.0.lock().queries.push_back(query);
-        self.0.changed.notify_one();
+        let mut waiting = self.0.lock();
+        waiting.queries.push_back(query);
+        if let Some(first) = waiting.free.iter().position(|&is_free| is_free) {
+            waiting.free[first] = false;
+            self.0.changed[first].notify_one();
+        }
     }
 }
 
 impl Drop for Readers {
     fn drop(&mut self) {
         self.0.lock().is_over = true;
-        self.0.changed.notify_all();
+        self.0.changed.iter().for_each(Condvar::notify_one);
     }
 }
 
@@ -74,17 +82,19 @@ impl Line {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next query; `None` when there will be none.
-    fn next(&self) -> Option<Box<dyn Query>> {
+    /// The next query for a reader; `None` when there will be none.
+    fn next(&self, reader: usize) -> Option<Box<dyn Query>> {
         let mut waiting = self.lock();
         loop {
+            waiting.free[reader] = false;
             if let Some(query) = waiting.queries.pop_front() {
                 return Some(query);
             }
             if waiting.is_over {
                 return None;
             }
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting.free[reader] = true;
+            waiting = self.changed[reader].wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -103,7 +113,7 @@ pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, 
         let (common, line) = (Arc::clone(common), Arc::clone(&readers.0));
         thread::Builder::new()
             .name(format!("asynq-sqlite-read-{number}"))
-            .spawn(move || read(&common, names, &line, &desk))?;
+            .spawn(move || read(&common, names, || line.next(number), &desk))?;
     }
     Ok((readers, desks))
 }
@@ -129,9 +139,9 @@ impl Desk {
     }
 }
 
-fn read(common: &Common, names: Names, line: &Line, desk: &Desk) {
+fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn Query>>, desk: &Desk) {
     let mut connection: Option<Connection> = None;
-    while let Some(query) = line.next() {
+    while let Some(query) = next() {
         if !query.begin() {
             continue;
         }
@@ -164,6 +174,8 @@ fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use tokio::sync::{Semaphore, oneshot};
 
     use super::{
@@ -204,5 +216,39 @@ mod tests {
         }
         assert!(begun.elapsed() >= LONGEST);
         assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
+        let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+        let (inbox, desks) = start(&common, Names::Plain).unwrap();
+        let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
+        let connections = || desks.0.iter().filter(|desk| desk.handle.lock().unwrap().is_some()).count();
+        let ask = |held: Option<Arc<Barrier>>| {
+            let (reply, answer) = oneshot::channel();
+            let read = move |view: &View<'_>| {
+                held.iter().for_each(|held| {
+                    held.wait();
+                });
+                view.count("SELECT count(*) FROM a")
+            };
+            let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
+            answer
+        };
+        for _ in 0..20 {
+            while !all_are_free() {
+                thread::yield_now();
+            }
+            ask(None).blocking_recv().unwrap().unwrap();
+        }
+        assert_eq!(connections(), 1);
+        let held = Arc::new(Barrier::new(READERS));
+        let answers = [(); READERS].map(|()| ask(Some(Arc::clone(&held))));
+        assert!(answers.into_iter().all(|answer| answer.blocking_recv().unwrap().is_ok()));
+        assert_eq!(connections(), READERS);
     }
 }

@@ -14,6 +14,7 @@ use super::{
     connection,
     reader::Desks,
     store::{Common, Message},
+    touched::Touched,
 };
 
 /// The safety net under the bell: how soon a commit is noticed that rang nobody.
@@ -27,7 +28,7 @@ const SETTLED_BY_SECONDS: Duration = Duration::from_secs(3);
 /// So often the look into the file is left out at most.
 const MOST_UNTOUCHED: u32 = 10;
 
-/// How often the file is looked for.
+/// How often the file is looked for, and slow readers, while nobody writes and the system would tell if somebody did.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which file this is, whatever its name: a device and a number on it.
@@ -71,19 +72,26 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
-    let mut wal = Trace::new(super::turn::beside(file, "-wal"));
+    let log = super::turn::beside(file, "-wal");
+    let touched = Touched::of(&log);
+    let mut wal = Trace::new(log);
+    let mut is_calm = false;
     while !common.is_closed() && !common.is_broken() {
         let bell = common.liveness.as_ref().and_then(super::liveness::Liveness::bell);
-        let rang = match bell {
-            Some(bell) => bell.rang(),
-            None => {
+        let rang = match (&touched, bell) {
+            (Some(touched), bell) if is_calm => touched.or_rang(bell.as_ref(), LOOK),
+            (_, Some(bell)) => bell.rang(),
+            (_, None) => {
                 thread::sleep(NET);
                 false
             }
         };
+        let may_have_changed = wal.may_have_changed();
+        // After a write its commit is looked for at short intervals, and of one write after the other nobody is told.
+        is_calm = !may_have_changed;
         if rang {
             common.tell_all(writer);
-        } else if common.news.has_listeners() && wal.may_have_changed() {
+        } else if common.news.has_listeners() && may_have_changed {
             if connection.is_none() {
                 connection = connection::open_reader(file).ok();
             }

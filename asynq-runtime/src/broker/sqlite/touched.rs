@@ -1,0 +1,131 @@
+//! Tells when somebody writes to the log, where the system can (inotify), so that nobody has to look while nobody does.
+
+use std::{path::Path, time::Duration};
+
+use super::bell::Bell;
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path, time::Duration};
+
+    use rustix::{
+        event::{PollFd, PollFlags, poll},
+        fs::inotify::{self, CreateFlags, Reader, WatchFlags},
+        io::Errno,
+    };
+
+    use super::Bell;
+
+    /// What is told of one file.
+    #[derive(Debug)]
+    pub(in super::super) struct Touched(OwnedFd);
+
+    impl Touched {
+        pub(super) fn watch(path: &Path) -> io::Result<Self> {
+            let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            // Our own threads close it when the broker ends, and so should whoever waits here.
+            inotify::add_watch(&told, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
+            Ok(Self(told))
+        }
+
+        pub(super) fn wait(&self, bell: Option<&Bell>, limit: Duration) -> io::Result<bool> {
+            let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
+            waited.extend(bell.map(|bell| PollFd::new(bell.socket(), PollFlags::IN)));
+            let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
+            poll(&mut waited, Some(&limit))?;
+            let is_ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            let (touched, rang) = (is_ready(0), is_ready(1));
+            if touched {
+                self.forget_what_was_told()?;
+            }
+            Ok(rang)
+        }
+
+        /// So that the next wait is for something new.
+        fn forget_what_was_told(&self) -> io::Result<()> {
+            let mut buffer = [MaybeUninit::uninit(); 512];
+            let mut told = Reader::new(&self.0, &mut buffer);
+            loop {
+                match told.next() {
+                    Ok(_) => {}
+                    Err(Errno::WOULDBLOCK) => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::{io, path::Path, time::Duration};
+
+    use super::Bell;
+
+    #[derive(Debug)]
+    pub(in super::super) struct Touched;
+
+    impl Touched {
+        pub(super) fn watch(_: &Path) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn wait(&self, _: Option<&Bell>, _: Duration) -> io::Result<bool> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+}
+
+pub(super) use imp::Touched;
+
+impl Touched {
+    /// Begins to watch the file at `path`; `None` where the system does not tell, or not of so many files.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        Self::watch(path).inspect_err(|error| tracing::debug!(%error, "nobody tells of writes to the log")).ok()
+    }
+
+    /// Waits until the bell rings or somebody writes, at most `limit`; returns whether the bell rang.
+    pub(super) fn or_rang(&self, bell: Option<&Bell>, limit: Duration) -> bool {
+        match self.wait(bell, limit) {
+            // What is there already is taken without a wait.
+            Ok(rings) => rings && bell.is_some_and(Bell::rang),
+            Err(_) => {
+                // Never a busy loop on a wait that fails at once.
+                std::thread::sleep(limit);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{fs, io::Write as _, time::Instant};
+
+    use super::{super::bell::Ringer, *};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_write_and_a_ring_end_the_wait_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, hook) = (folder.path().join("jobs.db-wal"), folder.path().join("a.sock"));
+        assert!(Touched::of(&log).is_none(), "there is no such file");
+        let mut writer = fs::File::create(&log).unwrap();
+        let touched = Touched::of(&log).unwrap();
+        let bell = Bell::hang(&hook, LONG).unwrap();
+        let begun = Instant::now();
+        for _ in 0..3 {
+            writer.write_all(b"frame").unwrap();
+            writer.write_all(b"frame").unwrap();
+            assert!(!touched.or_rang(Some(&bell), LONG));
+            Ringer::ready().ring(&hook);
+            assert!(touched.or_rang(Some(&bell), LONG));
+        }
+        drop(writer);
+        assert!(!touched.or_rang(Some(&bell), LONG), "whoever closes it ends the wait too");
+        assert!(begun.elapsed() < LONG);
+        assert!(!touched.or_rang(Some(&bell), Duration::from_millis(1)));
+        assert!(!touched.or_rang(None, Duration::from_millis(1)));
+    }
+}
