@@ -16,7 +16,13 @@ use std::{path::PathBuf, process::ExitCode};
 use asynq_runtime::prelude::BoxError;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use self::{measured::Measured, order::Order, run::Runner, suite::Extent, workload::Workload};
+use self::{
+    measured::Measured,
+    order::Order,
+    run::{Role, Runner},
+    suite::Extent,
+    workload::Workload,
+};
 
 /// The subcommand that stands for everything.
 const ALL: &str = "all";
@@ -48,10 +54,6 @@ fn command() -> Command {
                         .help("Once, with few tasks: shows that everything works"),
                 ),
         )
-        .subcommands([run::MEASURE, run::PRODUCE].map(|role| {
-            let arguments = ["order", "url"].map(|name| Arg::new(name).required(true));
-            Command::new(role.0).hide(true).args(arguments)
-        }))
 }
 
 /// An option that is a number.
@@ -88,7 +90,11 @@ fn options(command: Command) -> Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&command().get_matches()).await {
+    let ended = match run::role() {
+        Some((role, order)) => play(role, order).await,
+        None => run(&command().get_matches()).await,
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -97,15 +103,21 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
-    match matches.subcommand() {
-        Some((role, matches)) if role == run::MEASURE.0 => {
-            let order = order(matches)?;
+/// What a process does that another of this program started.
+async fn play(role: Role, order: Result<Order, BoxError>) -> Result<(), BoxError> {
+    let order = order?;
+    match role {
+        Role::Measure => {
             let measured = workload::named(&order.workload)?.measure(&order).await?;
             println!("{}", serde_json::to_string(&measured)?);
             Ok(())
         }
-        Some((role, matches)) if role == run::PRODUCE.0 => workload::produce(&order(matches)?).await,
+        Role::Produce => workload::produce(&order).await,
+    }
+}
+
+async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
+    match matches.subcommand() {
         Some((ALL, matches)) => suite::all(&extent(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,
@@ -121,12 +133,6 @@ fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
         quick,
         folder: matches.get_one("out").cloned().unwrap_or(folder),
     })
-}
-
-/// What another process of this program asks for.
-fn order(matches: &ArgMatches) -> Result<Order, BoxError> {
-    let text = |name| matches.get_one::<String>(name).ok_or_else(|| format!("the {name} is missing"));
-    Ok(Order { url: text("url")?.clone(), ..serde_json::from_str(text("order")?)? })
 }
 
 /// Runs these workloads on each broker, in turns, and prints what was found.

@@ -7,23 +7,38 @@ use tokio::process::{Child, Command};
 
 use crate::{measured::Measured, order::Order, place::Place, queue, workload};
 
-/// A hidden subcommand, which this program starts itself with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Role(pub(crate) &'static str);
+/// What this program starts itself for. It is no part of the command line, so that a process that is measured holds no
+/// memory for reading one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Measures, and says on standard output what was found.
+    Measure,
+    /// Enqueues for somebody who measures.
+    Produce,
+}
 
-/// Measures, and says on standard output what was found.
-pub(crate) const MEASURE: Role = Role("measure");
-/// Enqueues for somebody who measures.
-pub(crate) const PRODUCE: Role = Role("produce");
+/// The role of this process and its order, if another of this program started it.
+pub(crate) fn role() -> Option<(Role, Result<Order, BoxError>)> {
+    let [name, order, url] = std::env::args().skip(1).collect::<Vec<_>>().try_into().ok()?;
+    let role = [Role::Measure, Role::Produce].into_iter().find(|role| role.name() == name)?;
+    Some((role, serde_json::from_str(&order).map(|order| Order { url, ..order }).map_err(Into::into)))
+}
 
 impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Measure => "measure",
+            Self::Produce => "produce",
+        }
+    }
+
     /// Its arguments.
     ///
     /// # Errors
     ///
     /// The order is no JSON.
     pub(crate) fn arguments(self, order: &Order) -> Result<[String; 3], BoxError> {
-        Ok([self.0.to_owned(), serde_json::to_string(order)?, order.url.clone()])
+        Ok([self.name().to_owned(), serde_json::to_string(order)?, order.url.clone()])
     }
 
     /// Starts such a process; it ends with its handle.
@@ -116,7 +131,7 @@ impl Runner {
 async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
-    let measured = answer(MEASURE.start(order)?).await?;
+    let measured = answer(Role::Measure.start(order)?).await?;
     workload.verify(&measured, client).await?;
     Ok(measured)
 }

@@ -56,7 +56,7 @@ impl Workload for Latency {
                 return produce(order).await;
             }
             let mut other = Command::new(std::env::current_exe()?);
-            other.args(run::PRODUCE.arguments(order)?).stdin(Stdio::null()).kill_on_drop(true);
+            other.args(run::Role::Produce.arguments(order)?).stdin(Stdio::null()).kill_on_drop(true);
             if other.status().await?.success() { Ok(()) } else { Err("the producing process failed".into()) }
         };
         let listener = async {

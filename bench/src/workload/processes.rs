@@ -35,7 +35,7 @@ impl Workload for Processes {
         let seconds = order.seconds.unwrap_or(SECONDS);
         let workload = "enqueue-concurrent".to_owned();
         let each = Order { workload, n: ENDLESS, seconds: Some(seconds), ..order.clone() };
-        let mut started: Vec<_> = (0..PROCESSES).map(|_| run::MEASURE.start(&each)).collect::<Result<_, _>>()?;
+        let mut started: Vec<_> = (0..PROCESSES).map(|_| run::Role::Measure.start(&each)).collect::<Result<_, _>>()?;
         let mut found = Vec::new();
         for process in started.drain(..) {
             found.push(run::answer(process).await?);
