@@ -13,7 +13,7 @@ mod scheduled_million;
 use async_trait::async_trait;
 use asynq_runtime::prelude::{BoxError, Client};
 
-pub(crate) use self::latency::produce;
+pub(crate) use self::latency::{EVERY, produce};
 use crate::{limit, measured::Measured, order::Order, queue};
 
 /// One thing to measure.

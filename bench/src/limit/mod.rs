@@ -17,7 +17,13 @@ use self::{
     file::File,
     scripts::{Task, Tasks},
 };
-use crate::{measured::Measured, meter::Meter, order::Order, queue, workload::Workload};
+use crate::{
+    measured::Measured,
+    meter::Meter,
+    order::Order,
+    queue,
+    workload::{self, Workload},
+};
 
 /// Tasks that a bulk call has; its scripts go out in one write.
 const BULK: usize = 1_000;
@@ -37,6 +43,8 @@ enum Work {
     Drain,
     /// Three scripts for each group: enqueue, fetch, settle.
     EndToEnd,
+    /// One task per script and round trip, as rarely as `latency` has one.
+    Latency,
 }
 
 struct Limit {
@@ -68,6 +76,12 @@ pub(crate) static ALL: &[&dyn Workload] = &[
         work: Work::Drain,
     },
     &Limit { name: "limit-end-to-end", about: "Three scripts for each group", n: 60_000, work: Work::EndToEnd },
+    &Limit {
+        name: "limit-latency",
+        about: "Idle system, one task per script every 137 ms",
+        n: 100,
+        work: Work::Latency,
+    },
 ];
 
 #[async_trait]
@@ -110,6 +124,14 @@ impl Workload for Limit {
                     timed(began)?;
                 }
             }
+            Work::Latency => {
+                for task in tasks.groups(1) {
+                    tokio::time::sleep(workload::EVERY).await;
+                    let began = Instant::now();
+                    broker.enqueue(task)?;
+                    timed(began)?;
+                }
+            }
             Work::EnqueueBulk => {
                 let group = if order.on_redis() { group } else { COMMIT };
                 for call in tasks.groups(BULK) {
@@ -127,7 +149,11 @@ impl Workload for Limit {
                 }
             }
         }
-        let measured = meter.stop()?.per_task(order);
+        let measured = match self.work {
+            // Most of its time it sleeps.
+            Work::Latency => Measured::of(order),
+            _ => meter.stop()?.per_task(order),
+        };
         Ok(if calls.is_empty() { measured } else { measured.spread(&calls) })
     }
 

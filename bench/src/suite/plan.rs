@@ -84,6 +84,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
             add("redis latency script", "latency", 100, 10, &from(Source::Script));
         }
         add(&format!("{broker} latency same"), "latency", 100, 10, &from(Source::Same));
+        add(&format!("{broker} limit-latency"), "limit-latency", 100, 10, &plain);
         add(&format!("{broker} delayed"), "delayed", 100, 10, &plain);
         add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(IDLE));
         add(&format!("{broker} blocking"), "blocking", 0, 16, &|order| {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Between two enqueues: long enough that the worker is idle again, and in step with no interval of ours or of Redis.
-const EVERY: Duration = Duration::from_millis(137);
+pub(crate) const EVERY: Duration = Duration::from_millis(137);
 /// Tasks before the measurement, which open connections and warm caches.
 const WARM_UP: u64 = 10;
 
@@ -53,7 +53,7 @@ impl Workload for Latency {
 
         let producer = async {
             if order.from == Some(Source::Same) {
-                return produce(order).await;
+                return one_by_one(order, By::Client(running.client())).await;
             }
             let mut other = Command::new(std::env::current_exe()?);
             other.args(run::Role::Produce.arguments(order)?).stdin(Stdio::null()).kill_on_drop(true);
@@ -81,18 +81,29 @@ impl Workload for Latency {
 ///
 /// The broker failed.
 pub(crate) async fn produce(order: &Order) -> Result<(), BoxError> {
-    let mut ticks = tokio::time::interval(EVERY);
-    let client = Client::connect(&order.url).await?;
-    let mut script = match order.from {
-        Some(Source::Script) => Some(Script::connect(&order.url)?),
-        _ => None,
+    let by = match order.from {
+        Some(Source::Script) => By::Script(Box::new(Script::connect(&order.url)?)),
+        _ => By::Client(Client::connect(&order.url).await?),
     };
+    one_by_one(order, by).await
+}
+
+/// What enqueues.
+enum By {
+    /// In the worker's process that of its server.
+    Client(Client),
+    /// In place of a program that is not ours.
+    Script(Box<Script>),
+}
+
+async fn one_by_one(order: &Order, mut by: By) -> Result<(), BoxError> {
+    let mut ticks = tokio::time::interval(EVERY);
     for number in 0..order.n + WARM_UP {
         ticks.tick().await;
         let task = stamp { number, moment: unix_nanos() };
-        match &mut script {
-            Some(script) => script.enqueue_one(task.into_job())?,
-            None => drop(client.enqueue(task).await?),
+        match &mut by {
+            By::Client(client) => drop(client.enqueue(task).await?),
+            By::Script(script) => script.enqueue_one(task.into_job())?,
         }
     }
     Ok(())

@@ -59,6 +59,14 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// A connection that only asks whether the file has changed, and keeps hardly a page of it.
+pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(file, flags())?;
+    be_patient(&mut connection)?;
+    connection.execute_batch("PRAGMA cache_size=1; PRAGMA query_only=ON;")?;
+    Ok(connection)
+}
+
 /// A writer for a file that was opened before; used after the old connection met an input/output error.
 pub(super) fn reopen_writer(file: &Path, normal: bool) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;

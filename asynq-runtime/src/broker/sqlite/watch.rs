@@ -93,7 +93,7 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
             common.tell_all(writer);
         } else if common.news.has_listeners() && may_have_changed {
             if connection.is_none() {
-                connection = connection::open_reader(file).ok();
+                connection = connection::open_watch(file).ok();
             }
             let version = connection
                 .as_ref()
