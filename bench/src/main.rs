@@ -91,8 +91,9 @@ fn options(command: Command) -> Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let ended = match run::role() {
-        Some((role, order)) => play(role, order).await,
-        None => run(&command().get_matches()).await,
+        Some((role, order)) => Box::pin(play(role, order)).await,
+        // On the heap: the states of the whole suite would be on the stack of each process that is measured.
+        None => Box::pin(run(&command().get_matches())).await,
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
