@@ -123,7 +123,7 @@ impl CliError {
 fn in_words_of_the_command_line(error: &InspectError) -> String {
     match error {
         InspectError::QueueNotEmpty { queue, tasks } => {
-            format!("queue `{queue}` has {tasks} tasks; add --force to delete them too")
+            format!("queue `{queue}` still has tasks ({tasks}); add --force to delete them too")
         }
         InspectError::TooLarge { size, limit } => {
             format!("the payload would have {size} bytes, more than the limit of {limit}; raise --payload-limit")
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_library_method_is_told_as_a_flag() {
         let error = InspectError::QueueNotEmpty { queue: QueueName::from_wire("q"), tasks: 3 };
-        assert_eq!(CliError::from(error).line(), "queue `q` has 3 tasks; add --force to delete them too");
+        assert_eq!(CliError::from(error).line(), "queue `q` still has tasks (3); add --force to delete them too");
     }
 
     #[test]

@@ -21,7 +21,7 @@ async fn a_queue_with_tasks_needs_force() {
     t.seed_completed("t1", 3600).await;
     let error = inspector.delete_queue("default", Force::No).await.unwrap_err();
     assert!(matches!(error, InspectError::QueueNotEmpty { tasks: 1, .. }), "kept successes are tasks too: {error}");
-    let text = "queue `default` has 1 tasks; delete it with `Force::Yes` to delete them too";
+    let text = "queue `default` still has tasks (1); delete it with `Force::Yes` to delete them too";
     assert_eq!(error.to_string(), text);
     inspector.delete("default", "t1").await.unwrap();
     assert_eq!(inspector.delete_queue("default", Force::No).await.unwrap().tasks, 0);

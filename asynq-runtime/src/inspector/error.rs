@@ -104,7 +104,7 @@ pub enum InspectError {
         tries: usize,
     },
     /// The queue has tasks.
-    #[error("queue `{queue}` has {tasks} tasks; delete it with `Force::Yes` to delete them too")]
+    #[error("queue `{queue}` still has tasks ({tasks}); delete it with `Force::Yes` to delete them too")]
     QueueNotEmpty {
         /// The queue.
         queue: QueueName,
