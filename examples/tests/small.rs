@@ -233,7 +233,7 @@ fn hundreds_of_tasks_are_repaired_at_once() {
             "350 archived, 0 left, 0 too many to keep",
             "200 run again so far",
             "and 150 more",
-            "refused: queue `letters` has 350 tasks",
+            "refused: queue `letters` still has tasks (350)",
             "350 tasks would be deleted",
             "350 tasks are gone, 0 queues are left",
         ],

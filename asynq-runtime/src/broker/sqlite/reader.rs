@@ -182,22 +182,36 @@ mod tests {
         super::{connection::open_untouched, order::Question},
         *,
     };
-    use crate::{broker::BrokerErrorKind, clock::SystemClock};
+    use crate::{
+        broker::{BrokerError, BrokerErrorKind},
+        clock::SystemClock,
+    };
 
-    #[test]
-    fn a_query_that_takes_too_long_is_stopped_and_the_reader_goes_on() {
+    /// Readers of a file with an empty table `a`.
+    fn start_on_a_file() -> (tempfile::TempDir, Readers, Desks) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
         let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let (inbox, desks) = start(&common, Names::Plain).unwrap();
-        let ask = |sql: &'static str| {
-            let (reply, answer) = oneshot::channel();
-            let read = move |view: &View<'_>| view.count(sql);
-            let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
-            answer
-        };
+        (folder, inbox, desks)
+    }
+
+    /// Asks for what `read` reads.
+    fn ask(
+        inbox: &Readers,
+        read: impl Fn(&View<'_>) -> rusqlite::Result<i64> + Send + Sync + 'static,
+    ) -> oneshot::Receiver<Result<i64, BrokerError>> {
+        let (reply, answer) = oneshot::channel();
+        let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
+        answer
+    }
+
+    #[test]
+    fn a_query_that_takes_too_long_is_stopped_and_the_reader_goes_on() {
+        let (_folder, inbox, desks) = start_on_a_file();
+        let ask = |sql: &'static str| ask(&inbox, move |view| view.count(sql));
         let begun = Instant::now();
         let mut endless: Vec<_> = (0..READERS)
             .map(|_| ask("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"))
@@ -220,34 +234,24 @@ mod tests {
 
     #[test]
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
-        open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
-        let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
-        let (inbox, desks) = start(&common, Names::Plain).unwrap();
+        let (_folder, inbox, desks) = start_on_a_file();
         let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
         let connections = || desks.0.iter().filter(|desk| desk.handle.lock().unwrap().is_some()).count();
-        let ask = |held: Option<Arc<Barrier>>| {
-            let (reply, answer) = oneshot::channel();
-            let read = move |view: &View<'_>| {
-                held.iter().for_each(|held| {
-                    held.wait();
-                });
-                view.count("SELECT count(*) FROM a")
-            };
-            let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
-            answer
-        };
         for _ in 0..20 {
             while !all_are_free() {
                 thread::yield_now();
             }
-            ask(None).blocking_recv().unwrap().unwrap();
+            ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();
         }
         assert_eq!(connections(), 1);
-        let held = Arc::new(Barrier::new(READERS));
-        let answers = [(); READERS].map(|()| ask(Some(Arc::clone(&held))));
+        let together = Arc::new(Barrier::new(READERS));
+        let answers = [(); READERS].map(|()| {
+            let together = Arc::clone(&together);
+            ask(&inbox, move |view| {
+                together.wait();
+                view.count("SELECT count(*) FROM a")
+            })
+        });
         assert!(answers.into_iter().all(|answer| answer.blocking_recv().unwrap().is_ok()));
         assert_eq!(connections(), READERS);
     }
