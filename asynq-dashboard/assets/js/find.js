@@ -34,8 +34,9 @@ const visible = () => new Promise((done) => document.addEventListener("visibilit
 async function look(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
-    if (answer.status === 401) location.reload();
-    if (answer.ok) return new DOMParser().parseFromString(await answer.text(), "text/html");
+    // The login is over: reloading leads to it.
+    if (answer.status === 401 || answer.redirected) location.reload();
+    else if (answer.ok) return new DOMParser().parseFromString(await answer.text(), "text/html");
   } catch { /* the page says that the broker is away; this asks again */ }
   await new Promise((done) => setTimeout(done, RETRY));
   return null;

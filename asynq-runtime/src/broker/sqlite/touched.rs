@@ -32,7 +32,11 @@ mod imp {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
             waited.extend(bell.map(|bell| PollFd::new(bell.socket(), PollFlags::IN)));
             let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
-            poll(&mut waited, Some(&limit))?;
+            match poll(&mut waited, Some(&limit)) {
+                // A signal of the program's, such as the end of a child: nothing came, and the caller waits again.
+                Err(Errno::INTR) => return Ok(false),
+                polled => polled?,
+            };
             let is_ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
             let (touched, rang) = (is_ready(0), is_ready(1));
             if touched {
