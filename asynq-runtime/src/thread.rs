@@ -45,7 +45,7 @@ impl Drop for Inner {
     }
 }
 
-/// Tasks of one owner on a thread, which end together. Clones are the same tasks.
+/// Tasks of one owner, most of them on a thread, which end together. Clones are the same tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct Tasks {
     runtime: runtime::Handle,
@@ -63,6 +63,11 @@ impl Tasks {
                 () = task => {}
             }
         });
+    }
+
+    /// The same owner's tasks on another runtime; they end with those here.
+    pub(crate) fn on(&self, runtime: runtime::Handle) -> Self {
+        Self { runtime, end: self.end.clone() }
     }
 
     /// Ends all of them.
@@ -98,5 +103,18 @@ mod tests {
         assert!(goes_on.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
         drop((thread.clone(), thread));
         assert!(goes_on.await.is_err(), "the thread has ended");
+    }
+
+    #[tokio::test]
+    async fn tasks_on_another_runtime_end_with_their_owners() {
+        let thread = Thread::start("t").unwrap();
+        let tasks = thread.tasks();
+        let elsewhere = tasks.on(runtime::Handle::current());
+        let (sender, told) = oneshot::channel();
+        elsewhere.spawn(async move { sender.send(std::thread::current().id()).unwrap() });
+        assert_eq!(told.await.unwrap(), std::thread::current().id());
+        let ended = endless(&elsewhere);
+        tasks.end();
+        assert!(ended.await.is_err());
     }
 }

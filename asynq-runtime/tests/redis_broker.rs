@@ -8,6 +8,8 @@ mod connect;
 mod direct;
 #[path = "redis/fence.rs"]
 mod fence;
+#[path = "redis/fetching.rs"]
+mod fetching;
 #[path = "redis/foreign.rs"]
 mod foreign;
 #[path = "redis/groups.rs"]

@@ -189,6 +189,21 @@ async fn a_requeued_task_is_ahead_of_one_enqueued_at_the_same_instant() {
     assert_eq!(t.drain().await, ["a", "b", "c"]);
 }
 
+/// More than one script takes, from more than one dequeue.
+#[tokio::test]
+async fn of_many_that_are_put_back_at_once_the_last_is_the_next_to_be_taken() {
+    let t = Fixture::start().await;
+    let ids: Vec<String> = (0..150).map(|n| format!("t{n:03}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    t.seed_pending(&ids).await;
+    let mut runs = t.take(100).await;
+    runs.extend(t.take(40).await);
+    let back: Vec<_> = runs.iter().rev().map(|run| run.ends_with(requeue())).collect();
+    assert!(t.broker().settle(&back).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    let again = t.take(150).await;
+    assert_eq!(again.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ids);
+}
+
 #[tokio::test]
 async fn requeue_keeps_what_dequeue_gave() {
     let t = Fixture::start().await;

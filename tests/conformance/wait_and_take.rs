@@ -1,9 +1,9 @@
 //! Waiting and taking in one call, and waiting and forwarding: nothing is missed, taken twice or kept by a call that ended.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future as _, sync::Arc, task::Poll, time::Duration};
 
-use asynq_runtime::broker::{Broker, Member, Run, Suspects, Wanted};
-use asynq_tests::{Build as _, Seeded as _, default_queue, done, queue, task};
+use asynq_runtime::broker::{Broker, Member, Run, Settled, Suspects, Wanted};
+use asynq_tests::{Build as _, Seeded as _, default_queue, done, queue, requeue, task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -141,6 +141,43 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
         };
         assert_eq!(ids(&runs), ["t"], "round {round}");
         t.settle(&runs[0], done()).await;
+    }
+}
+
+/// Each task is in the answer of one who asks for what was dropped, or still there.
+#[tokio::test]
+async fn what_a_dropped_call_took_is_there_for_whoever_asks_for_it() {
+    let t = Fixture::start().await;
+    let broker = t.shared();
+    let nothing = broker.take_unanswered(t.member(), Duration::ZERO).await.unwrap();
+    assert!(nothing.is_empty(), "{nothing:?}");
+    for n in 0..20 {
+        let id = format!("t{n}");
+        t.seed_pending(&[&id]).await;
+        let wanted = [Wanted { queue: default_queue(), n: 1 }];
+        // At the pace of the call itself: before, while and after it is sent.
+        for polls in 0..n {
+            let mut call = std::pin::pin!(broker.dequeue(t.member(), &wanted));
+            let mut left = polls;
+            let ended = std::future::poll_fn(|context| match call.as_mut().poll(context) {
+                Poll::Ready(runs) => Poll::Ready(Some(runs.unwrap())),
+                Poll::Pending if left == 0 => Poll::Ready(None),
+                Poll::Pending => {
+                    left -= 1;
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            })
+            .await;
+            if let Some(runs) = ended {
+                assert_eq!(ids(&runs), [id.as_str()]);
+                t.settle(&runs[0], requeue()).await;
+            }
+        }
+        let mut runs = broker.take_unanswered(t.member(), LONG).await.unwrap();
+        runs.extend(t.take(1).await);
+        assert_eq!(ids(&runs), [id.as_str()]);
+        assert_eq!(t.settle(&runs[0], done()).await, Settled::Ok);
     }
 }
 

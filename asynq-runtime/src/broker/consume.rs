@@ -39,6 +39,25 @@ pub trait Consume {
         suspects: &Suspects,
     ) -> Result<Vec<Run>, BrokerError>;
 
+    /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what another
+    /// thread would have to be woken for. A job that blocks there holds such a call up; whoever makes them there looks after
+    /// them with [`take_unanswered`](Self::take_unanswered). Default: no.
+    fn dequeues_beside_jobs(&self) -> bool {
+        false
+    }
+
+    /// Takes what earlier calls of this member took and did not return: calls that were dropped or got no answer; and, where
+    /// [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older` ago and are
+    /// held up. What is returned here is not returned there as well.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be asked: the member's next call of either kind gets them.
+    async fn take_unanswered(&self, member: &Member, older: Duration) -> Result<Vec<Run>, BrokerError> {
+        let _ = older;
+        self.dequeue_sparing(member, &[], &Suspects::None).await
+    }
+
     /// Those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server of
     /// more queues than one dequeue should ask.
     ///

@@ -89,7 +89,8 @@ pub enum Action {
         /// Replaces the extra facts.
         extra: Extra,
     },
-    /// Back to the head of its queue as if nothing had happened: nothing spent, nothing counted.
+    /// Back to the head of its queue as if nothing had happened: nothing spent, nothing counted. Of several in one call the
+    /// last is the next to be taken, as if each had come in a call of its own.
     Requeue,
 }
 

@@ -5,13 +5,19 @@
 //! wait for the broker it fetches nothing; with layers it fetches nothing before they are ready, and no more than they are
 //! trusted with.
 //!
+//! Where the broker's calls are driven by who makes them, it lives beside the jobs: the thread that reads an answer runs
+//! its tasks, and nobody has to be woken. A job that blocks that thread holds it up; the heart then hands back what it took.
+//!
 //! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
 //! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
 
 use std::{
     collections::HashSet,
+    future::poll_fn,
+    mem,
     pin::pin,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -40,6 +46,8 @@ const BUSY: usize = 8;
 const MANY: usize = 16;
 /// Most tasks of one call: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
+/// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
+const FEW: usize = 16;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -48,6 +56,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Fetcher {
     hub: Arc<Hub>,
     queues: Arc<Queues>,
+    /// Whether it lives where the jobs do.
+    is_beside_jobs: bool,
     /// Per queue: when it last gave less than it was asked for, and little, if it did since the last news.
     short: Vec<Option<Instant>>,
     /// When all queues were last looked at, where they are many.
@@ -63,10 +73,13 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks are ours.
     pub(crate) async fn run(hub: Arc<Hub>) {
+        let _ended = Ended(Arc::clone(&hub));
         let queues = hub.queues.now();
         let short = vec![None; queues.len()];
         let (dice, alarms) = (Dice::new(), FalseAlarms::new());
-        let mut fetcher = Self { hub, queues, short, looked: None, permit: None, turn: 0, dice, alarms };
+        let is_beside_jobs = hub.broker.dequeues_beside_jobs();
+        let mut fetcher =
+            Self { hub, queues, is_beside_jobs, short, looked: None, permit: None, turn: 0, dice, alarms };
         let mut trouble = Trouble::of("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.hub.quiet.clone();
         let mut next = Next::Probe;
@@ -85,8 +98,6 @@ impl Fetcher {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        fetcher.hub.fetched_last.cancel();
-        fetcher.hub.signals.quiet.ring();
     }
 
     /// One turn: room, fetch, start; or a wait for news.
@@ -97,6 +108,10 @@ impl Fetcher {
             (self.queues, self.looked, next) = (queues, None, Next::Probe);
         }
         let mut room = self.room();
+        if self.is_beside_jobs && room < FEW && self.hub.runs.running() > 0 {
+            go_last().await;
+            room = self.room();
+        }
         if room == 0 {
             tokio::select! {
                 () = self.hub.runs.freed() => {}
@@ -300,10 +315,16 @@ impl Fetcher {
             slots.extend(hub.slot(task, self.permit.take()));
             if hub.gate.is_some() {
                 // The layers give the next permit when this one is used.
-                hub.launch(std::mem::take(&mut slots));
+                hub.launch(mem::take(&mut slots));
             }
         }
-        hub.launch(slots);
+        // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
+        let goes_last = self.is_beside_jobs && self.room() < FEW;
+        if goes_last {
+            slots.into_iter().for_each(|slot| hub.launch(vec![slot]))
+        } else {
+            hub.launch(slots)
+        }
         rest
     }
 
@@ -391,6 +412,33 @@ impl Fetcher {
         }
         // Where the wait asks all that could be asked, it begins with that.
         Ok(if asked.is_some() { Next::Wait } else { Next::Probe })
+    }
+}
+
+/// Goes to the end of the runtime's queue, from where its other threads may take it, unlike one that yields.
+async fn go_last() {
+    let mut has_gone = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_gone, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Tells that nothing more is fetched, also where the runtime has ended around the fetcher.
+struct Ended(Arc<Hub>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // One that panicked is started again.
+        if !std::thread::panicking() {
+            self.0.runtime_has_ended();
+            self.0.fetched_last.cancel();
+            self.0.signals.quiet.ring();
+        }
     }
 }
 

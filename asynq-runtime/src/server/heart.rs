@@ -47,20 +47,16 @@ impl HeartThread {
         F: Fn(Arc<Hub>) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let (hub, until) = (Arc::clone(hub), until.clone());
-        self.spawn_on(async move {
-            loop {
-                let ended = tokio::select! {
-                    // First: what it did next would only find that the broker has closed meanwhile.
-                    biased;
-                    () = until.cancelled() => return,
-                    ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
-                };
-                let Err(panic) = ended else { return };
-                tracing::error!(component = name, "a component panicked and is started again: {panic}");
-                tokio::time::sleep(AFTER_PANIC).await;
-            }
-        });
+        self.tasks.spawn(tended(name, Arc::clone(hub), until.clone(), run));
+    }
+
+    /// The same where jobs run, for what need not go on while a job blocks it.
+    pub(crate) fn tend_beside_jobs<F, R>(&self, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
+    where
+        F: Fn(Arc<Hub>) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.on(hub.jobs.clone()).spawn(tended(name, Arc::clone(hub), until.clone(), run));
     }
 
     /// Runs `future` over there and waits for what it returns. Dropping this drops it.
@@ -82,6 +78,25 @@ impl HeartThread {
             let _ = sender.send(outcome);
         });
         receiver.await.map_err(|_| ServerError::Gone)
+    }
+}
+
+/// Runs a component until `until`, and starts it again when it panics.
+async fn tended<F, R>(name: &'static str, hub: Arc<Hub>, until: CancellationToken, run: F)
+where
+    F: Fn(Arc<Hub>) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let ended = tokio::select! {
+            // First: what it did next would only find that the broker has closed meanwhile.
+            biased;
+            () = until.cancelled() => return,
+            ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
+        };
+        let Err(panic) = ended else { return };
+        tracing::error!(component = name, "a component panicked and is started again: {panic}");
+        tokio::time::sleep(AFTER_PANIC).await;
     }
 }
 

@@ -87,6 +87,15 @@ impl Hub {
         }
     }
 
+    /// Takes in hand what calls of the fetcher took that never returned, to put it back to the heads of its queues.
+    pub(crate) async fn take_unanswered(&self, older: Duration) -> Result<Vec<Arc<InHand>>, BrokerError> {
+        if !self.broker.dequeues_beside_jobs() {
+            return Ok(Vec::new());
+        }
+        let runs = self.answer(self.broker.take_unanswered(&self.member, older)).await?;
+        Ok(self.runs.hold(runs.into_iter().map(Attempt::from), self.broker.now()))
+    }
+
     /// The settlement that puts a task back to the head of its queue.
     pub(crate) fn hand_back(attempt: &Attempt) -> Settlement {
         Settlement {

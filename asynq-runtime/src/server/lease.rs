@@ -1,5 +1,8 @@
 //! Extends the leases of all that is in hand, running or waiting to be settled, and the unique locks that ask for it.
 //!
+//! Tasks that the fetcher took and never got, because a job blocks its thread, go back to their queues before their leases
+//! are over.
+//!
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
 //! a lease that lapsed while nobody took the task is still ours (RELIABILITY F2).
 
@@ -40,6 +43,12 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
     }
     for slice in hub.runs.held_locks().chunks(SLICE) {
         hub.answer(hub.broker.extend_locks(slice)).await?;
+    }
+    // Late enough for an answer that is only slow, early enough for the shortest lease. The last one to be put back is the
+    // first to be taken again.
+    for task in hub.take_unanswered(hub.broker.lease() / 10).await?.iter().rev().filter(|task| task.settling()) {
+        tracing::warn!(id = %task.attempt.key.id, "jobs block their threads: a task that could not be started goes back");
+        hub.outbox.put(Hub::hand_back(&task.attempt));
     }
     hub.signals.extended.ring();
     Ok(())

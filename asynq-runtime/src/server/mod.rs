@@ -211,7 +211,11 @@ impl Server {
         heart.tend("subscriber", &hub, &never, subscriber::run);
         heart.tend("recoverer", &hub, &closing, recoverer::run);
         heart.tend("forwarder", &hub, &closing, forwarder::run);
-        heart.tend("fetcher", &hub, &never, Fetcher::run);
+        if hub.broker.dequeues_beside_jobs() {
+            heart.tend_beside_jobs("fetcher", &hub, &never, Fetcher::run);
+        } else {
+            heart.tend("fetcher", &hub, &never, Fetcher::run);
+        }
         heart.tend("janitor", &hub, &closing, janitor::run);
         if hub.aggregations.is_empty() {
             hub.aggregated_last.cancel();

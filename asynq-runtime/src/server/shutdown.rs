@@ -48,6 +48,12 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
     for task in hub.runs.take_unended() {
         hub.outbox.put_back(task.place, Hub::hand_back(&task.attempt));
     }
+    // Nor has the fetcher where they block its thread.
+    if let Ok(Ok(taken)) = timeout_at(end + SETTLE, hub.take_unanswered(Duration::ZERO)).await {
+        for task in taken.iter().filter(|task| task.settling()) {
+            hub.outbox.put_back(task.place, Hub::hand_back(&task.attempt));
+        }
+    }
     hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {
         let left = hub.outbox.len();

@@ -23,7 +23,7 @@ use crate::{
 const IN_TIME: Duration = Duration::from_millis(500);
 
 /// The connections that callers drive: the only ones of the second protocol, but for `redis` itself.
-async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
+pub(crate) async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
     let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     let old = list.lines().filter(|line| line.split(' ').any(|word| word == "resp=2"));
@@ -47,12 +47,12 @@ async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> (i64, 
     panic!("no connection was opened");
 }
 
-async fn last_command(redis: &mut MultiplexedConnection, id: i64) -> String {
+pub(crate) async fn last_command(redis: &mut MultiplexedConnection, id: i64) -> String {
     let list: String = redis::cmd("CLIENT").arg("LIST").arg("ID").arg(id).query_async(redis).await.unwrap();
     list.split(' ').find_map(|word| word.strip_prefix("cmd=")).unwrap_or_default().to_owned()
 }
 
-async fn pending(broker: &RedisBroker) -> usize {
+pub(crate) async fn pending(broker: &RedisBroker) -> usize {
     usize::try_from(broker.queue_stats(&queue()).await.unwrap().pending).unwrap()
 }
 

@@ -134,7 +134,6 @@ impl Commit {
             send.again = true;
             self.deliver(&mut chunks, &mut send).await;
         }
-        own.give_back();
         Ok(outcomes(&batch, chunks).pop().unwrap_or_default())
     }
 

@@ -1,22 +1,21 @@
-//! Dequeues, and remembers which answers were lost so that the next call gets those tasks first.
+//! Dequeues, first of all what earlier calls took whose answers were lost (contract: `broker/consume.rs`).
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redis::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{BrokerError, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
+    super::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
     RedisBroker,
     connection::Answer,
+    direct::{Direct, Sent, Taken},
+    keeper::Identity,
     keys::Keys,
     reply,
     script::{Call, DEQUEUE, PER_SCRIPT, RESUME},
+    unanswered::{Asked, Unanswered},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
@@ -31,32 +30,21 @@ impl Consume for RedisBroker {
         if let Some(error) = self.unanswered.take_error(member) {
             return Err(error);
         }
-        let mut runs = self.resume(member, wanted).await?;
-        let got = |runs: &[Run], queue: &QueueName| runs.iter().filter(|run| run.key.queue == *queue).count();
-        let mut asks = Vec::new();
-        for Wanted { queue, n } in wanted {
-            let mut left = n.saturating_sub(got(&runs, queue));
-            let mut most = suspects.most_from(queue);
-            while left > 0 {
-                asks.push((queue, left.min(PER_SCRIPT.0), most.min(PER_SCRIPT.0)));
-                // One of a queue is one in all; any number is any number in each script.
-                most = if most == 1 { 0 } else { most };
-                left -= left.min(PER_SCRIPT.0);
-            }
-        }
+        let mut runs = self.resume(member, self.unanswered.take(member, wanted)).await?;
+        let asks = asks(wanted, suspects, &runs);
         if asks.is_empty() {
             return Ok(runs);
         }
-        let calls: Vec<(Call, Unanswered<'_>)> = asks
-            .into_iter()
-            .map(|(queue, n, suspects)| {
-                let asked = self.unanswered.note(member, queue, self.clock.token());
-                (self.dequeue_call(queue, n, suspects, asked.token), asked)
-            })
-            .collect();
-        let (calls, asked): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+        let own = self.fetching.as_ref().and_then(Direct::take);
+        let stray = own.as_ref().and_then(Taken::identity);
+        let note = |queue: &QueueName| {
+            self.unanswered
+                .note(member, Asked { queue: queue.clone(), token: self.clock.token(), stray: stray.clone() })
+        };
+        let asked: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
+        let call = |(ask, asked): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, asked.asked().token);
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
-        let answers = match self.link.send(calls).await {
+        let answers = match self.ask(own, || asks.iter().zip(&asked).map(call).collect()).await {
             Ok(answers) => answers,
             Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
@@ -65,11 +53,12 @@ impl Consume for RedisBroker {
             }
         };
         let mut failure = None;
-        for (asked, answer) in asked.into_iter().zip(answers) {
-            match answer.and_then(|value| read_runs(value, &asked.queue, asked.token, member.number)) {
+        for (unanswered, answer) in asked.into_iter().zip(answers) {
+            match answer.and_then(|value| read_runs(value, unanswered.asked(), member.number)) {
                 Ok(some) => {
-                    runs.extend(some);
-                    asked.answered();
+                    if unanswered.answered() {
+                        runs.extend(some);
+                    }
                 }
                 // It stays noted: part of it may have been done.
                 Err(error) => failure = Some(error),
@@ -83,6 +72,14 @@ impl Consume for RedisBroker {
             }
             None => Ok(runs),
         }
+    }
+
+    fn dequeues_beside_jobs(&self) -> bool {
+        self.fetching.is_some()
+    }
+
+    async fn take_unanswered(&self, member: &Member, older: Duration) -> Result<Vec<Run>, BrokerError> {
+        self.resume(member, self.unanswered.take_over(member, older)).await
     }
 
     async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
@@ -131,127 +128,97 @@ impl Consume for RedisBroker {
 }
 
 impl RedisBroker {
-    fn dequeue_call(&self, queue: &QueueName, n: usize, suspects: usize, token: RunToken) -> Call {
-        let keys = Keys::new(queue);
+    fn dequeue_call(&self, ask: &Ask<'_>, token: RunToken) -> Call {
+        let keys = Keys::new(ask.queue);
         DEQUEUE
             .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
-            .arg(n)
+            .arg(ask.n)
             .arg(token.to_string())
             .arg(self.lease.as_secs())
             .arg(PER_SCRIPT.1)
-            .arg(suspects)
+            .arg(ask.suspects)
     }
 
-    /// The tasks of earlier calls whose answers were lost. They are all returned, even if they are more than wanted now:
-    /// they are this member's already.
-    async fn resume(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
-        let lost = self.unanswered.take(member, wanted);
+    /// The answers to dequeues, on the connection that the caller drives if there is one.
+    async fn ask(&self, own: Option<Taken<'_>>, calls: impl Fn() -> Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
+        if let Some(mut own) = own {
+            match own.exchange(calls()).await {
+                Sent::Answered(answers) => return Ok(answers),
+                Sent::Unanswered(_) => {
+                    return Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not answer in time"));
+                }
+                Sent::Not => {}
+            }
+        }
+        self.link.send(calls()).await
+    }
+
+    /// The tasks of calls whose answers nobody took. They are all returned, even if they are more than wanted now: they are
+    /// this member's already.
+    async fn resume(&self, member: &Member, lost: Vec<Unanswered<'_>>) -> Result<Vec<Run>, BrokerError> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
+        let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.asked().stray.as_ref()).collect();
+        strays.dedup();
+        for stray in strays {
+            self.link.silence(stray).await?;
+        }
         let calls: Vec<Call> = lost
             .iter()
-            .map(|asked| {
-                let keys = Keys::new(&asked.queue);
-                RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string())
+            .map(|lost| {
+                let Asked { queue, token, .. } = lost.asked();
+                let keys = Keys::new(queue);
+                RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(token.to_string())
             })
             .collect();
         let answers = self.link.send(calls).await?;
         let mut runs = Vec::new();
-        for (asked, answer) in lost.into_iter().zip(answers) {
-            match answer.and_then(|value| read_runs(value, &asked.queue, asked.token, member.number)) {
+        for (lost, answer) in lost.into_iter().zip(answers) {
+            match answer.and_then(|value| read_runs(value, lost.asked(), member.number)) {
                 Ok(some) => {
-                    runs.extend(some);
-                    asked.answered();
+                    if lost.answered() {
+                        runs.extend(some);
+                    }
                 }
                 // Noted again, until it is answered.
                 Err(error) if error.is_unavailable() => {}
                 // A queue that cannot be read now: what lies there is recovered when its lease has passed.
-                Err(_) => asked.answered(),
+                Err(_) => drop(lost.answered()),
             }
         }
         Ok(runs)
     }
 }
 
-/// Dequeues that were sent and whose answer has not come.
-#[derive(Debug, Default)]
-pub(super) struct UnansweredDequeues(Mutex<HashMap<Member, Lost>>);
-
-#[derive(Debug, Default)]
-struct Lost {
-    tokens: Vec<(QueueName, RunToken)>,
-    error: Option<BrokerError>,
+/// What one script is asked for.
+struct Ask<'q> {
+    queue: &'q QueueName,
+    n: usize,
+    suspects: usize,
 }
 
-/// A dequeue on its way. Dropped without an answer, by an error or because the caller went away, it counts as lost.
-struct Unanswered<'b> {
-    all: &'b UnansweredDequeues,
-    member: Member,
-    queue: QueueName,
-    token: RunToken,
-    answered: bool,
-}
-
-impl UnansweredDequeues {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Member, Lost>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, member: &Member, queue: &QueueName, token: RunToken) -> Unanswered<'_> {
-        Unanswered { all: self, member: member.clone(), queue: queue.clone(), token, answered: false }
-    }
-
-    /// What is lost in the wanted queues; each is lost again unless it is answered now.
-    fn take(&self, member: &Member, wanted: &[Wanted]) -> Vec<Unanswered<'_>> {
-        let mut all = self.lock();
-        let Some(lost) = all.get_mut(member) else { return Vec::new() };
-        let is_wanted = |queue: &QueueName| wanted.iter().any(|wanted| wanted.queue == *queue);
-        let (now, later) = std::mem::take(&mut lost.tokens).into_iter().partition(|(queue, _)| is_wanted(queue));
-        lost.tokens = later;
-        let now: Vec<(QueueName, RunToken)> = now;
-        now.into_iter().map(|(queue, token)| self.note(member, &queue, token)).collect()
-    }
-
-    /// Whether the member's next call has something to fetch or to tell before anything new.
-    fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
-        let is_wanted = |queue: &QueueName| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == *queue);
-        let has = |lost: &Lost| lost.error.is_some() || lost.tokens.iter().any(|(queue, _)| is_wanted(queue));
-        self.lock().get(member).is_some_and(has)
-    }
-
-    fn keep_error(&self, member: &Member, error: BrokerError) {
-        self.lock().entry(member.clone()).or_default().error = Some(error);
-    }
-
-    fn take_error(&self, member: &Member) -> Option<BrokerError> {
-        self.lock().get_mut(member)?.error.take()
-    }
-
-    /// Forgets a member that left.
-    pub(super) fn forget(&self, member: &Member) {
-        self.lock().remove(member);
-    }
-}
-
-impl Unanswered<'_> {
-    fn answered(mut self) {
-        self.answered = true;
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            let lost = (self.queue.clone(), self.token);
-            self.all.lock().entry(self.member.clone()).or_default().tokens.push(lost);
+/// The scripts that take what is wanted beside what is there.
+fn asks<'q>(wanted: &'q [Wanted], suspects: &Suspects, runs: &[Run]) -> Vec<Ask<'q>> {
+    let mut asks = Vec::new();
+    for Wanted { queue, n } in wanted {
+        let got = runs.iter().filter(|run| run.key.queue == *queue).count();
+        let mut left = n.saturating_sub(got);
+        let mut most = suspects.most_from(queue);
+        while left > 0 {
+            asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), suspects: most.min(PER_SCRIPT.0) });
+            // One of a queue is one in all; any number is any number in each script.
+            most = if most == 1 { 0 } else { most };
+            left -= left.min(PER_SCRIPT.0);
         }
     }
+    asks
 }
 
-fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> Result<Vec<Run>, BrokerError> {
+fn read_runs(value: Value, asked: &Asked, server: i64) -> Result<Vec<Run>, BrokerError> {
+    let Asked { queue, token, .. } = asked;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
@@ -262,7 +229,7 @@ fn read_runs(value: Value, queue: &QueueName, token: RunToken, server: i64) -> R
         let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
             return Err(reply::unexpected("a task without id or message"));
         };
-        let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token, server, row: 0 };
+        let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
         runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None });
     }
@@ -305,12 +272,6 @@ pub(super) fn read_message(raw: Bytes, id: &str, queue: &QueueName) -> Result<Ta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::ServerName;
-
-    fn member() -> Member {
-        let name = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
-        Member { name, number: 0 }
-    }
 
     #[test]
     fn a_message_counts_only_where_it_belongs() {
@@ -327,31 +288,10 @@ mod tests {
 
     #[test]
     fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
-        let (queue, token) = (QueueName::from_wire("q"), RunToken(1));
+        let asked = Asked { queue: QueueName::from_wire("q"), token: RunToken(1), stray: None };
         let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
         for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
-            assert!(read_runs(value, &queue, token, 0).is_err());
+            assert!(read_runs(value, &asked, 0).is_err());
         }
-    }
-
-    #[test]
-    fn a_dequeue_that_is_dropped_unanswered_is_looked_for_by_the_next_call_of_its_member_and_queue() {
-        let all = UnansweredDequeues::default();
-        let (a, b) = (QueueName::from_wire("a"), QueueName::from_wire("b"));
-        drop(all.note(&member(), &a, RunToken(1)));
-        all.note(&member(), &a, RunToken(2)).answered();
-        let wanted = |queue: &QueueName| [Wanted { queue: queue.clone(), n: 1 }];
-        assert!(all.take(&member(), &wanted(&b)).is_empty());
-        assert_eq!((all.has(&member(), &wanted(&a)), all.has(&member(), &wanted(&b))), (true, false));
-        let found = all.take(&member(), &wanted(&a));
-        assert_eq!(found.iter().map(|lost| lost.token).collect::<Vec<_>>(), [RunToken(1)]);
-        drop(found);
-        let again = all.take(&member(), &wanted(&a));
-        assert_eq!(again.len(), 1, "looked for until it is answered");
-        again.into_iter().for_each(Unanswered::answered);
-        assert!(all.take(&member(), &wanted(&a)).is_empty());
-        assert!(!all.has(&member(), &wanted(&a)));
-        all.keep_error(&member(), crate::broker::redis::line::closed());
-        assert!(all.has(&member(), &wanted(&a)), "an error to be told");
     }
 }

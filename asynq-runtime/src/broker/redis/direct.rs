@@ -1,9 +1,10 @@
-//! The direct way in for a caller who is alone: a connection that its own task drives, so that no other thread is woken.
+//! The direct way for a caller who is alone: a connection that its own task drives, so that no other thread is woken.
 //!
-//! Nobody else ever waits for that connection: a caller that is held up, or dropped, takes it along and harms only
-//! itself. It is opened in the background once callers of one runtime have come one by one for a while, and it is used only
-//! while the broker's own connection leads to the same Redis process: that one knows of failovers, and ends this one
-//! (`CLIENT KILL`) before a call that got no answer here is repeated there.
+//! Two are alone: whoever enqueues one by one, and the one who fetches. Nobody else ever waits for that connection: a
+//! caller that is held up, or dropped, takes it along and harms only itself. It is opened in the background once callers of
+//! one runtime have come one by one for a while, and it is used only while the broker's own connection leads to the same
+//! Redis process: that one knows of failovers, and ends this one (`CLIENT KILL`) before a call that got no answer here is
+//! repeated there, or its tasks are looked for.
 
 use std::{
     fmt, mem,
@@ -19,14 +20,14 @@ use tokio::{
 
 use super::{
     super::BrokerError,
+    connection::Link,
     driven::{self, Driven},
     keeper::{Identity, Role, back_off},
     line::Line,
     script::Call,
 };
 
-/// How many lone calls of one runtime, none longer than [`SOON`] after the one before, make it worth a connection.
-const OFTEN: u32 = 8;
+/// Lone calls of one runtime are in a row if none came later than this after the one before.
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
 const LASTS: Duration = Duration::from_secs(1);
@@ -35,6 +36,7 @@ const LASTS: Duration = Duration::from_secs(1);
 pub(super) struct Direct {
     line: Line,
     role: Role,
+    often: u32,
     slot: Arc<Mutex<Slot>>,
 }
 
@@ -81,9 +83,15 @@ struct Own {
 }
 
 impl Direct {
-    /// Beside `line`, with what it knows of the target.
-    pub(super) fn new(line: Line, role: Role) -> Self {
-        Self { line, role, slot: Arc::default() }
+    /// Beside the broker's own connection, opened when lone callers of one runtime have come `often` in a row. None where
+    /// it cannot be: in a cluster, and over TLS, which the redis crate does itself.
+    pub(super) fn beside(link: &Link, role: &Role, often: u32) -> Option<Self> {
+        match link {
+            Link::One(line) if !role.target.is_encrypted() => {
+                Some(Self { line: line.clone(), role: role.clone(), often, slot: Arc::default() })
+            }
+            _ => None,
+        }
     }
 
     /// The connection for one call of a caller who is alone, if it is there and of use.
@@ -97,10 +105,10 @@ impl Direct {
         match mem::take(&mut slot.held) {
             Held::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
                 slot.held = Held::Taken;
-                return Some(Taken { slot: &self.slot, own: Some(own) });
+                return Some(Taken { slot: &self.slot, own: Some(own), in_call: false });
             }
             // Another runtime's, which may need it yet.
-            Held::Free(own) if own.generation == generation && calls < OFTEN => {
+            Held::Free(own) if own.generation == generation && calls < self.often => {
                 slot.held = Held::Free(own);
                 return None;
             }
@@ -111,7 +119,7 @@ impl Direct {
                 return None;
             }
         }
-        if calls >= OFTEN && slot.not_before.is_none_or(|at| at <= now) && generation > 0 {
+        if calls >= self.often && slot.not_before.is_none_or(|at| at <= now) && generation > 0 {
             slot.held = Held::Opening;
             slot.opened += 1;
             let opening = self.open(generation, slot.opened);
@@ -230,10 +238,11 @@ pub(super) enum Sent {
     Unanswered(Arc<Identity>),
 }
 
-/// The connection in the hands of one call. Whoever does not give it back has lost it.
+/// The connection in the hands of one caller; dropped, it is there for the next one, unless an answer is outstanding.
 pub(super) struct Taken<'d> {
     slot: &'d Mutex<Slot>,
     own: Option<Box<Own>>,
+    in_call: bool,
 }
 
 impl Taken<'_> {
@@ -249,10 +258,17 @@ impl Taken<'_> {
         (format!("d{}", own.number), own.sends)
     }
 
+    /// What to end if a call on it gets no answer.
+    pub(super) fn identity(&self) -> Option<Arc<Identity>> {
+        self.own.as_ref().map(|own| own.driven.identity())
+    }
+
     /// Sends `calls` in one write, none of which is ever sent twice here.
     pub(super) async fn exchange(&mut self, calls: Vec<Call>) -> Sent {
         let Some(own) = &mut self.own else { return Sent::Not };
+        self.in_call = true;
         let (sent, is_of_use) = own.driven.send(calls).await;
+        self.in_call = false;
         let sent = match sent {
             driven::Sent::Not => Sent::Not,
             driven::Sent::Answered(answers) => Sent::Answered(answers),
@@ -262,13 +278,6 @@ impl Taken<'_> {
             self.lose();
         }
         sent
-    }
-
-    /// For the next call.
-    pub(super) fn give_back(mut self) {
-        if let Some(own) = self.own.take() {
-            lock(self.slot).put(Held::Free(own));
-        }
     }
 
     fn lose(&mut self) {
@@ -283,7 +292,12 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.lose();
+        if self.in_call {
+            return self.lose();
+        }
+        if let Some(own) = self.own.take() {
+            lock(self.slot).put(Held::Free(own));
+        }
     }
 }
 

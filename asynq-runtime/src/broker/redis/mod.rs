@@ -30,6 +30,7 @@ mod semaphore;
 mod sentinel;
 mod settle;
 mod tls;
+mod unanswered;
 mod url;
 mod wake;
 
@@ -45,12 +46,13 @@ pub use self::durability::Durability;
 use self::{
     clock::BrokerClock,
     connection::Link,
-    consume::UnansweredDequeues,
+    direct::Direct,
     io::Io,
     keeper::{At, Role},
     maintain::Sweeps,
     produce::Producer,
     script::Call,
+    unanswered::UnansweredDequeues,
     url::Target,
     wake::Wake,
 };
@@ -62,8 +64,8 @@ use crate::{clock::Clock, thread::Thread};
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
 /// All I/O happens on a thread of the broker's own, or of the server that opened it, which no job runs on; it ends when
-/// the broker is dropped. There is one exception: callers who enqueue one by one do so on a connection that belongs to
-/// their runtime and that their own tasks drive, which wakes no other thread.
+/// the broker is dropped. There are two exceptions: callers who enqueue one by one, and a server that fetches tasks, do so
+/// on connections that belong to their runtime and that their own tasks drive, which wakes no other thread.
 ///
 /// Calls may come from any Tokio runtime with its time and I/O drivers enabled, as `#[tokio::main]` and `enable_all` have
 /// them.
@@ -76,6 +78,8 @@ pub struct RedisBroker {
     link: Link,
     wake: OnceLock<Wake>,
     producer: Producer,
+    /// For the one who fetches: its first call is worth a connection.
+    fetching: Option<Direct>,
     unanswered: UnansweredDequeues,
     sweeps: Sweeps,
     io: Io,
@@ -194,9 +198,10 @@ impl RedisBroker {
                 Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
+        let fetching = Direct::beside(&link, &role, 1);
         let producer = Producer::start(&io, produces, role, durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
-        Ok(Self { target, at, call_timeout, lease, clock, link, wake, producer, unanswered, sweeps, io })
+        Ok(Self { target, at, call_timeout, lease, clock, link, wake, producer, fetching, unanswered, sweeps, io })
     }
 
     /// What a further connection of this broker needs.
@@ -242,6 +247,9 @@ impl Broker for RedisBroker {
     async fn close(&self) {
         self.io.stop();
         self.producer.close();
+        if let Some(fetching) = &self.fetching {
+            fetching.close();
+        }
         self.link.ended().await;
     }
 }

@@ -32,6 +32,8 @@ use super::{
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
+/// So many lone calls in a row make a connection of the caller's worth while.
+const OFTEN: u32 = 8;
 /// Calls that may wait for their turn before further callers wait outside.
 const WAITING: usize = 1024;
 
@@ -78,17 +80,13 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    /// Sends through `link`. A caller who is alone may send on a connection of its own, where there is one server, no TLS,
-    /// which the redis crate does itself, and nothing to wait for behind each write.
+    /// Sends through `link`. A caller who is alone may send on a connection of its own, where nothing is to be waited for
+    /// behind each write.
     pub(super) fn start(io: &Io, link: Link, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
         let patience = patience(role.timeout.saturating_add(durability.patience()));
-        let direct = match &link {
-            Link::One(line) if durability == Durability::Async && !role.target.is_encrypted() => {
-                Some(Direct::new(line.clone(), role.clone()))
-            }
-            _ => None,
-        };
+        let is_plain = durability == Durability::Async;
+        let direct = is_plain.then(|| Direct::beside(&link, &role, OFTEN)).flatten();
         let commit = Arc::new(Commit::new(link, role.clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
         Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }

@@ -76,9 +76,8 @@ fn written(value: Value) -> Result<Settled, BrokerError> {
     }
 }
 
-/// The places of a batch by queue, oldest runs first, in portions of one script.
-///
-/// Where something is put back, the portions go newest first: each puts its oldest at the very head of the queue.
+/// The places of a batch by queue, in portions of one script: oldest runs first, which are found first, but where something
+/// is put back: the last of those is to be the next to be taken.
 fn chunks(batch: &[Settlement]) -> Vec<(&QueueName, Vec<usize>)> {
     let mut queues: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
     for (place, settlement) in batch.iter().enumerate() {
@@ -86,13 +85,11 @@ fn chunks(batch: &[Settlement]) -> Vec<(&QueueName, Vec<usize>)> {
     }
     let mut chunks = Vec::new();
     for (queue, mut places) in queues {
-        places.sort_by_key(|&place| batch[place].run.token);
-        let cut = portions(&places, |&place| bytes(&batch[place])).into_iter();
-        let mut portions: Vec<_> = cut.map(|portion| (queue, plain_first(batch, portion))).collect();
-        if places.iter().any(|&place| batch[place].action == Action::Requeue) {
-            portions.reverse();
+        if places.iter().all(|&place| batch[place].action != Action::Requeue) {
+            places.sort_by_key(|&place| batch[place].run.token);
         }
-        chunks.append(&mut portions);
+        let cut = portions(&places, |&place| bytes(&batch[place])).into_iter();
+        chunks.extend(cut.map(|portion| (queue, plain_first(batch, portion))));
     }
     chunks
 }
@@ -369,15 +366,15 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_go_by_queue_oldest_first_in_portions_that_put_back_in_order() {
+    fn outcomes_go_by_queue_oldest_first_and_those_that_are_put_back_as_they_came() {
         let done = |queue: &str, token| settlement(queue, "id", token, Action::Done);
         let batch = [done("b", 5), done("a", 9), done("a", 2), done("a", 9)];
         let places: Vec<_> = chunks(&batch).into_iter().map(|(queue, places)| (queue.as_str(), places)).collect();
         assert_eq!(places, [("a", vec![2, 1, 3]), ("b", vec![0])]);
 
-        let batch: Vec<_> = (0..100).map(|token| settlement("a", "id", token, Action::Requeue)).collect();
+        let batch: Vec<_> = (0..100).rev().map(|token| settlement("a", "id", token, Action::Requeue)).collect();
         let firsts: Vec<_> = chunks(&batch).into_iter().map(|(_, places)| (places[0], places.len())).collect();
-        assert_eq!(firsts, [(64, 36), (0, 64)]);
+        assert_eq!(firsts, [(0, 64), (64, 36)]);
     }
 
     #[test]

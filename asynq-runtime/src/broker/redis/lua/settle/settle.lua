@@ -101,12 +101,8 @@ if #retried > 0 then
   call('ZADD', KEYS[7], unpack(due))
 end
 if #archived > 0 then call('ZADD', KEYS[6], unpack(archived)) end
--- The first of the batch is the oldest: it goes last, where the next dequeue takes it first.
-if #requeued > 0 then
-  local oldest_last = {}
-  for i = #requeued, 1, -1 do push(oldest_last, requeued[i]) end
-  call('RPUSH', KEYS[3], unpack(oldest_last))
-end
+-- One after the other: the last of them is where the next dequeue takes it first.
+if #requeued > 0 then call('RPUSH', KEYS[3], unpack(requeued)) end
 
 count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, ARGV[2])
 return table.concat(letters)

@@ -1,0 +1,284 @@
+//! The connection that the one who fetches drives: what becomes of it, of calls that it fails, and of those who are held up.
+
+use std::{
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    RawTask, Server as Worker,
+    broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Settled, Wanted, redis::RedisBroker},
+    prelude::JobResult,
+    server::Running,
+};
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Runtime;
+
+use crate::{
+    direct::{direct, last_command, pending},
+    server::{Proxy, Server, in_time},
+    tasks::*,
+};
+
+const IN_TIME: Duration = Duration::from_millis(500);
+
+/// Fetches, in vain, until that happens on a connection of its own; returns its id.
+async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
+    let before = direct(redis).await;
+    for _ in 1..10_000 {
+        assert!(take(broker, &member("me"), 1).await.is_empty());
+        let opened = direct(redis).await.into_iter().find(|id| !before.contains(id));
+        if let Some(id) = opened
+            && last_command(redis, id).await == "evalsha"
+        {
+            return id;
+        }
+    }
+    panic!("no connection was opened");
+}
+
+fn one() -> [Wanted; 1] {
+    [Wanted { queue: queue(), n: 1 }]
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn active(broker: &RedisBroker) -> u64 {
+    broker.queue_stats(&queue()).await.unwrap().active
+}
+
+#[tokio::test]
+async fn who_fetches_gets_a_connection_and_the_same_answers() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    assert!(broker.dequeues_beside_jobs());
+    let id = warm(&broker, &mut redis).await;
+    put(&producer, &["a", "b", "c"]).await;
+    let runs = take(&broker, &member("me"), 2).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+    // Ended by somebody, and the script forgotten: the call goes another way.
+    let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 5).await), ["c"]);
+    assert!(!direct(&mut redis).await.contains(&id));
+    warm(&broker, &mut redis).await;
+    broker.close().await;
+    let closed = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+    assert_eq!(closed.kind(), BrokerErrorKind::Closed);
+    while !direct(&mut redis).await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// F6 on this connection.
+#[tokio::test]
+async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(IN_TIME)).await.unwrap();
+    let producer = server.broker().await;
+    for round in ["0", "1", "2"] {
+        let id = warm(&broker, &mut redis).await;
+        put(&producer, &[round]).await;
+        proxy.lose_answers(1);
+        let lost = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+        assert!(lost.is_unavailable(), "{lost:?}");
+        assert_eq!((proxy.still_to_lose(), active(&producer).await), (0, 1));
+        let run = take(&broker, &member("me"), 1).await.remove(0);
+        assert_eq!((run.key.id.as_str(), run.crashes), (round, 0));
+        assert_eq!(settle(&broker, &run, Action::Done).await, Settled::Ok);
+        assert!(!direct(&mut redis).await.contains(&id));
+    }
+}
+
+/// What was sent here arrives when its tasks have been looked for: it must not be run any more.
+#[tokio::test]
+async fn a_fetch_that_redis_reads_late_takes_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(IN_TIME)).await.unwrap();
+    let producer = server.broker().await;
+    warm(&broker, &mut redis).await;
+    put(&producer, &["late"]).await;
+    proxy.hold_back();
+    assert!(broker.dequeue(&member("me"), &one()).await.unwrap_err().is_unavailable());
+    let taken = broker.take_unanswered(&member("me"), Duration::from_secs(60)).await.unwrap();
+    assert!(taken.is_empty(), "it was never run: {taken:?}");
+    proxy.release().await;
+    assert_eq!((active(&producer).await, ids(&take(&broker, &member("me"), 1).await)), (0, vec!["late"]));
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_held_up_is_taken_over_and_returns_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let me = member("me");
+    warm(&broker, &mut redis).await;
+    put(&producer, &["a", "b"]).await;
+    let wanted = one();
+    let mut held_up = pin!(broker.dequeue(&me, &wanted));
+    assert!(poll_once(held_up.as_mut()).is_pending());
+    while active(&producer).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(broker.take_unanswered(&me, Duration::from_secs(60)).await.unwrap().is_empty(), "it is not late");
+    let taken = broker.take_unanswered(&me, Duration::ZERO).await.unwrap();
+    assert_eq!(ids(&taken), ["a"]);
+    assert!(broker.take_unanswered(&me, Duration::ZERO).await.unwrap().is_empty(), "once is enough");
+    // Its connection was ended, or its answer had come: either way the task is not here.
+    if let Ok(runs) = held_up.await {
+        assert!(runs.is_empty(), "{runs:?}");
+    }
+    assert_eq!(settle(&broker, &taken[0], Action::Done).await, Settled::Ok);
+    assert_eq!(ids(&take(&broker, &me, 2).await), ["b"]);
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let me = member("me");
+    for round in 0..4 {
+        let id = warm(&broker, &mut redis).await;
+        put(&producer, &["t"]).await;
+        let wanted = one();
+        let mut dropped = Box::pin(broker.dequeue(&me, &wanted));
+        assert!(poll_once(dropped.as_mut()).is_pending());
+        while active(&producer).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(dropped);
+        let runs = if round % 2 == 0 {
+            broker.take_unanswered(&me, Duration::from_secs(60)).await.unwrap()
+        } else {
+            take(&broker, &me, 1).await
+        };
+        assert_eq!(ids(&runs), ["t"]);
+        assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+        assert!(!direct(&mut redis).await.contains(&id));
+    }
+}
+
+/// A worker whose only thread a job has blocked, while its fetch of 22 of 150 tasks is on its way.
+struct Blocked {
+    redis: MultiplexedConnection,
+    broker: RedisBroker,
+    running: Running,
+    jobs: Runtime,
+    gate: mpsc::Sender<()>,
+    ran: Arc<Mutex<Vec<String>>>,
+    _server: Server,
+}
+
+const ALL: usize = 150;
+/// So many tasks are taken before the first one starts.
+const FIRST: usize = 128;
+
+fn names() -> Vec<String> {
+    (0..ALL).map(|n| format!("t{n:03}")).collect()
+}
+
+async fn blocked() -> Blocked {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (gate, opens) = mpsc::channel::<()>();
+    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
+    let log = Arc::clone(&ran);
+    let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let builder = Worker::builder(format!("{}?lease=2s", server.url()))
+        .concurrency(200)
+        .shutdown_timeout(Duration::from_millis(50))
+        .handle("email", move |task: RawTask| {
+            let (opens, log, starts) = (Arc::clone(&opens), Arc::clone(&log), starts.clone());
+            async move {
+                let id = task.context().id().to_string();
+                if id == "t000" {
+                    starts.send(())?;
+                    let _ = opens.lock().unwrap().recv();
+                }
+                log.lock().unwrap().push(id);
+                JobResult::Ok(())
+            }
+        });
+    let worker = builder.build().await.unwrap();
+    let running = jobs.spawn(worker.start()).await.unwrap().unwrap();
+    // Until its connection is there, its fetches go another way. The producer has one, too.
+    for n in 1.. {
+        put(&broker, &[&format!("warm{n}")]).await;
+        while ran.lock().unwrap().len() < n {
+            tokio::task::yield_now().await;
+        }
+        let mut ready = 0;
+        for id in direct(&mut redis).await {
+            ready += usize::from(last_command(&mut redis, id).await == "evalsha");
+        }
+        if ready == 2 {
+            break;
+        }
+    }
+    ran.lock().unwrap().clear();
+    let names = names();
+    put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    started.recv().await.unwrap();
+    while pending(&broker).await > 0 {
+        tokio::task::yield_now().await;
+    }
+    Blocked { redis, broker, running, jobs, gate, ran, _server: server }
+}
+
+/// RELIABILITY F30: where the only thread for jobs is blocked, the rest goes to others before a lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
+    let Blocked { broker, running, jobs, gate, ran, _server, .. } = blocked().await;
+    while pending(&broker).await == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let others = member("other");
+    let runs = take(&broker, &others, ALL).await;
+    assert_eq!(ids(&runs), names()[FIRST..]);
+    assert!(runs.iter().all(|run| run.crashes == 0), "nobody died");
+    for run in &runs {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+    // Longer than a lease, which the heart extends.
+    let extended = running.signals().extended.count();
+    running.signals().extended.reached(extended + 4).await;
+    gate.send(()).unwrap();
+    while broker.queue_stats(&queue()).await.unwrap().size > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut ran = std::mem::take(&mut *ran.lock().unwrap());
+    ran.sort();
+    assert_eq!(ran, names()[..FIRST], "each once, and nothing of what went back");
+    assert_eq!(running.signals().lost.count(), 0);
+    running.shutdown().await.unwrap();
+    jobs.shutdown_background();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_blocked_worker_that_leaves_hands_back_what_it_could_not_start() {
+    let Blocked { mut redis, running, jobs, gate, ran, _server, .. } = blocked().await;
+    running.shutdown().await.unwrap();
+    let mut pending: Vec<String> =
+        redis::cmd("LRANGE").arg("asynq:{default}:pending").arg(0).arg(-1).query_async(&mut redis).await.unwrap();
+    pending.reverse();
+    // The runtime begins with the last that came.
+    let ran = ran.lock().unwrap().clone();
+    assert!(ran.len() < 10, "{ran:?}");
+    let left: Vec<String> = names().into_iter().filter(|name| !ran.contains(name)).collect();
+    assert_eq!(pending, left);
+    gate.send(()).unwrap();
+    jobs.shutdown_background();
+}
