@@ -4,12 +4,12 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, mpsc},
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use asynq_runtime::{
     RawTask, Server as Worker,
-    broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Settled, Wanted, redis::RedisBroker},
+    broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Settled, Wanted, redis::RedisBroker},
     prelude::JobResult,
     server::Running,
 };
@@ -167,6 +167,103 @@ async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
         assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
         assert!(!direct(&mut redis).await.contains(&id));
     }
+}
+
+/// The ids of the connections that are told of changes, and of the others of the third protocol.
+async fn listening(redis: &mut MultiplexedConnection) -> (Vec<i64>, Vec<i64>) {
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
+    let word = |line: &str, name: &str| line.split(' ').find_map(|word| word.strip_prefix(name).map(str::to_owned));
+    let third = list.lines().filter(|line| word(line, "resp=").is_some_and(|resp| resp == "3"));
+    let (told, others): (Vec<&str>, Vec<&str>) =
+        third.partition(|line| word(line, "flags=").is_some_and(|flags| flags.contains('t')));
+    let ids = |lines: Vec<&str>| lines.into_iter().map(|line| word(line, "id=").unwrap().parse().unwrap()).collect();
+    (ids(told), ids(others))
+}
+
+/// The id of the connection that all who wait for something else share.
+async fn shared(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
+    broker.wait_for_due(&[queue()], Duration::ZERO).await.unwrap();
+    listening(redis).await.0[0]
+}
+
+/// Waits, in vain, until that happens on a connection of its own; returns its id.
+async fn warm_wait(broker: &RedisBroker, redis: &mut MultiplexedConnection, shared: i64) -> i64 {
+    loop {
+        broker.wait_for_work(&[queue()], Duration::from_millis(1)).await.unwrap();
+        let own = listening(redis).await.0.into_iter().find(|id| *id != shared);
+        if let Some(own) = own
+            && last_command(redis, own).await == "exists"
+        {
+            return own;
+        }
+    }
+}
+
+async fn kill(redis: &mut MultiplexedConnection, id: i64) {
+    let killed: i64 = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(redis).await.unwrap();
+    assert_eq!(killed, 1);
+}
+
+#[tokio::test]
+async fn who_waits_again_hears_of_a_task_on_its_own_connection_and_of_nothing_old() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let shared = shared(&broker, &mut redis).await;
+    let id = warm_wait(&broker, &mut redis, shared).await;
+    for task in ["a", "b", "c"] {
+        let queues = [queue()];
+        let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(20)), async {
+            while tracked_keys(&server).await < 2 {}
+            put(&producer, &[task]).await;
+        });
+        woken.unwrap();
+        assert_eq!(last_command(&mut redis, id).await, "exists");
+        assert_eq!(ids(&take(&broker, &member("me"), 1).await), [task]);
+        // What has come and gone since the last wait is no news.
+        broker.wait_for_work(&queues, Duration::ZERO).await.unwrap();
+        let gone = format!("gone with {task}");
+        put(&producer, &[&gone]).await;
+        assert_eq!(ids(&take(&broker, &member("me"), 1).await), [gone.as_str()]);
+        let (begun, limit) = (Instant::now(), Duration::from_millis(100));
+        broker.wait_for_work(&queues, limit).await.unwrap();
+        assert!(begun.elapsed() >= limit, "woken for nothing after {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let shared = shared(&broker, &mut redis).await;
+    let begun = Instant::now();
+    for kills_own in [true, false] {
+        let own = warm_wait(&broker, &mut redis, shared).await;
+        // So that what is tracked from here on is of this wait.
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+        let queues = [queue()];
+        let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(60)), async {
+            while tracked_keys(&server).await < 2 {}
+            let others = listening(&mut redis).await.1;
+            for id in if kills_own { vec![own] } else { others } {
+                kill(&mut redis, id).await;
+            }
+        });
+        woken.unwrap();
+    }
+    let own = warm_wait(&broker, &mut redis, shared).await;
+    let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    let queues = [queue()];
+    let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(60)), async {
+        while tracked_keys(&server).await < 2 {}
+        broker.close().await;
+    });
+    assert_eq!(woken.unwrap_err().kind(), BrokerErrorKind::Closed);
+    while listening(&mut redis).await.0.contains(&own) {
+        tokio::task::yield_now().await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(50), "a wait slept on");
 }
 
 /// A worker whose only thread a job has blocked, while its fetch of 22 of 150 tasks is on its way.

@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     super::BrokerError,
     connection::Link,
-    driven::{self, Driven},
+    driven::{self, Driven, Purpose},
     keeper::{Identity, Role, back_off},
     line::Line,
     script::Call,
@@ -31,11 +31,14 @@ use super::{
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
 const LASTS: Duration = Duration::from_secs(1);
+/// Where a wait without an end ends.
+const FAR: Duration = Duration::from_secs(86_400);
 
 /// The connection, if there is one.
 pub(super) struct Direct {
     line: Line,
     role: Role,
+    purpose: Purpose,
     often: u32,
     slot: Arc<Mutex<Slot>>,
 }
@@ -85,10 +88,10 @@ struct Own {
 impl Direct {
     /// Beside the broker's own connection, opened when lone callers of one runtime have come `often` in a row. None where
     /// it cannot be: in a cluster, and over TLS, which the redis crate does itself.
-    pub(super) fn beside(link: &Link, role: &Role, often: u32) -> Option<Self> {
+    pub(super) fn beside(link: &Link, role: &Role, purpose: Purpose, often: u32) -> Option<Self> {
         match link {
             Link::One(line) if !role.target.is_encrypted() => {
-                Some(Self { line: line.clone(), role: role.clone(), often, slot: Arc::default() })
+                Some(Self { line: line.clone(), role: role.clone(), purpose, often, slot: Arc::default() })
             }
             _ => None,
         }
@@ -105,7 +108,7 @@ impl Direct {
         match mem::take(&mut slot.held) {
             Held::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
                 slot.held = Held::Taken;
-                return Some(Taken { slot: &self.slot, own: Some(own), in_call: false });
+                return Some(Taken { direct: self, own: Some(own), in_call: false });
             }
             // Another runtime's, which may need it yet.
             Held::Free(own) if own.generation == generation && calls < self.often => {
@@ -150,10 +153,10 @@ impl Direct {
     /// Runs on the caller's runtime, which the connection will belong to.
     fn open(&self, generation: u64, number: u64) -> impl Future<Output = ()> + Send + 'static {
         let opening = Opening { slot: Arc::clone(&self.slot), own: None };
-        let (present, role) = (self.line.present(), self.role.clone());
+        let (present, role, purpose) = (self.line.present(), self.role.clone(), self.purpose);
         async move {
             let Some((address, identity)) = present else { return };
-            if let Ok(driven) = Driven::open(&role.target, &address, &identity, role.timeout).await {
+            if let Ok(driven) = Driven::open(&role.target, &address, &identity, purpose, role.timeout).await {
                 opening.done(Own { driven, generation, since: Instant::now(), number, sends: 0 });
             }
         }
@@ -240,7 +243,7 @@ pub(super) enum Sent {
 
 /// The connection in the hands of one caller; dropped, it is there for the next one, unless an answer is outstanding.
 pub(super) struct Taken<'d> {
-    slot: &'d Mutex<Slot>,
+    direct: &'d Direct,
     own: Option<Box<Own>>,
     in_call: bool,
 }
@@ -280,10 +283,32 @@ impl Taken<'_> {
         sent
     }
 
+    /// Asks `reads`, which are no scripts, and hears of what changes from then on; `None` without an answer.
+    pub(super) async fn ask_and_hear(&mut self, reads: Vec<Call>) -> Option<Vec<Result<Value, BrokerError>>> {
+        self.own.as_mut()?.driven.forget_news();
+        match self.exchange(reads).await {
+            Sent::Answered(answers) => Some(answers),
+            Sent::Not | Sent::Unanswered(_) => None,
+        }
+    }
+
+    /// Waits until something that was asked has changed, or nobody could say any more, because this connection or the
+    /// broker's own has ended; `false` after `limit`.
+    pub(super) async fn hear(&mut self, limit: Duration) -> bool {
+        let generation = self.generation();
+        let Some(own) = &mut self.own else { return true };
+        let now = tokio::time::Instant::now();
+        let end = now.checked_add(limit).unwrap_or(now + FAR);
+        tokio::select! {
+            heard = own.driven.hear(end) => heard,
+            () = self.direct.line.leaves(generation) => true,
+        }
+    }
+
     fn lose(&mut self) {
         if let Some(own) = self.own.take() {
             let now = Instant::now();
-            let mut slot = lock(self.slot);
+            let mut slot = lock(&self.direct.slot);
             slot.lost(now, now.duration_since(own.since));
             slot.put(Held::Nothing);
         }
@@ -296,7 +321,7 @@ impl Drop for Taken<'_> {
             return self.lose();
         }
         if let Some(own) = self.own.take() {
-            lock(self.slot).put(Held::Free(own));
+            lock(&self.direct.slot).put(Held::Free(own));
         }
     }
 }

@@ -1,15 +1,22 @@
 //! A connection that nobody but its user drives: what it sends and reads is done in the task of who calls.
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, Value, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, PushKind, Value,
+    aio::MultiplexedConnection,
+};
 use tokio::{
     net::TcpStream,
     runtime::{self, Handle},
@@ -37,6 +44,17 @@ pub(super) struct Driven {
     has_ended: bool,
     runtime: runtime::Id,
     identity: Arc<Identity>,
+    /// Whether something that was read here has changed since.
+    news: Arc<AtomicBool>,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Scripts.
+    Calls,
+    /// Reading, and hearing when what was read changes. No script may run on it (see `wake.rs`).
+    News,
 }
 
 /// What became of a call.
@@ -59,22 +77,37 @@ impl Driven {
         target: &Target,
         address: &Address,
         wanted: &Identity,
+        purpose: Purpose,
         patience: Duration,
     ) -> Result<Self, BrokerError> {
         let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
-        timeout(patience, Self::connect(target, address, wanted, patience)).await.unwrap_or_else(|_| Err(late()))
+        let connecting = Self::connect(target, address, wanted, purpose, patience);
+        timeout(patience, connecting).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn connect(
         target: &Target,
         address: &Address,
         wanted: &Identity,
+        purpose: Purpose,
         patience: Duration,
     ) -> Result<Self, BrokerError> {
-        // Nothing is pushed here, and every server and proxy knows the second version.
-        let client = target.client(address, ProtocolVersion::RESP2)?;
+        // Every server and proxy knows the second version; only the third tells news.
+        let protocol = match purpose {
+            Purpose::Calls => ProtocolVersion::RESP2,
+            Purpose::News => ProtocolVersion::RESP3,
+        };
+        let client = target.client(address, protocol)?;
         let info = client.get_connection_info();
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let news = Arc::new(AtomicBool::new(false));
+        if purpose == Purpose::News {
+            let told = Arc::clone(&news);
+            config = config.set_push_sender(move |push: PushInfo| {
+                told.fetch_or(push.kind == PushKind::Invalidate, Ordering::AcqRel);
+                Ok::<(), Infallible>(())
+            });
+        }
         let (login, unreachable) = (info.redis_settings(), |error: io::Error| reply::failed(error.into()));
         let (connection, driver): (_, Pin<Box<dyn Future<Output = ()> + Send>>) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => {
@@ -101,8 +134,15 @@ impl Driven {
             has_ended: false,
             runtime: Handle::current().id(),
             identity: Arc::new(wanted.clone()),
+            news,
         };
         driven.greet(wanted).await?;
+        if purpose == Purpose::News {
+            let mut track = redis::pipe();
+            track.cmd("CLIENT").arg("TRACKING").arg("ON");
+            let mut values = driven.exchange(&track).await.map_err(reply::failed)?;
+            answer(values.pop().unwrap_or_default())?;
+        }
         Ok(driven)
     }
 
@@ -156,6 +196,26 @@ impl Driven {
             }
             _ => (Sent::Unanswered, false),
         }
+    }
+
+    /// Forgets what has changed so far.
+    pub(super) fn forget_news(&mut self) {
+        self.is_gone();
+        self.news.store(false, Ordering::Release);
+    }
+
+    /// Waits until something that was read here has changed, or the connection ends; `false` if `end` came before.
+    pub(super) async fn hear(&mut self, end: Instant) -> bool {
+        let Self { driver, deadline, has_ended, news, .. } = self;
+        deadline.as_mut().reset(end);
+        poll_fn(|context| {
+            *has_ended = *has_ended || driver.as_mut().poll(context).is_ready();
+            if news.swap(false, Ordering::AcqRel) || *has_ended {
+                return Poll::Ready(true);
+            }
+            deadline.as_mut().poll(context).map(|()| false)
+        })
+        .await
     }
 
     async fn exchange_scripts(

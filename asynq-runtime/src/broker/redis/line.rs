@@ -97,6 +97,19 @@ impl Line {
         }
     }
 
+    /// Waits until this connection is not the one in use any more; for ever if the broker is closed, which
+    /// [`ended`](Self::ended) tells.
+    pub(super) async fn leaves(&self, connection: u64) {
+        let is_other = |state: &State| match state {
+            State::Up { generation, .. } => *generation != connection,
+            State::Down(error) => error.kind() != BrokerErrorKind::Closed,
+            State::Opening => true,
+        };
+        if self.state.clone().wait_for(is_other).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// The server it is connected to now, and which connection of which process it is, where Redis says so.
     pub(super) fn present(&self) -> Option<(Address, Arc<Identity>)> {
         match &*self.state.borrow() {

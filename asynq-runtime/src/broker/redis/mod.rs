@@ -47,6 +47,7 @@ use self::{
     clock::BrokerClock,
     connection::Link,
     direct::Direct,
+    driven::Purpose,
     io::Io,
     keeper::{At, Role},
     maintain::Sweeps,
@@ -78,8 +79,9 @@ pub struct RedisBroker {
     link: Link,
     wake: OnceLock<Wake>,
     producer: Producer,
-    /// For the one who fetches: its first call is worth a connection.
+    /// For the one who fetches, and waits for something to fetch: the first call is worth a connection.
     fetching: Option<Direct>,
+    waiting: Option<Direct>,
     unanswered: UnansweredDequeues,
     sweeps: Sweeps,
     io: Io,
@@ -198,10 +200,25 @@ impl RedisBroker {
                 Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
-        let fetching = Direct::beside(&link, &role, 1);
+        let fetching = Direct::beside(&link, &role, Purpose::Calls, 1);
+        let waiting = Direct::beside(&link, &role, Purpose::News, 1);
         let producer = Producer::start(&io, produces, role, durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
-        Ok(Self { target, at, call_timeout, lease, clock, link, wake, producer, fetching, unanswered, sweeps, io })
+        Ok(Self {
+            target,
+            at,
+            call_timeout,
+            lease,
+            clock,
+            link,
+            wake,
+            producer,
+            fetching,
+            waiting,
+            unanswered,
+            sweeps,
+            io,
+        })
     }
 
     /// What a further connection of this broker needs.
@@ -247,9 +264,7 @@ impl Broker for RedisBroker {
     async fn close(&self) {
         self.io.stop();
         self.producer.close();
-        if let Some(fetching) = &self.fetching {
-            fetching.close();
-        }
+        self.fetching.iter().chain(&self.waiting).for_each(Direct::close);
         self.link.ended().await;
     }
 }

@@ -22,6 +22,7 @@ use super::{
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
     connection::Link,
     direct::Direct,
+    driven::Purpose,
     durability::Durability,
     io::Io,
     keeper::Role,
@@ -86,7 +87,7 @@ impl Producer {
         let (waiting, queue) = mpsc::channel(WAITING);
         let patience = patience(role.timeout.saturating_add(durability.patience()));
         let is_plain = durability == Durability::Async;
-        let direct = is_plain.then(|| Direct::beside(&link, &role, OFTEN)).flatten();
+        let direct = is_plain.then(|| Direct::beside(&link, &role, Purpose::Calls, OFTEN)).flatten();
         let commit = Arc::new(Commit::new(link, role.clock, durability));
         io.spawn(Arc::clone(&commit).run(queue));
         Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }

@@ -20,6 +20,7 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
     connection::{Answer, Link},
+    direct::Direct,
     io::Io,
     keeper::{News, Role},
     keys::{self, Keys},
@@ -135,11 +136,15 @@ impl RedisBroker {
             sleep(limit).await;
             return Ok(false);
         }
+        // Where nobody else has to be woken to hear of it.
+        if let Some(mut own) = self.waiting.as_ref().and_then(Direct::take)
+            && let Some(answers) = own.ask_and_hear(calls.clone()).await
+        {
+            return Ok(is_any_pending(answers)? || self.until_closed(own.hear(left(end))).await?);
+        }
         loop {
             let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
-            let numbers: Vec<i64> =
-                answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
-            if numbers.chunks(2).any(|queue| matches!(queue, [pending, 0] if *pending > 0)) {
+            if is_any_pending(answers)? {
                 return Ok(true);
             }
             let heard = self.until_closed(timeout(left(end), ears.hear(&watched))).await?;
@@ -230,6 +235,13 @@ impl RedisBroker {
             closed = self.link.ended() => Err(closed),
         }
     }
+}
+
+/// Whether one of the queues whose length and pause were asked has something to take.
+fn is_any_pending(answers: Vec<Answer>) -> Result<bool, BrokerError> {
+    let numbers: Vec<i64> =
+        answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
+    Ok(numbers.chunks(2).any(|queue| matches!(queue, [pending, 0] if *pending > 0)))
 }
 
 /// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds) of each queue.
