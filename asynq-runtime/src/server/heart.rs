@@ -1,4 +1,4 @@
-//! The server's own thread: fetching, outcomes, leases and beats live here, on a runtime that no job can block.
+//! The server's own thread: outcomes, leases and beats live here, on a runtime that no job can block.
 //!
 //! A job that burns the processor or blocks every thread of its runtime cannot cost a lease (RELIABILITY F30): nothing
 //! that keeps tasks ours runs where jobs run.

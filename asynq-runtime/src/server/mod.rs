@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! heart's own thread                                                          the runtime that called `start`
-//!   fetcher ── takes tasks for free slots ─────────────────────────────────────► executor runs the job
+//!                                            fetcher ── takes tasks for free slots ──► executor runs the job
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
 //!   lease, beat ── everything in hand stays ours, and is shown
 //!   subscriber ── cancel requests        forwarder ── due → pending
@@ -13,7 +13,8 @@
 //! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator,
 //! services. Stop order: services
 //! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what it
-//! has, the server leaves, and the rest ends with the thread. [`Running`] owns all of it: dropping it ends everything at once.
+//! has, the server leaves, and the rest ends with the thread. The fetcher lives on the side where its broker answers
+//! faster ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it ends everything at once.
 
 mod aggregate;
 mod aggregator;
