@@ -321,9 +321,9 @@ impl Fetcher {
         // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
         let goes_last = self.is_beside_jobs && self.room() < FEW;
         if goes_last {
-            slots.into_iter().for_each(|slot| hub.launch(vec![slot]))
+            slots.into_iter().for_each(|slot| hub.launch(vec![slot]));
         } else {
-            hub.launch(slots)
+            hub.launch(slots);
         }
         rest
     }

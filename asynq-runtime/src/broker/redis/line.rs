@@ -106,7 +106,7 @@ impl Line {
             State::Opening => true,
         };
         if self.state.clone().wait_for(is_other).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
