@@ -76,6 +76,23 @@ async fn who_fetches_gets_a_connection_and_the_same_answers() {
     }
 }
 
+#[tokio::test]
+async fn a_fetch_that_redis_refused_costs_no_connection() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let id = warm(&broker, &mut redis).await;
+    put(&producer, &["a"]).await;
+    let () = redis::cmd("SET").arg("asynq:{default}:active").arg("foreign").query_async(&mut redis).await.unwrap();
+    for _ in 0..3 {
+        let refused = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+        assert_eq!(refused.kind(), BrokerErrorKind::Corrupt, "{refused:?}");
+    }
+    let () = redis::cmd("DEL").arg("asynq:{default}:active").query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+    assert!(direct(&mut redis).await.contains(&id));
+}
+
 /// F6 on this connection.
 #[tokio::test]
 async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
@@ -251,6 +268,10 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
             }
         });
         woken.unwrap();
+        // One that has ended before, with the Redis perhaps.
+        let own = warm_wait(&broker, &mut redis, shared).await;
+        kill(&mut redis, own).await;
+        broker.wait_for_work(&queues, Duration::from_secs(60)).await.unwrap();
     }
     let own = warm_wait(&broker, &mut redis, shared).await;
     let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();

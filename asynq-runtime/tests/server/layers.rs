@@ -319,7 +319,8 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
     // In the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
     door.open(80);
     let layer = layer_fn(move |inner| Guarded(Arc::clone(&guard), inner));
-    let running = start(builder.concurrency(32).layer(layer)).await;
+    // More slots than tasks that start: a busy machine must not cut the batches elsewhere.
+    let running = start(builder.concurrency(128).layer(layer)).await;
     for _ in 0..80 {
         told(&mut log).await;
     }

@@ -53,7 +53,8 @@ impl Consume for RedisBroker {
             }
         };
         let mut failure = None;
-        for (unanswered, answer) in asked.into_iter().zip(answers) {
+        for (mut unanswered, answer) in asked.into_iter().zip(answers) {
+            unanswered.was_read();
             match answer.and_then(|value| read_runs(value, unanswered.asked(), member.number)) {
                 Ok(some) => {
                     if unanswered.answered() {
@@ -157,7 +158,7 @@ impl RedisBroker {
 
     /// The tasks of calls whose answers nobody took. They are all returned, even if they are more than wanted now: they are
     /// this member's already.
-    async fn resume(&self, member: &Member, lost: Vec<Unanswered<'_>>) -> Result<Vec<Run>, BrokerError> {
+    async fn resume(&self, member: &Member, mut lost: Vec<Unanswered<'_>>) -> Result<Vec<Run>, BrokerError> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
@@ -166,6 +167,7 @@ impl RedisBroker {
         for stray in strays {
             self.link.silence(stray).await?;
         }
+        lost.iter_mut().for_each(Unanswered::was_read);
         let calls: Vec<Call> = lost
             .iter()
             .map(|lost| {

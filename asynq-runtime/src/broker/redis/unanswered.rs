@@ -110,6 +110,11 @@ impl Unanswered<'_> {
         &self.asked
     }
 
+    /// Redis has read it, or never will: the connection on which it was sent need not be ended for it.
+    pub(super) fn was_read(&mut self) {
+        self.asked.stray = None;
+    }
+
     /// It was answered, or nobody need look for it. `false` if somebody has taken it over: the answer is theirs.
     pub(super) fn answered(mut self) -> bool {
         self.is_over = true;

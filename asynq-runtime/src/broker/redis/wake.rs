@@ -136,10 +136,9 @@ impl RedisBroker {
             sleep(limit).await;
             return Ok(false);
         }
-        // Where nobody else has to be woken to hear of it.
-        if let Some(mut own) = self.waiting.as_ref().and_then(Direct::take)
-            && let Some(answers) = own.ask_and_hear(calls.clone()).await
-        {
+        // Where nobody else has to be woken to hear of it. Without an answer Redis may be another by now: look again.
+        if let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) {
+            let Some(answers) = own.ask_and_hear(calls).await else { return Ok(true) };
             return Ok(is_any_pending(answers)? || self.until_closed(own.hear(left(end))).await?);
         }
         loop {
