@@ -37,6 +37,7 @@ mod redis {
     mod schedulers;
     mod semaphore;
     mod served;
+    mod served_blocked;
     mod sets;
     mod settle;
     mod settle_again;
@@ -194,6 +195,7 @@ mod sqlite {
     mod schedulers;
     mod semaphore;
     mod served;
+    mod served_blocked;
     mod sets;
     mod settle;
     mod settle_again;

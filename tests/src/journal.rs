@@ -71,10 +71,12 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the journal; a file that is not there yet is an empty history.
+    /// Reads the journal; a file that is not there yet is an empty history. Of a line that is just being written a reader
+    /// may see a part: it counts when it is whole.
     pub fn read(path: &PathBuf) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let lines = text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("not a journal line: {line:?}")));
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let lines = whole.lines().map(|line| parse(line).unwrap_or_else(|| panic!("not a journal line: {line:?}")));
         Self { lines: lines.collect() }
     }
 

@@ -137,12 +137,13 @@ impl Common {
         }
     }
 
-    /// Tells all who wait here that somebody else wrote something; one message to the writer at a time is enough.
+    /// Tells all who wait here that somebody else wrote something; the writer first, where the next task is waited for. One
+    /// message to it at a time is enough.
     pub(super) fn tell_all(&self, writer: &mpsc::Sender<Message>) {
-        self.news.publish_all();
         if !self.told.swap(true, Ordering::AcqRel) {
             let _ = writer.send(Message::News);
         }
+        self.news.publish_all();
     }
 
     /// The writer was told, and looks from here on.
