@@ -26,7 +26,8 @@ scripts! {
     ENQUEUE_ONE = "produce/one";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/resume";
-    SETTLE = "fits" "count" "settle/done" "task" "settle/settle";
+    DONE = "fits" "count" "settle/refusal" "settle/done";
+    SETTLE = "fits" "count" "task" "settle/refusal" "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
     FORWARD = "fits" "maintain/forward";

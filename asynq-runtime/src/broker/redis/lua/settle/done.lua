@@ -1,28 +1,21 @@
--- Begins every settle: ends the plain successes at its beginning, which is all there is in most batches. What comes after it in
--- the script is not even set up then.
--- KEYS, ARGV, Returns  as settle.lua
+-- Ends up to 64 runs of one queue that are done and have no lock, each only if it is still its holder's (PROTOCOL 5.6,
+-- FENCE 3 and 4): all there is to settle in most batches.
+-- KEYS     1 active · 2 lease · 3 processed:DATE · 4 processed · 5.. one task hash per run
+-- ARGV     1 when the counters of the day expire, Unix seconds; then, any number of times, several runs of one token:
+--          how many · token · their ids
+-- Returns  one letter per run: o done · b this run has ended before · f fenced · g gone · e the hash is no hash
+--          · w lease is of a foreign type, nothing was changed
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
-local letters, ended, deleted, processed, failed = {}, {}, {}, 0, 0
-local p, item = 3, 0
+local letters, ended, deleted = {}, {}, {}
+local p, run = 2, 0
 -- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
 -- such outcomes are not begun.
 local has_lease = fits(KEYS[2], 'zset')
 
--- Why a run cannot be ended that is not the holder's.
-local function refusal(key, token)
-  for i = 1, #deleted do
-    -- Sent twice in this batch; the hash goes at the end.
-    if deleted[i] == key then return 'g' end
-  end
-  local found = call('HMGET', key, 'state', 'last')
-  if not found[1] and call('EXISTS', key) == 0 then return 'g' end
-  return found[2] == token and 'b' or 'f'
-end
-
-while ARGV[p] == 'D' do
-  local many, token = tonumber(ARGV[p + 1]), ARGV[p + 2]
+while p <= #ARGV do
+  local many, token = tonumber(ARGV[p]), ARGV[p + 1]
   for i = 1, many do
-    local id, key = ARGV[p + 2 + i], KEYS[11 + item + i]
+    local id, key = ARGV[p + 1 + i], KEYS[4 + run + i]
     local held = pcall('HGET', key, 'pending_since')
     local letter = 'o'
     if type(held) == 'table' then
@@ -31,20 +24,18 @@ while ARGV[p] == 'D' do
       letter = 'w'
     -- The fence, in this order: LREM first would take the entry of another's run of the task.
     elseif held == token and call('LREM', KEYS[1], '-1', id) > 0 then
-      processed = processed + 1
-      ended[processed], deleted[processed] = id, key
+      ended[#ended + 1], deleted[#deleted + 1] = id, key
     else
-      letter = refusal(key, token)
+      letter = refusal(key, token, deleted)
     end
-    letters[item + i] = letter
+    letters[run + i] = letter
   end
-  p, item = p + 3 + many, item + many
+  p, run = p + 2 + many, run + many
 end
-if p > #ARGV then
-  if processed > 0 then
-    call('ZREM', KEYS[2], unpack(ended))
-    call('DEL', unpack(deleted))
-    count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, ARGV[2])
-  end
-  return table.concat(letters)
+
+if #ended > 0 then
+  call('ZREM', KEYS[2], unpack(ended))
+  call('DEL', unpack(deleted))
+  count(KEYS[3], KEYS[4], #ended, ARGV[1])
 end
+return table.concat(letters)

@@ -1,9 +1,7 @@
--- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4). Goes on where
--- done.lua ended.
+-- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4).
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
--- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then first, any number of times, several runs of one
---          token that are done and have no lock: D how many · token · their ids; then per item: op id token and, by op,
+-- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
@@ -11,7 +9,9 @@
 --          q (requeue): nothing more
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
 --          hash · w a container of the queue is of a foreign type, nothing was changed
+local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
+local letters, ended, deleted, processed, failed = {}, {}, {}, 0, 0
 local requeued, completed, retried, due, archived = {}, {}, {}, {}, {}
 
 local function push(list, a, b)
@@ -33,8 +33,11 @@ local function store(key, state, token, msg, x)
   end
 end
 
+-- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
+-- such outcomes are not begun.
 local function may_go(op)
-  if not has_lease or op == 'd' then return has_lease end
+  if not fits(KEYS[2], 'zset') then return false end
+  if op == 'd' then return true end
   if op == 'c' then return fits(KEYS[4], 'zset') end
   if op == 'r' then return fits(KEYS[5], 'zset') and fits(KEYS[7], 'zset') end
   if op == 'a' then return fits(KEYS[6], 'zset') end
@@ -42,18 +45,19 @@ local function may_go(op)
 end
 
 local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
+local p = 3
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
-  local key = KEYS[12 + item]
+  local key = KEYS[12 + #letters]
   local held = pcall('HGET', key, 'pending_since')
   local letter = 'o'
   if type(held) == 'table' then
     letter = 'e'
   elseif held == token and not may_go(op) then
     letter = 'w'
-  -- The same fence.
+  -- The fence, in this order: LREM first would take the entry of another's run of the task.
   elseif held ~= token or call('LREM', KEYS[1], '-1', id) == 0 then
-    letter = refusal(key, token)
+    letter = refusal(key, token, deleted)
   else
     ended[#ended + 1] = id
     if op == 'd' then
@@ -88,8 +92,7 @@ while p <= #ARGV do
       push(requeued, id)
     end
   end
-  item = item + 1
-  letters[item] = letter
+  letters[#letters + 1] = letter
   p = p + width[op]
 end
 
