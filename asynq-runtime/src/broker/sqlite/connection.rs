@@ -59,11 +59,12 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that only asks whether the file has changed, and keeps hardly a page of it.
+/// A connection that only asks whether the file has changed. Nothing is set on it for which SQLite would read the schema,
+/// which takes more memory than all else that it needs.
 pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
-    connection.execute_batch("PRAGMA cache_size=1; PRAGMA query_only=ON;")?;
+    connection.execute_batch("PRAGMA query_only=ON;")?;
     Ok(connection)
 }
 

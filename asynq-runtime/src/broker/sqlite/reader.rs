@@ -18,6 +18,10 @@ use super::{connection, order::Query, sql::Names, store::Common, tx::View};
 /// Readers per broker.
 const READERS: usize = 2;
 
+/// How long a query waits for a reader that has a connection, or is opening it, before another opens one for it: a connection
+/// takes a quarter of a megabyte, and who asks a few things at the start needs one.
+const WORTH_OPENING: Duration = Duration::from_millis(10);
+
 /// How long one query may take: a longer one would keep the WAL from being reset.
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -49,6 +53,8 @@ struct Waiting {
     queries: VecDeque<Box<dyn Query>>,
     /// The readers that wait and are not called yet.
     free: [bool; READERS],
+    /// The readers that have a connection, or are about to open one.
+    open: [bool; READERS],
     is_over: bool,
 }
 
@@ -85,11 +91,20 @@ impl Line {
     /// The next query for a reader; `None` when there will be none.
     fn next(&self, reader: usize) -> Option<Box<dyn Query>> {
         let mut waiting = self.lock();
+        let mut has_waited = false;
         loop {
             waiting.free[reader] = false;
+            if !waiting.open[reader] && waiting.open.contains(&true) && !waiting.queries.is_empty() && !has_waited {
+                has_waited = true;
+                let waited = self.changed[reader].wait_timeout(waiting, WORTH_OPENING);
+                waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
             if let Some(query) = waiting.queries.pop_front() {
+                waiting.open[reader] = true;
                 return Some(query);
             }
+            has_waited = false;
             if waiting.is_over {
                 return None;
             }
@@ -254,5 +269,22 @@ mod tests {
         });
         assert!(answers.into_iter().all(|answer| answer.blocking_recv().unwrap().is_ok()));
         assert_eq!(connections(), READERS);
+    }
+
+    #[test]
+    fn a_reader_without_a_connection_leaves_time_for_one_that_has() {
+        let readers = Readers(Arc::default());
+        let waits = |reader: usize| {
+            let _answer = ask(&readers, |_| Ok(0));
+            let begun = Instant::now();
+            assert!(readers.0.next(reader).is_some());
+            begun.elapsed() >= WORTH_OPENING
+        };
+        waits(0);
+        assert!(waits(1), "the first one is free in a moment");
+        assert_eq!(readers.0.lock().open, [true; READERS]);
+        readers.0.lock().open = [false; READERS];
+        let long = (0..100).filter(|_| waits(1)).count();
+        assert!(long < 100, "nobody else has one");
     }
 }
