@@ -255,10 +255,8 @@ impl Fetcher {
         }
         hub.signals.fetched.ring();
         let held = hub.runs.hold(runs.into_iter().map(Attempt::from), now);
-        // The last one to be put back is the first to be taken again: so in reverse, and the order stays.
-        for task in self.start(held).await.iter().rev().filter(|task| task.settling()) {
-            hub.outbox.put(Hub::hand_back(&task.attempt));
-        }
+        let rest = self.start(held).await;
+        hub.put_back(&rest);
         taken
     }
 

@@ -96,6 +96,13 @@ impl Hub {
         Ok(self.runs.hold(runs.into_iter().map(Attempt::from), self.broker.now()))
     }
 
+    /// Has tasks that have not ended put back to the heads of their queues, in their order: the last one to be put back is the
+    /// first to be taken again. Returns how many that were; those that ended or were lost meanwhile are not.
+    pub(crate) fn put_back(&self, tasks: &[Arc<InHand>]) -> usize {
+        let ours = tasks.iter().rev().filter(|task| task.settling());
+        ours.map(|task| self.outbox.put_back(task.place, Self::hand_back(&task.attempt))).count()
+    }
+
     /// The settlement that puts a task back to the head of its queue.
     pub(crate) fn hand_back(attempt: &Attempt) -> Settlement {
         Settlement {

@@ -44,11 +44,10 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
     for slice in hub.runs.held_locks().chunks(SLICE) {
         hub.answer(hub.broker.extend_locks(slice)).await?;
     }
-    // Late enough for an answer that is only slow, early enough for the shortest lease. The last one to be put back is the
-    // first to be taken again.
-    for task in hub.take_unanswered(hub.broker.lease() / 10).await?.iter().rev().filter(|task| task.settling()) {
-        tracing::warn!(id = %task.attempt.key.id, "jobs block their threads: a task that could not be started goes back");
-        hub.outbox.put(Hub::hand_back(&task.attempt));
+    // Late enough for an answer that is only slow, early enough for the shortest lease.
+    let tasks = hub.put_back(&hub.take_unanswered(hub.broker.lease() / 10).await?);
+    if tasks > 0 {
+        tracing::warn!(tasks, "jobs block their threads: tasks that could not be started go back to their queues");
     }
     hub.signals.extended.ring();
     Ok(())

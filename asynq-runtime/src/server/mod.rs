@@ -10,11 +10,11 @@
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator,
-//! services. Stop order: services
-//! are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what it
-//! has, the server leaves, and the rest ends with the thread. The fetcher lives on the side where its broker answers
-//! faster ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it ends everything at once.
+//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
+//! services are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what
+//! it has, the server leaves, and the rest ends with the thread. The fetcher lives on the side where its broker answers faster
+//! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it
+//! ends everything at once.
 
 mod aggregate;
 mod aggregator;

@@ -244,9 +244,9 @@ impl Runs {
         }
     }
 
-    /// What has not ended although it was told to: taken from its job, so that it can be handed back.
-    pub(crate) fn take_unended(&self) -> Vec<Arc<InHand>> {
-        self.lock().values().filter(|run| run.settling()).cloned().collect()
+    /// What has not ended.
+    pub(crate) fn unended(&self) -> Vec<Arc<InHand>> {
+        self.lock().values().filter(|run| run.is_unended()).cloned().collect()
     }
 
     /// The unique locks that must not end before their tasks do.
@@ -357,7 +357,7 @@ mod tests {
         assert!(!a.stop.is_asked());
         assert_eq!(runs.keys().len(), 1);
         // Handing back what has not ended leaves what has ended alone.
-        assert!(runs.take_unended().is_empty());
+        assert!(runs.unended().is_empty());
     }
 
     #[test]
@@ -367,7 +367,8 @@ mod tests {
         assert!(runs.lose(&held[0].attempt.key));
         assert!(!runs.start(&held[0]) && !held[0].settling());
         assert!(runs.start(&held[1]));
-        assert_eq!(runs.take_unended().len(), 1);
+        let unended = runs.unended();
+        assert!(unended.len() == 1 && unended[0].settling());
         // Its job ends after it was handed back.
         assert!(!held[1].settling());
         runs.abandon();

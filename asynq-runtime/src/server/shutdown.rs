@@ -45,14 +45,10 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
-    for task in hub.runs.take_unended() {
-        hub.outbox.put_back(task.place, Hub::hand_back(&task.attempt));
-    }
+    hub.put_back(&hub.runs.unended());
     // Nor has the fetcher where they block its thread.
     if let Ok(Ok(taken)) = timeout_at(end + SETTLE, hub.take_unanswered(Duration::ZERO)).await {
-        for task in taken.iter().filter(|task| task.settling()) {
-            hub.outbox.put_back(task.place, Hub::hand_back(&task.attempt));
-        }
+        hub.put_back(&taken);
     }
     hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {
