@@ -137,7 +137,7 @@ fn executable(name: &str) -> PathBuf {
         }
         cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in a target folder"));
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        // What cargo tells a test about its crate would be told to every build script, and some are run again for it (ring's).
+        // Cargo runs build scripts again that watch what it tells a test of its crate (ring's), if it is told that itself.
         let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| told.iter().any(|prefix| name.starts_with(prefix))) {

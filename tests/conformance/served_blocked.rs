@@ -18,7 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::Fixture;
 
 const ALL: usize = 150;
-/// So many tasks are fetched before the first one starts; the fetch of the others is answered while that one blocks.
+/// The most that one fetch takes: so many tasks are fetched before the first one starts, and the fetch of the others is answered
+/// while that one blocks.
 const FIRST: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     time::Duration,
 };
 
@@ -15,7 +14,10 @@ use asynq_runtime::{
     clock::Clock,
     task::TaskState,
 };
-use asynq_tests::{jobs::Note, journal::eventually};
+use asynq_tests::{
+    jobs::Note,
+    journal::{eventually, written},
+};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::world::World;
@@ -89,7 +91,7 @@ struct Digests {
 impl Digests {
     fn read(world: &World) -> Self {
         let mut digests = Self::default();
-        for line in fs::read_to_string(world.digests()).unwrap_or_default().lines() {
+        for line in written(&world.digests()).lines() {
             let mut words = line.split(' ');
             match words.next() {
                 Some("made") => digests.made += 1,

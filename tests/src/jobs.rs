@@ -79,6 +79,8 @@ pub struct Digest {
 
 impl Job for Digest {
     const NAME: &'static str = "digest";
+    // Its worker is killed a dozen times, and on a busy machine the same digest may run each time.
+    const OPTIONS: JobOptions = JobOptions::new().max_crashes(20);
     type Output = JobResult;
 
     async fn run(self, ctx: &JobContext) -> JobResult {

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
     time::Instant,
 };
 
@@ -71,12 +71,10 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the journal; a file that is not there yet is an empty history. Of a line that is just being written a reader
-    /// may see a part: it counts when it is whole.
-    pub fn read(path: &PathBuf) -> Self {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let lines = whole.lines().map(|line| parse(line).unwrap_or_else(|| panic!("not a journal line: {line:?}")));
+    /// Reads the journal; a file that is not there yet is an empty history.
+    pub fn read(path: &Path) -> Self {
+        let text = written(path);
+        let lines = text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("not a journal line: {line:?}")));
         Self { lines: lines.collect() }
     }
 
@@ -113,6 +111,14 @@ impl History {
         }
         counts
     }
+}
+
+/// The whole lines of a file that others write; none if it is not there yet. Of the line that is just being written a reader
+/// may see a part.
+pub fn written(path: &Path) -> String {
+    let mut text = fs::read_to_string(path).unwrap_or_default();
+    text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
+    text
 }
 
 fn parse(line: &str) -> Option<Line> {

@@ -96,11 +96,12 @@ impl Hub {
         Ok(self.runs.hold(runs.into_iter().map(Attempt::from), self.broker.now()))
     }
 
-    /// Has tasks that have not ended put back to the heads of their queues, in their order: the last one to be put back is the
-    /// first to be taken again. Returns how many that were; those that ended or were lost meanwhile are not.
-    pub(crate) fn put_back(&self, tasks: &[Arc<InHand>]) -> usize {
-        let ours = tasks.iter().rev().filter(|task| task.settling());
-        ours.map(|task| self.outbox.put_back(task.place, Self::hand_back(&task.attempt))).count()
+    /// Has tasks put back to the heads of their queues, unless they have ended or were lost meanwhile. They come in the order
+    /// in which they were taken, or the outbox gathers them and sees to it: the last one to be put back is the next to be taken.
+    pub(crate) fn put_back(&self, tasks: &[Arc<InHand>]) {
+        for task in tasks.iter().rev().filter(|task| task.settling()) {
+            self.outbox.put_back(task.place, Self::hand_back(&task.attempt));
+        }
     }
 
     /// The settlement that puts a task back to the head of its queue.

@@ -45,9 +45,11 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
         hub.answer(hub.broker.extend_locks(slice)).await?;
     }
     // Late enough for an answer that is only slow, early enough for the shortest lease.
-    let tasks = hub.put_back(&hub.take_unanswered(hub.broker.lease() / 10).await?);
-    if tasks > 0 {
-        tracing::warn!(tasks, "jobs block their threads: tasks that could not be started go back to their queues");
+    let taken = hub.take_unanswered(hub.broker.lease() / 10).await?;
+    if !taken.is_empty() {
+        let ids: Vec<&str> = taken.iter().map(|task| task.attempt.key.id.as_str()).collect();
+        tracing::warn!(?ids, "jobs block their threads: tasks that could not be started go back to their queues");
+        hub.put_back(&taken);
     }
     hub.signals.extended.ring();
     Ok(())

@@ -133,7 +133,7 @@ impl Outbox {
         let was_full = items.len() >= hub.config.outbox_room();
         let (sent, refused) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
-        let (mut error, mut done, mut lost) = (None, 0, 0);
+        let (mut error, mut done, mut lost, put_off) = (None, 0, 0, items.put_off.len());
         let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
         hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
         for ((settlement, refused), answer) in sent.iter().zip(refused).zip(answers).rev() {
@@ -157,6 +157,8 @@ impl Outbox {
                 }
             }
         }
+        // They were met from behind.
+        items.put_off[put_off..].reverse();
         let is_empty = items.len() == 0;
         items.tell();
         drop(items);

@@ -1,4 +1,4 @@
-//! Settles: one script per 64 outcomes of a queue, oldest runs first.
+//! Settles: one script per 64 plain successes of a queue, and one per 64 other outcomes, oldest runs first.
 
 mod call;
 
@@ -81,7 +81,7 @@ fn written(value: Value) -> Result<Settled, BrokerError> {
 }
 
 /// What one script ends: places of a batch whose outcomes are of one queue.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Chunk<'b> {
     queue: &'b QueueName,
     places: Vec<usize>,

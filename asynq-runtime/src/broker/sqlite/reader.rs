@@ -37,7 +37,7 @@ struct Desk {
 }
 
 /// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only,
-/// and always the first that is free: where one is enough, the others open no connection.
+/// and always the first free one that has a connection: where one is enough, the others open none.
 #[derive(Debug)]
 pub(super) struct Readers(Arc<Line>);
 
@@ -53,7 +53,7 @@ struct Waiting {
     queries: VecDeque<Box<dyn Query>>,
     /// The readers that wait and are not called yet.
     free: [bool; READERS],
-    /// The readers that have a connection, or are about to open one.
+    /// The readers that took a query, and so have a connection or are about to open one.
     open: [bool; READERS],
     is_over: bool,
 }
@@ -69,9 +69,11 @@ impl Readers {
     pub(super) fn ask(&self, query: Box<dyn Query>) {
         let mut waiting = self.0.lock();
         waiting.queries.push_back(query);
-        if let Some(first) = waiting.free.iter().position(|&is_free| is_free) {
-            waiting.free[first] = false;
-            self.0.changed[first].notify_one();
+        let is_free = |reader: &usize| waiting.free[*reader];
+        let has_connection = |reader: &usize| is_free(reader) && waiting.open[*reader];
+        if let Some(called) = (0..READERS).find(has_connection).or_else(|| (0..READERS).find(is_free)) {
+            waiting.free[called] = false;
+            self.0.changed[called].notify_one();
         }
     }
 }
@@ -283,8 +285,26 @@ mod tests {
         waits(0);
         assert!(waits(1), "the first one is free in a moment");
         assert_eq!(readers.0.lock().open, [true; READERS]);
-        readers.0.lock().open = [false; READERS];
-        let long = (0..100).filter(|_| waits(1)).count();
-        assert!(long < 100, "nobody else has one");
+        let alone = |_: &usize| {
+            readers.0.lock().open = [false; READERS];
+            waits(1)
+        };
+        assert!((0..100).filter(alone).count() < 100, "nobody else has one");
+    }
+
+    #[test]
+    fn a_free_reader_with_a_connection_is_called_before_one_without() {
+        let readers = Readers(Arc::default());
+        let called = |free, open| {
+            let mut waiting = readers.0.lock();
+            (waiting.free, waiting.open) = (free, open);
+            drop(waiting);
+            let _answer = ask(&readers, |_| Ok(0));
+            readers.0.lock().free
+        };
+        assert_eq!(called([true, true], [false, true]), [true, false]);
+        assert_eq!(called([true, true], [true, true]), [false, true]);
+        assert_eq!(called([true, true], [false, false]), [false, true]);
+        assert_eq!(called([true, false], [false, true]), [false, false]);
     }
 }

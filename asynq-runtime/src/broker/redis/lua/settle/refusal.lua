@@ -3,8 +3,8 @@
 -- ARGV     none
 -- Returns  nothing
 
--- Why a run cannot be ended that is not the holder's: b it has ended before, f fenced, g gone. The hashes of `deleted` go at
--- the end of the script: a run of theirs was sent twice.
+-- Why a run cannot be ended that is not the holder's: b it has ended before, f fenced, g gone. The script deletes the hashes of
+-- `deleted` at its end: a run of one of them was sent twice, and is gone.
 local function refusal(key, token, deleted)
   for i = 1, #deleted do
     if deleted[i] == key then return 'g' end
