@@ -133,7 +133,7 @@ impl Outbox {
         let was_full = items.len() >= hub.config.outbox_room();
         let (sent, refused) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
-        let (mut error, mut done, mut lost, put_off) = (None, 0, 0, items.put_off.len());
+        let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
         let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
         hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
         for ((settlement, refused), answer) in sent.iter().zip(refused).zip(answers).rev() {
@@ -151,14 +151,11 @@ impl Outbox {
                 }
                 Err(failed) => {
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome was refused, will try again: {failed}");
-                    let refused = refused.saturating_add(1);
-                    let pause = FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
-                    items.put_off.push((Instant::now() + pause, again(refused)));
+                    from_behind.push(again(refused.saturating_add(1)));
                 }
             }
         }
-        // They were met from behind.
-        items.put_off[put_off..].reverse();
+        items.put_off(from_behind.into_iter().rev(), Instant::now());
         let is_empty = items.len() == 0;
         items.tell();
         drop(items);
@@ -185,6 +182,12 @@ impl Items {
     fn len(&self) -> usize {
         let sent = self.sent.as_ref().map_or(0, |(sent, _)| sent.len());
         self.waiting.len() + sent + self.handed_back.len() + self.put_off.len()
+    }
+
+    /// Lets outcomes wait that were refused, longer each time; those that were refused together go again in their order.
+    fn put_off(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
+        let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
+        self.put_off.extend(refused.map(|item| (now + pause(item.refused), item)));
     }
 
     /// Shows how many there are.
@@ -266,5 +269,20 @@ mod tests {
         assert_eq!(items.len(), 3);
         items.sent = None;
         assert!(items.next(now).0.is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_waits_longer_each_time_and_goes_again_in_its_order() {
+        let (mut items, now) = (Items::default(), Instant::now());
+        let ids = |batch: &[Settlement]| batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>();
+        items.put_off(["a", "b"].map(|id| Item { refused: 1, ..item(id) }).into_iter(), now);
+        let (none, due) = items.next(now);
+        assert!(none.is_empty());
+        let due = due.unwrap();
+        assert_eq!(due, now + 2 * FIRST_REFUSAL);
+        items.put_off([Item { refused: 30, ..item("often") }].into_iter(), now);
+        assert_eq!(ids(&items.next(due).0), ["a", "b"]);
+        items.sent = None;
+        assert_eq!(items.next(due).1, Some(now + LONGEST_REFUSAL));
     }
 }
