@@ -19,6 +19,8 @@ const READER_CACHE: &str = "PRAGMA cache_size=-1024;";
 
 /// How often a busy handler asks again before it gives up: about 10 s.
 const BUSY_ROUNDS: i32 = 3_500;
+/// The same where others wait for us meanwhile: about 0.2 s.
+const SOON_ROUNDS: i32 = 250;
 
 /// A connection to `file` that nothing has been set on yet, so that a foreign file stays as it is.
 pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
@@ -27,19 +29,15 @@ pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Makes `connection` the one that writes; the file must be known to be ours.
-pub(super) fn make_writer(connection: &Connection, normal: bool) -> rusqlite::Result<()> {
+/// Makes `connection` the one that writes; the file must be known to be ours. Its commits do not wait for the disk, which is
+/// done after them (`disk.rs`).
+pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     switch_to_wal(connection)?;
-    wait_for_disk(connection, !normal)?;
-    connection.execute_batch("PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;")?;
+    connection.execute_batch(
+        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;",
+    )?;
     connection.execute_batch(WRITER_CACHE)?;
     settle_in(connection)
-}
-
-/// Whether a commit returns only when it is on disk, and with it all that was committed before. Between transactions only.
-/// The pragma works while it is prepared, so the statement cannot be kept.
-pub(super) fn wait_for_disk(connection: &Connection, waits: bool) -> rusqlite::Result<()> {
-    connection.execute_batch(if waits { "PRAGMA synchronous=FULL;" } else { "PRAGMA synchronous=NORMAL;" })
 }
 
 /// A database in memory, owned by whoever holds the connection.
@@ -69,10 +67,10 @@ pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// A writer for a file that was opened before; used after the old connection met an input/output error.
-pub(super) fn reopen_writer(file: &Path, normal: bool) -> rusqlite::Result<Connection> {
+pub(super) fn reopen_writer(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
-    make_writer(&connection, normal)?;
+    make_writer(&connection)?;
     Ok(connection)
 }
 
@@ -91,19 +89,29 @@ fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Empties the write-ahead log if nobody reads from it; never waits for those who do.
 pub(super) fn empty_wal(connection: &mut Connection) -> rusqlite::Result<()> {
-    checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+    checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", None).map(drop)
+}
+
+/// The same, with a short wait for those who read or write. Returns whether it is empty, which says too that all of it is in
+/// the database, on disk.
+pub(super) fn empty_wal_soon(connection: &mut Connection) -> rusqlite::Result<bool> {
+    checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", Some(wait_for_others))
 }
 
 /// Lets the write-ahead log begin anew within the room that it has; never waits for those who read from it.
 pub(super) fn reuse_wal(connection: &mut Connection) -> rusqlite::Result<()> {
-    checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
+    checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)", None).map(drop)
 }
 
-fn checkpoint(connection: &mut Connection, pragma: &str) -> rusqlite::Result<()> {
-    connection.busy_handler(None::<fn(i32) -> bool>)?;
-    let done = connection.query_row(pragma, [], |_| Ok(()));
+fn checkpoint(connection: &mut Connection, pragma: &str, wait: Option<fn(i32) -> bool>) -> rusqlite::Result<bool> {
+    connection.busy_handler(wait)?;
+    let done = connection.query_row(pragma, [], |row| Ok(row.get::<_, i64>(0)? == 0));
     be_patient(connection)?;
     done
+}
+
+fn wait_for_others(round: i32) -> bool {
+    round < SOON_ROUNDS && wait_for_lock(round)
 }
 
 /// The turn keeps our own programs from meeting at the lock; this is for everyone else who writes into the file.
@@ -157,5 +165,8 @@ mod tests {
         let longest: Duration = (0..BUSY_ROUNDS).map(|round| busy_pause(round, 500)).sum();
         assert!((9..=12).contains(&longest.as_secs()), "{longest:?}");
         assert!(!wait_for_lock(BUSY_ROUNDS));
+        let soon: Duration = (0..SOON_ROUNDS).map(|round| busy_pause(round, 500)).sum();
+        assert!((150..=500).contains(&soon.as_millis()), "{soon:?}");
+        assert!(wait_for_others(0) && !wait_for_others(SOON_ROUNDS));
     }
 }

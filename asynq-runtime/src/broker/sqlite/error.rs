@@ -47,6 +47,16 @@ pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
 }
 
+/// Translates a failure to bring the log of `place` to the disk. Never [`Full`](BrokerErrorKind::Full), which says that
+/// nothing was stored: what was committed can be read, and may be gone after a power cut.
+pub(super) fn translate_sync(error: io::Error, place: &str) -> BrokerError {
+    let message = format!(
+        "{place}: the disk did not take what was written; look into the system's log; whether the call took effect is \
+         unknown ({error})"
+    );
+    BrokerError::with_source(BrokerErrorKind::Unavailable, message, error)
+}
+
 /// Whether a failed transaction says something about the disk rather than about one of its items.
 pub(super) fn concerns_everyone(error: &rusqlite::Error) -> bool {
     !matches!(

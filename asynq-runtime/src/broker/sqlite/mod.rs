@@ -1,12 +1,14 @@
 //! The SQLite broker: one file, any number of programs, nothing to install.
 //!
-//! A broker has one thread that writes, two that read and one that watches; async calls reach them through `Store` and come
-//! back within their deadline. What runs inside a transaction is plain synchronous code over a `View`.
+//! A broker has one thread that writes, one that waits for the disk when the writer has no time for it, two that read and one
+//! that watches; async calls reach them through `Store` and come back within their deadline. What runs inside a transaction is
+//! plain synchronous code over a `View`.
 
 mod bell;
 mod connection;
 mod consume;
 mod diagnose;
+mod disk;
 mod error;
 mod groups;
 mod in_transaction;
@@ -53,6 +55,7 @@ use crate::clock::{Clock, SystemClock};
 pub use self::in_transaction::TransactionError;
 use self::{
     consume::Tokens,
+    disk::Disk,
     error::{translate, translate_io},
     store::{Common, Store},
     turn::Turn,
@@ -238,7 +241,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
         let common = Arc::new(Common::in_memory(names, clock));
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
-        return Ok((store, Writer::new(common, connection, names, None, inbox, ended)));
+        return Ok((store, Writer::new(common, connection, names, None, None, inbox, ended)));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -246,17 +249,16 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     if connection.is_readonly("main").map_err(|error| translate(error, &place))? {
         return Err(BrokerError::new(BrokerErrorKind::Denied, format!("{place} is read-only for this program")));
     }
-    let names = migrate::settle_in(&mut connection, location.shared, &place, |connection| {
-        connection::make_writer(connection, location.normal)
-    })?;
+    let names = migrate::settle_in(&mut connection, location.shared, &place, connection::make_writer)?;
     let broken = |error: io::Error| translate_io(error, &file);
     let turn = Turn::open(&file).map_err(broken)?;
+    let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
     let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
     watch::start(&common, desks, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer::new(common, connection, names, Some(turn), inbox, ended)))
+    Ok((store, Writer::new(common, connection, names, Some(turn), disk, inbox, ended)))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

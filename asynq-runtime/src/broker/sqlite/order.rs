@@ -137,8 +137,8 @@ impl<T> Order<T> {
 
     /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with
     /// the power, and the time comes again; a token is drawn from the clock and given to nobody twice. All that is lost is
-    /// that this end counts as a crash. A commit of nothing else does not wait for the disk; the next that does, a beat at
-    /// the latest, takes it along.
+    /// that this end counts as a crash. So its answer does not wait for the disk; the next that does, a beat at the latest,
+    /// takes it along.
     pub(super) fn may_be_lost(self) -> Self {
         Self { may_be_lost: true, ..self }
     }

@@ -38,9 +38,14 @@ impl Parked {
         self.is_stale = true;
     }
 
+    /// Whether one of them may have something to do now.
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_stale && !self.works.is_empty()
+    }
+
     /// How long nothing is to be done if nobody writes, at most `longest`.
     pub(super) fn pause(&self, now: DateTime<Utc>, longest: Duration) -> Duration {
-        if self.is_stale && !self.works.is_empty() {
+        if self.is_eager() {
             return Duration::ZERO;
         }
         let Some(due) = self.due.and_then(DateTime::from_timestamp_millis) else { return longest };

@@ -1,4 +1,5 @@
-//! The one thread that writes: whatever has queued up goes into one transaction (group commit).
+//! The one thread that writes: whatever has queued up goes into one transaction (group commit), and is answered once it is on
+//! disk (`disk.rs`).
 
 use std::{
     mem,
@@ -15,7 +16,8 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 use super::{
     bell::Ringer,
     connection,
-    error::{concerns_everyone, is_full, needs_new_connection},
+    disk::{Disk, Mend},
+    error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
     order::{Stage, Work},
     parked::Parked,
     presence, room,
@@ -43,6 +45,9 @@ const LARGE_WAL: u64 = 4 << 20;
 /// The writer and all it owns.
 pub(super) struct Writer {
     pub(super) common: Arc<Common>,
+    /// Absent where nothing waits for the disk: in memory, and with `durability=normal`. It goes first: what is still on its way
+    /// is answered before the connection is closed.
+    disk: Option<Disk>,
     pub(super) connection: Connection,
     pub(super) names: Names,
     /// Absent for a database in memory.
@@ -51,8 +56,6 @@ pub(super) struct Writer {
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
     parked: Parked,
-    /// Whether the connection's commits wait for the disk, as they do when it is opened.
-    waits_for_disk: bool,
     /// Whether there is nothing to tidy up until somebody writes.
     is_tidy: bool,
 }
@@ -63,11 +66,12 @@ impl Writer {
         connection: Connection,
         names: Names,
         turn: Option<Turn>,
+        disk: Option<Disk>,
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
         let parked = Parked::default();
-        Self { common, connection, names, turn, inbox, ended, parked, waits_for_disk: true, is_tidy: false }
+        Self { common, disk, connection, names, turn, inbox, ended, parked, is_tidy: false }
     }
 
     /// Works until it is told to stop.
@@ -109,6 +113,9 @@ impl Writer {
             }
             if let Some(turn) = &mut self.turn {
                 turn.release(!waiting.is_empty() && !stop);
+            }
+            if let Some(disk) = &mut self.disk {
+                disk.answer(waiting.is_empty() && !self.parked.is_eager());
             }
         }
         // If nobody told us to stop, the broker was lost before anybody had it.
@@ -167,6 +174,10 @@ impl Writer {
             finish(batch, Some(&error));
             return Vec::new();
         }
+        if let Err(error) = self.mend_log() {
+            // Tasks can be taken and leases extended all the same.
+            batch = refuse(batch, |work| !work.may_be_lost(), &error);
+        }
         let batch = self.look(batch);
         let mut batch = self.keep_room(batch);
         if batch.is_empty() {
@@ -209,11 +220,10 @@ impl Writer {
         }
         // While the file can still grow by what waits in the log.
         let _ = connection::reuse_wal(&mut self.connection);
-        let (inserts, others) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
         let advice =
             "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
-        finish(inserts, Some(&BrokerError::new(BrokerErrorKind::Full, format!("{}: {advice}", self.common.place))));
-        others
+        let full = BrokerError::new(BrokerErrorKind::Full, format!("{}: {advice}", self.common.place));
+        refuse(batch, |work| work.stage() == Stage::Insert, &full)
     }
 
     /// One transaction over as many of `batch` as there is time for.
@@ -222,7 +232,6 @@ impl Writer {
             turn.take();
         }
         let everyone = |error| Failure { error, culprit: None };
-        self.wait_for_disk(!batch.iter().all(|work| work.may_be_lost())).map_err(everyone)?;
         self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
@@ -278,13 +287,38 @@ impl Writer {
         }
     }
 
-    /// Whether the next commit waits for the disk. Where none does, none is asked to.
-    fn wait_for_disk(&mut self, waits: bool) -> rusqlite::Result<()> {
-        if waits != self.waits_for_disk && self.common.file.is_some() && !self.common.normal {
-            connection::wait_for_disk(&self.connection, waits)?;
-            self.waits_for_disk = waits;
+    /// Makes promises possible again after the disk did not take a part of the log.
+    ///
+    /// # Errors
+    ///
+    /// It cannot yet.
+    fn mend_log(&mut self) -> Result<(), BrokerError> {
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_torn()) else { return Ok(()) };
+        if let Some(turn) = &mut self.turn {
+            turn.take();
         }
-        Ok(())
+        let connection = &mut self.connection;
+        let mended = match disk.mend(|| connection::empty_wal_soon(connection)) {
+            // SQLite hears of the failure in the first sync of its own.
+            Err(_) => disk.mend(|| connection::empty_wal_soon(connection)),
+            mended => mended,
+        };
+        if let Some(turn) = &mut self.turn {
+            turn.release(false);
+        }
+        match mended {
+            Ok(true) => {
+                tracing::info!(place = self.common.place, "all that was written is on disk again");
+                Ok(())
+            }
+            Ok(false) => {
+                let advice = "the disk did not take a part of the log, and who reads or writes just now keeps it from being \
+                              emptied; nothing was changed";
+                Err(BrokerError::new(BrokerErrorKind::Unavailable, format!("{}: {advice}", self.common.place)))
+            }
+            Err(Mend::Sqlite(error)) => Err(self.common.explain(error)),
+            Err(Mend::Disk(error)) => Err(translate_sync(error, &self.common.place)),
+        }
     }
 
     /// Deals with a transaction that was rolled back as a whole.
@@ -295,9 +329,7 @@ impl Writer {
         }
         if is_full(&error) {
             // Settling frees room and must not fail because somebody enqueues.
-            let error = self.common.explain(error);
-            let (inserts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|work| work.stage() == Stage::Insert);
-            finish(inserts, Some(&error));
+            let others = refuse(batch, |work| work.stage() == Stage::Insert, &self.common.explain(error));
             let _ = connection::reuse_wal(&mut self.connection);
             self.each_alone(others, ringer);
         } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
@@ -329,14 +361,19 @@ impl Writer {
         if self.common.is_broken() {
             return;
         }
-        match connection::reopen_writer(file, self.common.normal) {
-            Ok(connection) => (self.connection, self.waits_for_disk) = (connection, true),
+        match connection::reopen_writer(file) {
+            Ok(connection) => self.connection = connection,
             Err(error) => tracing::warn!(%error, "the SQLite file could not be opened again; the old connection stays"),
         }
     }
 
-    /// Answers what was committed, and wakes whom it concerns, here and in other programs.
+    /// Answers what promises nothing, keeps the rest until it is on disk, and wakes whom the commit concerns, here and in
+    /// other programs.
     fn end(&mut self, batch: Vec<Box<dyn Work>>, effects: Effects, bells: &[PathBuf], ringer: &Ringer) {
+        let batch = match &mut self.disk {
+            Some(disk) => disk.keep(batch),
+            None => batch,
+        };
         finish(batch, None);
         if !effects.any() {
             return;
@@ -348,13 +385,14 @@ impl Writer {
         bells.iter().for_each(|bell| ringer.ring(bell));
     }
 
-    /// Keeps the file small while nothing else is to be done. Returns whether it is as small as it can be.
+    /// Keeps the file small and its log whole while nothing else is to be done. Returns whether all is as it should be.
     fn tidy(&mut self) -> bool {
-        let Some(file) = &self.common.file else { return true };
+        let Some(file) = self.common.file.clone() else { return true };
         if self.common.is_broken() {
             return true;
         }
-        let wal = super::turn::beside(file, "-wal");
+        let is_whole = self.mend_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
+        let wal = super::turn::beside(&file, "-wal");
         let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
         if is_large() {
             let _ = connection::empty_wal(&mut self.connection);
@@ -365,7 +403,7 @@ impl Writer {
         if has_gaps {
             let _ = self.connection.execute_batch("PRAGMA incremental_vacuum(64)");
         }
-        !has_gaps && !is_large()
+        is_whole && !has_gaps && !is_large()
     }
 
     /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
@@ -398,6 +436,13 @@ struct Failure {
     error: rusqlite::Error,
     /// Which of the batch met it; `None` for the transaction itself.
     culprit: Option<usize>,
+}
+
+/// Ends the calls that `refused` names with `error`, and returns the others.
+fn refuse(batch: Vec<Box<dyn Work>>, refused: impl Fn(&dyn Work) -> bool, error: &BrokerError) -> Vec<Box<dyn Work>> {
+    let (refused, others) = batch.into_iter().partition(|work| refused(work.as_ref()));
+    finish(refused, Some(error));
+    others
 }
 
 fn finish(batch: Vec<Box<dyn Work>>, error: Option<&BrokerError>) {

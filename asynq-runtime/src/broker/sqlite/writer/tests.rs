@@ -1,4 +1,10 @@
-use std::sync::Mutex;
+use std::{
+    fs, io, iter,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
 
 use tokio::sync::{Semaphore, oneshot};
 
@@ -10,16 +16,17 @@ use crate::{
 };
 
 use super::super::{
-    migrate,
+    SqliteOptions, migrate,
     order::{Call, Order, Ticket},
-    sql,
+    set_up, sql,
+    url::Location,
 };
 
 fn writer() -> Writer {
     let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
     let common = Arc::new(Common::in_memory(Names::Plain, Arc::new(SystemClock)));
-    Writer::new(common, connection, names, None, mpsc::channel().1, watch::channel(false).0)
+    Writer::new(common, connection, names, None, None, mpsc::channel().1, watch::channel(false).0)
 }
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
@@ -174,29 +181,143 @@ fn counts_are_written_once_per_commit_and_state() {
     assert_eq!(row("SELECT count(*), sum(processed) FROM stat"), (2, 4), "today and all time");
 }
 
+/// A writer of a file, whose disk says in `syncs` how often it was asked, and refuses while `refuses`.
+fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<AtomicBool>) -> Writer {
+    let file = folder.path().join("jobs.db");
+    let mut connection = connection::open_untouched(&file).unwrap();
+    let names = migrate::settle_in(&mut connection, false, "here", connection::make_writer).unwrap();
+    let (syncs, refuses) = (Arc::clone(syncs), Arc::clone(refuses));
+    let disk = Disk::with("here".into(), move || {
+        syncs.fetch_add(1, Ordering::SeqCst);
+        if refuses.load(Ordering::SeqCst) { Err(io::Error::other("the disk is gone")) } else { Ok(()) }
+    });
+    let turn = Turn::open(&file).unwrap();
+    let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+    Writer::new(common, connection, names, Some(turn), Some(disk), mpsc::channel().1, watch::channel(false).0)
+}
+
+fn claim() -> (Box<dyn Work>, Answer<()>) {
+    call(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost())
+}
+
 #[test]
-fn only_a_commit_of_what_a_power_cut_may_take_back_does_not_wait_for_the_disk() {
+fn a_promise_waits_for_the_disk_and_nobody_else_does() {
     let folder = tempfile::tempdir().unwrap();
-    for normal in [false, true] {
-        let file = folder.path().join(format!("normal-{normal}.db"));
-        let mut connection = connection::open_untouched(&file).unwrap();
-        let make_writer = |new: &Connection| connection::make_writer(new, normal);
-        let names = migrate::settle_in(&mut connection, false, "here", make_writer).unwrap();
-        let common = Arc::new(Common::in_file(file, Names::Plain, normal, Arc::new(SystemClock)).unwrap());
-        let mut writer = Writer::new(common, connection, names, None, mpsc::channel().1, watch::channel(false).0);
-        let claim = || call(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost());
-        let settle = |queue| insert(Stage::Settle, queue, 1);
-        for (what, works, waits) in [
-            ("an outcome", vec![settle("a")], true),
-            ("a claim", vec![claim()], false),
-            ("two claims", vec![claim(), claim()], false),
-            ("an outcome and a claim", vec![settle("b"), claim()], true),
-        ] {
-            let (batch, answers): (Vec<_>, Vec<_>) = works.into_iter().unzip();
-            assert!(writer.process(batch, &Ringer::ready()).is_empty());
-            assert!(answers.into_iter().all(|answer| kind(answer).is_none()), "{what}");
-            let mode: i64 = writer.connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
-            assert_eq!(mode == 2, waits && !normal, "{what}, durability=normal: {normal}");
+    let syncs = Arc::default();
+    let mut writer = writer_of(&folder, &syncs, &Arc::default());
+    let mut queues = ["a", "b", "c", "d"].into_iter();
+    for (what, promises, claims, synced) in [
+        ("an outcome", 1, 0, 1),
+        ("a claim", 0, 1, 0),
+        ("two outcomes", 2, 0, 1),
+        ("an outcome and two claims", 1, 2, 1),
+    ] {
+        let promised = queues.by_ref().take(promises).map(|queue| insert(Stage::Settle, queue, 1));
+        let (mut batch, mut promised): (Vec<_>, Vec<_>) = promised.unzip();
+        let (taken, claimed): (Vec<_>, Vec<_>) = iter::repeat_with(claim).take(claims).unzip();
+        batch.extend(taken);
+        let before = syncs.load(Ordering::SeqCst);
+        assert!(writer.process(batch, &Ringer::ready()).is_empty());
+        assert_eq!(syncs.load(Ordering::SeqCst), before, "{what}");
+        assert!(claimed.into_iter().all(|answer| kind(answer).is_none()), "{what}: a claim is answered at once");
+        assert!(promised.iter_mut().all(|answer| answer.try_recv().is_err()), "{what}: nothing is promised yet");
+        writer.disk.as_mut().unwrap().answer(true);
+        for answer in promised {
+            assert!(answer.blocking_recv().unwrap().is_ok(), "{what}");
         }
+        assert_eq!(syncs.load(Ordering::SeqCst) - before, synced, "{what}");
     }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_promised_before_the_log_began_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (syncs, refuses) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+    let mut writer = writer_of(&folder, &syncs, &refuses);
+    let settle = |writer: &mut Writer, queue| {
+        let (work, answer) = insert(Stage::Settle, queue, 1);
+        let (claim, mut claimed) = claim();
+        writer.process(vec![work, claim], &Ringer::ready());
+        assert!(claimed.try_recv().unwrap().is_ok(), "tasks can be taken all the same");
+        writer.disk.as_mut().unwrap().answer(true);
+        (answer.blocking_recv().unwrap().err(), queues(writer))
+    };
+    let (error, queues) = settle(&mut writer, "a");
+    let error = error.unwrap();
+    assert_eq!(error.kind(), BrokerErrorKind::Unavailable);
+    assert!(error.to_string().contains("whether the call took effect is unknown"), "{error}");
+    assert_eq!(queues, 1, "it can be read");
+
+    refuses.store(false, Ordering::SeqCst);
+    let reader = connection::open_reader(&folder.path().join("jobs.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM queue").unwrap();
+    let (error, queues) = settle(&mut writer, "b");
+    assert_eq!(error.unwrap().kind(), BrokerErrorKind::Unavailable, "a reader needs the log as it is");
+    assert_eq!(queues, 1, "nothing was done");
+
+    reader.execute_batch("COMMIT").unwrap();
+    let log = folder.path().join("jobs.db-wal");
+    assert!(fs::metadata(&log).unwrap().len() > 0);
+    assert!(writer.tidy());
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0, "what may be missing in the log is in the database");
+    let (error, queues) = settle(&mut writer, "c");
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(queues, 2);
+}
+
+#[test]
+fn others_write_while_the_disk_is_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, inbox) = mpsc::channel();
+    let (begins, begun) = mpsc::channel();
+    let (goes_on, go_on) = mpsc::channel::<()>();
+    let go_on = Mutex::new(go_on);
+    let writer = writer_of(&folder, &Arc::default(), &Arc::default());
+    let disk = Disk::with("here".into(), move || {
+        begins.send(()).unwrap();
+        go_on.lock().unwrap().recv_timeout(Duration::from_secs(30)).map_err(io::Error::other)
+    });
+    let other = std::thread::spawn(move || Writer { inbox, disk: Some(disk), ..writer }.run());
+    let (work, mut answer) = insert(Stage::Settle, "a", 1);
+    assert!(sender.send(Message::Work(work)).is_ok());
+    begun.recv_timeout(Duration::from_secs(30)).unwrap();
+
+    let file = folder.path().join("jobs.db");
+    assert!(Turn::open(&file).unwrap().take(), "it is anybody's turn");
+    let second = connection::reopen_writer(&file).unwrap();
+    second.execute_batch("BEGIN IMMEDIATE; INSERT INTO queue(name) VALUES ('b'); COMMIT").unwrap();
+    assert!(answer.try_recv().is_err());
+    goes_on.send(()).unwrap();
+    assert!(answer.blocking_recv().unwrap().is_ok());
+    assert!(sender.send(Message::Stop).is_ok());
+    other.join().unwrap();
+}
+
+#[tokio::test]
+async fn only_files_whose_commits_shall_last_have_a_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("jobs.db");
+    for (query, waits) in [("", true), ("?durability=full", true), ("?durability=normal", false)] {
+        let location = Location::parse(&format!("sqlite://{}{query}", place.display())).unwrap();
+        let (store, writer) = set_up(&location, &SqliteOptions::default()).unwrap();
+        assert_eq!(writer.disk.is_some(), waits, "{query}");
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            files_open("jobs.db-wal", folder.path()),
+            1 + usize::from(waits),
+            "ours is the one that SQLite writes"
+        );
+        store.stop();
+        writer.run();
+    }
+    let (_, writer) = set_up(&Location::memory(), &SqliteOptions::default()).unwrap();
+    assert!(writer.disk.is_none());
+}
+
+/// How often this process has the file `name` in `folder` open to write.
+#[cfg(target_os = "linux")]
+fn files_open(name: &str, folder: &std::path::Path) -> usize {
+    let path = folder.canonicalize().unwrap().join(name);
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == path)).count()
 }

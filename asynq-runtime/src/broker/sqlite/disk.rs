@@ -1,0 +1,211 @@
+//! Answers commits once they are on disk, so that nobody else waits for the disk.
+//!
+//! With `synchronous=FULL` SQLite syncs its log inside of COMMIT, and the file is locked meanwhile. Here the connection is set
+//! to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and database
+//! around a checkpoint), and the log is synced after the lock was given back. So others write meanwhile; a claim, which
+//! promises nothing, is answered at once; and one sync serves all commits before it. What was promised (a task is stored, an
+//! outcome is kept) is said only after it, whoever made the commit that the promise rests on (SQLITE.md §7).
+//!
+//! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of which a
+//! part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of it is in the
+//! database and the log is empty. A power cut in that very moment is not survived, and other programs on the file hear of
+//! the failure only if the system tells them too: a disk that fails is no place for tasks.
+
+use std::{
+    fmt,
+    fs::File,
+    io, mem,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+};
+
+use super::{error::translate_sync, order::Work, turn::beside};
+
+/// The way to the disk, and the thread that waits for it where the writer has something else to do.
+#[derive(Debug)]
+pub(super) struct Disk {
+    log: Arc<Log>,
+    /// What was committed and is not answered yet.
+    kept: Vec<Box<dyn Work>>,
+    /// Whether others were answered meanwhile, who may want something of the writer soon.
+    others_go_on: bool,
+    /// Started when it is first needed.
+    clerk: Option<Clerk>,
+}
+
+/// The write-ahead log as a file.
+struct Log {
+    place: String,
+    sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+    /// Syncs that failed. The system tells a failure once per open file and takes what it could not write for written, so
+    /// no later sync can be believed.
+    failed: AtomicU64,
+    /// How many of them no longer matter, because the log was emptied since.
+    mended: AtomicU64,
+    /// Commits that the clerk has not answered.
+    unanswered: AtomicUsize,
+}
+
+/// The thread, which answers what it is given and ends with the sender.
+#[derive(Debug)]
+struct Clerk {
+    inbox: mpsc::Sender<Vec<Box<dyn Work>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Disk {
+    /// The log of `database`, which a connection must have open, so that it is not replaced.
+    ///
+    /// # Errors
+    ///
+    /// There is no log, or it cannot be opened.
+    pub(super) fn open(database: &Path) -> io::Result<Self> {
+        // Windows syncs no file that was not opened for writing.
+        let log = File::options().read(true).write(true).open(beside(database, "-wal"))?;
+        Ok(Self::with(database.display().to_string(), move || log.sync_data()))
+    }
+
+    pub(super) fn with(place: String, sync: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        let (failed, mended, unanswered) = Default::default();
+        let log = Log { place, sync: Box::new(sync), failed, mended, unanswered };
+        Self { log: Arc::new(log), kept: Vec::new(), others_go_on: false, clerk: None }
+    }
+
+    /// Whether what was committed may be missing on disk although it can be read.
+    pub(super) fn is_torn(&self) -> bool {
+        self.log.is_torn()
+    }
+
+    /// Whether the clerk has something to answer, after which the log may be torn.
+    pub(super) fn is_busy(&self) -> bool {
+        self.log.unanswered.load(Ordering::Acquire) > 0
+    }
+
+    /// Makes promises possible again by `empty`, which has all that was committed in the database, on disk, and the log
+    /// empty, and says whether it could.
+    ///
+    /// # Errors
+    ///
+    /// Those of `empty`; or the disk did not take that the log is empty.
+    pub(super) fn mend(&self, empty: impl FnOnce() -> rusqlite::Result<bool>) -> Result<bool, Mend> {
+        let failed = self.log.failed.load(Ordering::Acquire);
+        if !empty().map_err(Mend::Sqlite)? {
+            return Ok(false);
+        }
+        // SQLite does not sync what it cuts off.
+        (self.log.sync)().map_err(Mend::Disk)?;
+        self.log.mended.store(failed, Ordering::Release);
+        Ok(!self.is_torn())
+    }
+
+    /// Keeps what was committed until it is on disk, and returns what promises nothing, to be answered at once.
+    pub(super) fn keep(&mut self, committed: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+        let (free, kept): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
+        self.others_go_on |= !free.is_empty();
+        self.kept.extend(kept);
+        free
+    }
+
+    /// Answers what was kept as soon as it is on disk: here, which spares the way to another thread, if the writer
+    /// `has_time` and nobody is known who will want something of it meanwhile.
+    pub(super) fn answer(&mut self, has_time: bool) {
+        let (works, others_go_on) = (mem::take(&mut self.kept), mem::take(&mut self.others_go_on));
+        if works.is_empty() {
+            return;
+        }
+        if has_time && !others_go_on && !self.is_busy() {
+            self.log.answer(works);
+            return;
+        }
+        if self.clerk.is_none() {
+            self.clerk = Clerk::start(&self.log).ok();
+        }
+        self.log.unanswered.fetch_add(1, Ordering::AcqRel);
+        let left = match &self.clerk {
+            Some(clerk) => clerk.inbox.send(works).err().map(|mpsc::SendError(works)| works),
+            None => Some(works),
+        };
+        if let Some(works) = left {
+            self.log.answer(works);
+            self.log.unanswered.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Disk {
+    /// Waits until all is answered.
+    fn drop(&mut self) {
+        if let Some(Clerk { inbox, thread }) = self.clerk.take() {
+            drop(inbox);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why a log could not be mended.
+#[derive(Debug)]
+pub(super) enum Mend {
+    Sqlite(rusqlite::Error),
+    Disk(io::Error),
+}
+
+impl Clerk {
+    fn start(log: &Arc<Log>) -> io::Result<Self> {
+        // Each call in it holds room of the store, which bounds it.
+        let (inbox, given) = mpsc::channel();
+        let log = Arc::clone(log);
+        let work = move || log.answer_all(&given);
+        let thread = thread::Builder::new().name("asynq-sqlite-disk".into()).spawn(work)?;
+        Ok(Self { inbox, thread })
+    }
+}
+
+impl Log {
+    fn is_torn(&self) -> bool {
+        self.failed.load(Ordering::Acquire) != self.mended.load(Ordering::Acquire)
+    }
+
+    fn answer_all(&self, given: &mpsc::Receiver<Vec<Box<dyn Work>>>) {
+        while let Ok(mut works) = given.recv() {
+            let mut commits = 1;
+            for more in given.try_iter() {
+                works.extend(more);
+                commits += 1;
+            }
+            self.answer(works);
+            self.unanswered.fetch_sub(commits, Ordering::AcqRel);
+        }
+    }
+
+    /// One sync for all of them.
+    fn answer(&self, works: Vec<Box<dyn Work>>) {
+        let error = match (self.sync)() {
+            Ok(()) if !self.is_torn() => None,
+            Ok(()) => Some(translate_sync(io::Error::other("an earlier sync of the log failed"), &self.place)),
+            Err(error) => {
+                if !self.is_torn() {
+                    tracing::error!(%error, place = self.place, "the disk did not take what was written to the log");
+                }
+                self.failed.fetch_add(1, Ordering::AcqRel);
+                Some(translate_sync(error, &self.place))
+            }
+        };
+        for work in works {
+            work.finish(error.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("place", &self.place).field("is_torn", &self.is_torn()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

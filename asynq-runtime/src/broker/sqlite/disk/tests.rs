@@ -1,0 +1,139 @@
+use std::{sync::Mutex, time::Duration};
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{
+    super::{
+        order::{Call, Order, Stage, Ticket},
+        sql::Names,
+        tx::{Tx, View},
+    },
+    *,
+};
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+type Answer = oneshot::Receiver<Result<(), BrokerError>>;
+
+/// Longer than any step takes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A call that a commit has done.
+fn committed(order: Order<()>) -> (Box<dyn Work>, Answer) {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    let (reply, answer) = oneshot::channel();
+    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let mut call: Box<dyn Work> = Box::new(Call::new(order, Arc::<Ticket>::default(), reply, room));
+    call.run(&mut Tx::new(View::new(&connection, Names::Plain, 0))).unwrap();
+    (call, answer)
+}
+
+/// Has the disk keep an outcome.
+fn keep(disk: &mut Disk) -> Answer {
+    let (outcome, answer) = committed(Order::new(Stage::Settle, 1, |_| Ok(())));
+    assert!(disk.keep(vec![outcome]).is_empty());
+    answer
+}
+
+fn kind(answer: Answer) -> Option<BrokerErrorKind> {
+    answer.blocking_recv().unwrap().err().map(|error| error.kind())
+}
+
+#[test]
+fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
+    let ((begins, begun), (ends, end)) = (mpsc::channel(), mpsc::channel::<()>());
+    let end = Mutex::new(end);
+    let mut disk = Disk::with("here".into(), move || {
+        begins.send(()).unwrap();
+        end.lock().unwrap().recv_timeout(LONG).map_err(io::Error::other)
+    });
+    let mut first = keep(&mut disk);
+    disk.answer(false);
+    begun.recv_timeout(LONG).unwrap();
+    // The clerk is at the first: these wait, and so does one for which the writer would have time.
+    let mut later = Vec::new();
+    for has_time in [false, false, true] {
+        later.push(keep(&mut disk));
+        disk.answer(has_time);
+    }
+    assert!(disk.is_busy());
+    assert!(first.try_recv().is_err());
+    ends.send(()).unwrap();
+    assert_eq!(kind(first), None);
+    begun.recv_timeout(LONG).unwrap();
+    assert!(later.iter_mut().all(|answer| answer.try_recv().is_err()));
+    ends.send(()).unwrap();
+    assert!(later.into_iter().all(|answer| kind(answer).is_none()));
+    drop(disk);
+    assert!(begun.try_recv().is_err(), "two syncs in all");
+}
+
+#[test]
+fn whoever_has_time_answers_without_the_clerk() {
+    let mut disk = Disk::with("here".into(), || Ok(()));
+    let mut answer = keep(&mut disk);
+    disk.answer(true);
+    assert!(answer.try_recv().unwrap().is_ok());
+    assert!(disk.clerk.is_none());
+}
+
+#[test]
+fn while_others_go_on_the_writer_is_left_to_them() {
+    let mut disk = Disk::with("here".into(), || Ok(()));
+    let answer = keep(&mut disk);
+    let (claim, _) = committed(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost());
+    assert_eq!(disk.keep(vec![claim]).len(), 1, "it promises nothing");
+    disk.answer(true);
+    assert!(disk.clerk.is_some());
+    assert_eq!(kind(answer), None);
+}
+
+#[test]
+fn the_end_answers_what_is_left() {
+    let mut disk = Disk::with("here".into(), || Ok(()));
+    let mut answer = keep(&mut disk);
+    disk.answer(false);
+    drop(disk);
+    assert!(answer.try_recv().unwrap().is_ok());
+}
+
+/// A disk whose first sync fails.
+fn fails_once() -> Disk {
+    let fails = Mutex::new(Some(io::ErrorKind::StorageFull));
+    Disk::with("here".into(), move || fails.lock().unwrap().take().map_or(Ok(()), |kind| Err(kind.into())))
+}
+
+#[test]
+fn a_sync_that_succeeds_after_one_that_failed_proves_nothing() {
+    for has_time in [true, false] {
+        let mut disk = fails_once();
+        for _ in 0..2 {
+            let answer = keep(&mut disk);
+            disk.answer(has_time);
+            // Not `Full`, which would say that nothing was stored.
+            assert_eq!(kind(answer), Some(BrokerErrorKind::Unavailable));
+            assert!(disk.is_torn());
+        }
+        assert!(!disk.mend(|| Ok(false)).unwrap(), "the log could not be emptied");
+        assert!(disk.mend(|| Err(rusqlite::Error::InvalidQuery)).is_err());
+        assert!(disk.is_torn());
+        assert!(disk.mend(|| Ok(true)).unwrap());
+        let answer = keep(&mut disk);
+        disk.answer(has_time);
+        assert_eq!(kind(answer), None);
+    }
+}
+
+#[test]
+fn a_failure_while_the_log_is_mended_is_one_more() {
+    let mut disk = fails_once();
+    drop(keep(&mut disk));
+    disk.answer(true);
+    let log = Arc::clone(&disk.log);
+    let fails_meanwhile = || {
+        log.failed.fetch_add(1, Ordering::AcqRel);
+        Ok(true)
+    };
+    assert!(!disk.mend(fails_meanwhile).unwrap());
+    assert!(disk.is_torn());
+    assert!(disk.mend(|| Ok(true)).unwrap());
+}
