@@ -21,7 +21,7 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             BrokerErrorKind::Denied,
             "the file cannot be opened; its folder must exist and allow this program to create files in it",
         ),
-        Some(ErrorCode::NotADatabase) => (BrokerErrorKind::Corrupt, "this is not a SQLite file"),
+        Some(ErrorCode::NotADatabase) => (BrokerErrorKind::Corrupt, "this is not a SQLite file; choose another path"),
         Some(ErrorCode::DatabaseCorrupt) => (
             BrokerErrorKind::Corrupt,
             "the file is damaged; restore it from a backup or salvage it with `sqlite3 FILE .recover`",

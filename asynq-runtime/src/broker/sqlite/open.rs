@@ -1,17 +1,13 @@
 //! Looks at a place before tasks are put there: a wrong file is named and left as it is (SQLITE.md §8).
 
 use std::{
-    fs::{self, File},
-    io::Read,
+    fs,
     path::{Path, PathBuf},
 };
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{error::translate_io, url::Location};
-
-/// The first 16 bytes of every SQLite file.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Looks at the place without changing it and returns the file's absolute path, links resolved: every program must find
 /// the same lock files beside it.
@@ -44,11 +40,9 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         Ok(found) if !found.is_file() => {
             Err(config(format!("{} is no regular file; choose another path", file.display())))
         }
-        Ok(_) => {
-            check_start(&file)?;
-            check_writable(&file)?;
-            fs::canonicalize(&file).map_err(|error| translate_io(error, &file))
-        }
+        // What is in it is left to SQLite to find out: whoever closes a file takes the locks of all who have it open in this
+        // process, those of another broker too.
+        Ok(_) => fs::canonicalize(&file).map_err(|error| translate_io(error, &file)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
         }
@@ -71,24 +65,6 @@ pub(super) fn check_version(number: i32) -> Result<(), BrokerError> {
         number / 1_000 % 1_000,
         number % 1_000
     )))
-}
-
-fn check_start(file: &Path) -> Result<(), BrokerError> {
-    let mut start = Vec::new();
-    File::open(file)
-        .and_then(|opened| opened.take(16).read_to_end(&mut start))
-        .map_err(|error| translate_io(error, file))?;
-    if start.is_empty() || start == MAGIC {
-        return Ok(());
-    }
-    Err(BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        format!("{} is not a SQLite file; it was left as it is, choose another path", file.display()),
-    ))
-}
-
-fn check_writable(file: &Path) -> Result<(), BrokerError> {
-    File::options().write(true).open(file).map(drop).map_err(|error| translate_io(error, file))
 }
 
 fn config(message: impl Into<String>) -> BrokerError {
