@@ -293,6 +293,39 @@ fn others_write_while_the_disk_is_at_it() {
     other.join().unwrap();
 }
 
+/// A disk keeps what was written before a sync began: a copy of that moment is what a power cut leaves at least.
+#[test]
+fn what_was_promised_survives_a_power_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = writer_of(&folder, &Arc::default(), &Arc::default());
+    let kept = folder.path().join("kept");
+    fs::create_dir(&kept).unwrap();
+    let (from, to) = (folder.path().to_owned(), kept.clone());
+    let disk = Disk::with("here".into(), move || {
+        ["jobs.db", "jobs.db-wal"].iter().try_for_each(|file| fs::copy(from.join(file), to.join(file)).map(drop))
+    });
+    let (sender, inbox) = mpsc::channel();
+    let thread = std::thread::spawn(move || Writer { inbox, disk: Some(disk), ..writer }.run());
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for (n, name) in names.into_iter().enumerate() {
+        let (work, answer) = insert(Stage::Insert, name, 1);
+        // With a claim in the commit it is the clerk who answers.
+        let claims = if n % 2 == 0 { vec![] } else { vec![claim().0] };
+        for work in iter::once(work).chain(claims) {
+            assert!(sender.send(Message::Work(work)).is_ok());
+        }
+        assert!(answer.blocking_recv().unwrap().is_ok());
+        let after = Connection::open(kept.join("jobs.db")).unwrap();
+        let found: Vec<String> = after
+            .prepare("SELECT name FROM queue ORDER BY q")
+            .and_then(|mut queues| queues.query_map([], |row| row.get(0))?.collect())
+            .unwrap();
+        assert_eq!(found, names[..=n]);
+    }
+    assert!(sender.send(Message::Stop).is_ok());
+    thread.join().unwrap();
+}
+
 #[tokio::test]
 async fn only_files_whose_commits_shall_last_have_a_disk() {
     let folder = tempfile::tempdir().unwrap();
