@@ -11,39 +11,30 @@
 //! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
 //! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
 
+mod start;
+mod wait;
+mod worth;
+
 use std::{
-    collections::HashSet,
     future::poll_fn,
     mem,
-    pin::pin,
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::{Duration, Instant},
 };
 
-use tokio_util::sync::CancellationToken;
-
 use super::{
     attempt::Attempt,
-    config::SAFETY_NET,
     dice::Dice,
     gate::{Gate, Permit},
     hub::Hub,
-    queues::{MOST_ASKED, Open, Queues},
-    runs::InHand,
+    queues::{Open, Queues},
     trouble::{FalseAlarms, Trouble},
 };
-use crate::{
-    broker::{BrokerError, Run, Suspects, Wanted},
-    task::QueueName,
-};
+use crate::broker::{BrokerError, Run, Suspects, Wanted};
 
-/// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
-const SHORT: Duration = Duration::from_millis(10);
 /// A queue that gave so many at once is busy: it is asked again, and its changes need not be heard of.
 const BUSY: usize = 8;
-/// So many queues are asked one after the other before it is worth a question which of them have work.
-const MANY: usize = 16;
 /// Most tasks of one call: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
 /// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
@@ -132,7 +123,7 @@ impl Fetcher {
         let taken = if self.queues.is_strict() {
             self.fetch_by_rank(room).await?
         } else {
-            let open = self.open(0..self.queues.len());
+            let open: Vec<Open> = self.open(self.all()).collect();
             let asked = match next {
                 Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.dice),
                 Next::Fetch => self.queues.share(room, &open, &mut self.dice),
@@ -142,19 +133,13 @@ impl Fetcher {
         if taken > 0 {
             self.alarms.fruitful();
         }
-        if taken > 0 || !self.all_are_short() { Ok(Next::Fetch) } else { self.wait_for_news().await }
+        if taken > 0 || self.open(self.all()).next().is_some() { Ok(Next::Fetch) } else { self.wait_for_news().await }
     }
 
     /// Slots that may be filled, as far as their outcomes would find room.
     fn room(&self) -> usize {
         let outcomes = self.hub.config.outbox_room().saturating_sub(self.hub.outbox.len());
         self.hub.runs.free().min(outcomes).min(MOST_FETCHED)
-    }
-
-    /// Slots that this queue may take beside what it has.
-    fn room_of(&self, queue: usize) -> usize {
-        let running = || self.hub.runs.running_of(&self.queues.names()[queue]);
-        self.queues.limit(queue).map_or(usize::MAX, |limit| limit.saturating_sub(running()))
     }
 
     /// Waits until the layers take a task. `false` if the server became quiet meanwhile, or they failed and a pause is over.
@@ -168,48 +153,6 @@ impl Fetcher {
         self.permit.is_some()
     }
 
-    /// Notes which queues are worth asking. Where they are more than one call can ask, one question tells, so that a
-    /// thousand tenants do not cost a thousand calls.
-    async fn look(&mut self, room: usize, next: Next) -> Result<(), BrokerError> {
-        let is_stale = |since: Instant| since.elapsed() >= SHORT;
-        if self.queues.len() > room.clamp(MANY, MOST_ASKED) {
-            if next == Next::Fetch && self.looked.is_some_and(|since| !is_stale(since)) {
-                return Ok(());
-            }
-            let names: Vec<QueueName> = self.with_room().cloned().collect();
-            let ready: HashSet<QueueName> = self.hub.answer(self.hub.broker.ready(&names)).await?.into_iter().collect();
-            let now = Instant::now();
-            for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
-                *short = (!ready.contains(name)).then_some(now);
-            }
-            self.looked = Some(now);
-        } else if next == Next::Probe {
-            self.short.fill(None);
-        } else {
-            // Queues that were short a moment ago are left out as long as another has work.
-            self.short.iter_mut().for_each(|short| *short = short.filter(|&since| !is_stale(since)));
-        }
-        Ok(())
-    }
-
-    /// Those of `queues` that may have work and may run more.
-    fn open(&self, queues: impl IntoIterator<Item = usize>) -> Vec<Open> {
-        let open = queues.into_iter().filter(|&queue| self.short[queue].is_none());
-        let open = open.map(|queue| Open { queue, room: self.room_of(queue) });
-        open.filter(|open| open.room > 0).collect()
-    }
-
-    /// The queues that may run more tasks.
-    fn with_room(&self) -> impl Iterator<Item = &QueueName> {
-        let names = self.queues.names().iter().enumerate();
-        names.filter(|&(queue, _)| self.room_of(queue) > 0).map(|(_, name)| name)
-    }
-
-    fn all_are_short(&self) -> bool {
-        let open = self.short.iter().enumerate().find(|(queue, short)| short.is_none() && self.room_of(*queue) > 0);
-        open.is_none()
-    }
-
     /// Asks the queues by rank, each only for what those above it left free. Returns how many tasks came.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
@@ -219,7 +162,8 @@ impl Fetcher {
             if left == 0 || self.hub.quiet.is_cancelled() {
                 break;
             }
-            let asked = queues.probe(left, &self.open(equals.iter().copied()), &mut self.dice);
+            let open: Vec<Open> = self.open(equals.iter().copied()).collect();
+            let asked = queues.probe(left, &open, &mut self.dice);
             left = left.saturating_sub(self.fetch(&asked).await?);
         }
         Ok(room - left)
@@ -267,149 +211,6 @@ impl Fetcher {
             Some(wanted) if !self.hub.runs.suspect_runs() => Suspects::OneFrom(wanted.queue.clone()),
             _ => Suspects::None,
         }
-    }
-
-    /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
-    /// and what is more than was asked for, suspects beside another included, which only comes where the answer to an
-    /// earlier call was lost.
-    async fn start(&mut self, held: Vec<Arc<InHand>>) -> Vec<Arc<InHand>> {
-        let hub = Arc::clone(&self.hub);
-        let queues = Arc::clone(&self.queues);
-        let limit_of = |name: &QueueName| {
-            let queue = queues.names().iter().position(|known| known == name)?;
-            queues.limit(queue)
-        };
-        let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
-        for task in held {
-            let attempt = &task.attempt;
-            let is_suspect = attempt.is_suspect();
-            let is_full =
-                limit_of(&attempt.key.queue).is_some_and(|most| hub.runs.running_of(&attempt.key.queue) >= most);
-            let is_beside = is_suspect && hub.runs.suspect_runs();
-            if stalled || hub.closing.is_cancelled() || is_beside || is_full {
-                rest.push(task);
-                continue;
-            }
-            if let Some(gate) = &hub.gate {
-                if self.permit.is_none() {
-                    tokio::select! {
-                        permit = gate.permit_at_once(&hub) => self.permit = permit,
-                        () = hub.quiet.cancelled() => {}
-                    }
-                }
-                if self.permit.is_none() {
-                    stalled = true;
-                    gate.trust().stalled();
-                    rest.push(task);
-                    continue;
-                }
-                gate.trust().started();
-            }
-            if is_suspect {
-                let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
-                let crashes = attempt.crashes;
-                tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
-            }
-            slots.extend(hub.slot(task, self.permit.take()));
-            if hub.gate.is_some() {
-                // The layers give the next permit when this one is used.
-                hub.launch(mem::take(&mut slots));
-            }
-        }
-        // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
-        let goes_last = self.is_beside_jobs && self.room() < FEW;
-        if goes_last {
-            slots.into_iter().for_each(|slot| hub.launch(vec![slot]));
-        } else {
-            hub.launch(slots);
-        }
-        rest
-    }
-
-    /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
-    /// nobody knows where something comes first.
-    fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
-        let most = self.hub.gate.as_ref().map_or(usize::MAX, |gate| gate.trust().most());
-        let room = self.room().min(most);
-        let everywhere = (0..self.queues.len()).map(|queue| Open { queue, room: self.room_of(queue) });
-        let open: Vec<Open> = everywhere.filter(|open| open.room > 0).collect();
-        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
-        reaches_all.then(|| self.queues.probe(room, &open, &mut self.dice))
-    }
-
-    /// Sleeps until some queue may have work, and starts what came.
-    async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
-        let hub = Arc::clone(&self.hub);
-        let asked = self.ask_all();
-        let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
-        let suspects = self.suspects(wanted.as_deref().unwrap_or_default());
-        hub.found_nothing.store(true, Ordering::Release);
-        hub.note_idle();
-        let names: Vec<QueueName> = self.with_room().cloned().collect();
-        let is_full = names.len() < self.queues.len();
-        let (since, stop) = (Instant::now(), CancellationToken::new());
-        let news = async {
-            if let Some(wanted) = &wanted {
-                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &suspects, SAFETY_NET, &stop);
-                return hub.news(runs).await;
-            }
-            if names.is_empty() {
-                // Nothing can come but a free slot or another queue.
-                std::future::pending::<()>().await;
-            }
-            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await.map(|()| Vec::new())
-        };
-        let mut news = pin!(news);
-        let room = async {
-            loop {
-                hub.runs.freed().await;
-                if self.with_room().count() > names.len() {
-                    return;
-                }
-            }
-        };
-        let runs = tokio::select! {
-            () = hub.quiet.cancelled() => None,
-            () = hub.queues.changed(&self.queues) => None,
-            // The next suspect may come.
-            () = hub.runs.freed(), if hub.runs.suspect_runs() => None,
-            // A queue is below its limit again.
-            () = room, if is_full && !hub.runs.suspect_runs() => None,
-            runs = &mut news => Some(runs?),
-        };
-        let is_over = runs.is_none();
-        let runs = match (runs, &asked) {
-            (Some(runs), _) => runs,
-            // What is being taken at this moment is ours.
-            (None, Some(_)) => {
-                stop.cancel();
-                news.await?
-            }
-            (None, None) => Vec::new(),
-        };
-        if let Some(asked) = &asked
-            && !runs.is_empty()
-        {
-            hub.found_nothing.store(false, Ordering::Release);
-            self.alarms.fruitful();
-            self.took(asked, runs).await;
-            return Ok(Next::Fetch);
-        }
-        if is_over {
-            return Ok(Next::Probe);
-        }
-        // While a suspect runs, those that are not taken ring the bell all the time.
-        let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };
-        let pause = self.alarms.fruitless(waited);
-        if !pause.is_zero() {
-            tokio::select! {
-                () = hub.quiet.cancelled() => {}
-                () = hub.runs.freed(), if hub.runs.suspect_runs() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-        // Where the wait asks all that could be asked, it begins with that.
-        Ok(if asked.is_some() { Next::Wait } else { Next::Probe })
     }
 }
 

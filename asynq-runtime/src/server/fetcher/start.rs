@@ -1,0 +1,59 @@
+//! Starts what was taken, as far as suspects, limits and layers let it.
+
+use std::{mem, sync::Arc};
+
+use super::{super::runs::InHand, FEW, Fetcher};
+
+impl Fetcher {
+    /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
+    /// and what is more than was asked for, suspects beside another included, which only comes where the answer to an
+    /// earlier call was lost.
+    pub(super) async fn start(&mut self, held: Vec<Arc<InHand>>) -> Vec<Arc<InHand>> {
+        let hub = Arc::clone(&self.hub);
+        let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
+        for task in held {
+            let attempt = &task.attempt;
+            let is_suspect = attempt.is_suspect();
+            let queue = self.queues.names().iter().position(|name| *name == attempt.key.queue);
+            let is_full = queue.is_some_and(|queue| self.room_of(queue) == 0);
+            let is_beside = is_suspect && hub.runs.suspect_runs();
+            if stalled || hub.closing.is_cancelled() || is_beside || is_full {
+                rest.push(task);
+                continue;
+            }
+            if let Some(gate) = &hub.gate {
+                if self.permit.is_none() {
+                    tokio::select! {
+                        permit = gate.permit_at_once(&hub) => self.permit = permit,
+                        () = hub.quiet.cancelled() => {}
+                    }
+                }
+                if self.permit.is_none() {
+                    stalled = true;
+                    gate.trust().stalled();
+                    rest.push(task);
+                    continue;
+                }
+                gate.trust().started();
+            }
+            if is_suspect {
+                let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
+                let crashes = attempt.crashes;
+                tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
+            }
+            slots.extend(hub.slot(task, self.permit.take()));
+            if hub.gate.is_some() {
+                // The layers give the next permit when this one is used.
+                hub.launch(mem::take(&mut slots));
+            }
+        }
+        // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
+        let goes_last = self.is_beside_jobs && self.room() < FEW;
+        if goes_last {
+            slots.into_iter().for_each(|slot| hub.launch(vec![slot]));
+        } else {
+            hub.launch(slots);
+        }
+        rest
+    }
+}

@@ -1,0 +1,105 @@
+//! Sleeps until there may be work, and takes it in the same call where one call can ask every queue.
+
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{
+        config::SAFETY_NET,
+        queues::{MOST_ASKED, Open},
+    },
+    Fetcher, Next, wanted,
+};
+use crate::broker::BrokerError;
+
+impl Fetcher {
+    /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
+    /// nobody knows where something comes first.
+    fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
+        let most = self.hub.gate.as_ref().map_or(usize::MAX, |gate| gate.trust().most());
+        let room = self.room().min(most);
+        let open: Vec<Open> = self.with_room(self.all()).collect();
+        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
+        reaches_all.then(|| self.queues.probe(room, &open, &mut self.dice))
+    }
+
+    /// Sleeps until some queue may have work, and starts what came.
+    pub(super) async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
+        let hub = Arc::clone(&self.hub);
+        let asked = self.ask_all();
+        let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
+        let suspects = self.suspects(wanted.as_deref().unwrap_or_default());
+        hub.found_nothing.store(true, Ordering::Release);
+        hub.note_idle();
+        let names = self.names_with_room();
+        let is_full = names.len() < self.queues.len();
+        let (since, stop) = (Instant::now(), CancellationToken::new());
+        let news = async {
+            if let Some(wanted) = &wanted {
+                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &suspects, SAFETY_NET, &stop);
+                return hub.news(runs).await;
+            }
+            if names.is_empty() {
+                // Nothing can come but a free slot or another queue.
+                std::future::pending::<()>().await;
+            }
+            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await.map(|()| Vec::new())
+        };
+        let mut news = pin!(news);
+        let room = async {
+            loop {
+                hub.runs.freed().await;
+                if self.with_room(self.all()).count() > names.len() {
+                    return;
+                }
+            }
+        };
+        let runs = tokio::select! {
+            () = hub.quiet.cancelled() => None,
+            () = hub.queues.changed(&self.queues) => None,
+            // The next suspect may come.
+            () = hub.runs.freed(), if hub.runs.suspect_runs() => None,
+            // A queue is below its limit again.
+            () = room, if is_full && !hub.runs.suspect_runs() => None,
+            runs = &mut news => Some(runs?),
+        };
+        let is_over = runs.is_none();
+        let runs = match (runs, &asked) {
+            (Some(runs), _) => runs,
+            // What is being taken at this moment is ours.
+            (None, Some(_)) => {
+                stop.cancel();
+                news.await?
+            }
+            (None, None) => Vec::new(),
+        };
+        if let Some(asked) = &asked
+            && !runs.is_empty()
+        {
+            hub.found_nothing.store(false, Ordering::Release);
+            self.alarms.fruitful();
+            self.took(asked, runs).await;
+            return Ok(Next::Fetch);
+        }
+        if is_over {
+            return Ok(Next::Probe);
+        }
+        // While a suspect runs, those that are not taken ring the bell all the time.
+        let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };
+        let pause = self.alarms.fruitless(waited);
+        if !pause.is_zero() {
+            tokio::select! {
+                () = hub.quiet.cancelled() => {}
+                () = hub.runs.freed(), if hub.runs.suspect_runs() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        // Where the wait asks all that could be asked, it begins with that.
+        Ok(if asked.is_some() { Next::Wait } else { Next::Probe })
+    }
+}
