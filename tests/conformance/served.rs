@@ -9,7 +9,7 @@ use asynq_runtime::{
     server::{Running, ServerBuilder},
     task::{Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Store as _, default_queue, task, task_id};
+use asynq_tests::{Build as _, Store as _, default_queue, soon, task, task_id};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Fixture;
@@ -17,8 +17,6 @@ use super::Fixture;
 /// What jobs tell the case, in their order.
 type Log = mpsc::UnboundedSender<String>;
 type Gate = Arc<Semaphore>;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[job]
 async fn note(log: State<Log>, text: String) -> JobResult {
@@ -57,10 +55,6 @@ fn server<S: JobSet>(t: &Fixture) -> (ServerBuilder, mpsc::UnboundedReceiver<Str
 
 async fn start(builder: ServerBuilder) -> Running {
     builder.build().await.unwrap().start().await.unwrap()
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for never came")
 }
 
 async fn told(log: &mut mpsc::UnboundedReceiver<String>) -> String {

@@ -12,7 +12,7 @@ use asynq_runtime::{
     server::Running,
     task::TaskState,
 };
-use asynq_tests::{default_queue, task};
+use asynq_tests::{default_queue, soon, task};
 use tokio::runtime::{Builder, Runtime};
 
 use super::Fixture;
@@ -21,7 +21,6 @@ const ALL: usize = 150;
 /// The most that one fetch takes: so many tasks are fetched before the first one starts, and the fetch of the others is answered
 /// while that one blocks.
 const FIRST: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Blocked {
     running: Running,
@@ -37,10 +36,6 @@ fn names() -> Vec<String> {
 
 async fn pending(t: &Fixture) -> Vec<String> {
     t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect()
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for never came")
 }
 
 async fn until(t: &Fixture, mut is_so: impl FnMut(usize) -> bool) {

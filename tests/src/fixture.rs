@@ -17,6 +17,9 @@ pub const PINNED: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 
     None => panic!("the instant is in range"),
 };
 
+/// How long [`soon`] waits: far longer than a busy machine takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Something that only some stores can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
@@ -213,4 +216,9 @@ pub async fn join(broker: &dyn Broker, number: u32) -> Member {
         ..ServerInfo::default()
     };
     broker.join(&name, &info).await.unwrap()
+}
+
+/// What `future` gives, which is a matter of milliseconds. A case that waits for what never comes fails here.
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for never came")
 }
