@@ -12,6 +12,7 @@ use asynq_runtime::{
     broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Settled, Wanted, redis::RedisBroker},
     prelude::JobResult,
     server::Running,
+    task::QueueName,
 };
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
@@ -255,13 +256,12 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
     let broker = server.broker().await;
     let shared = shared(&broker, &mut redis).await;
     let begun = Instant::now();
-    for kills_own in [true, false] {
+    for (kills_own, queue_of_round) in [(true, "first"), (false, "second")] {
         let own = warm_wait(&broker, &mut redis, shared).await;
-        // So that what is tracked from here on is of this wait.
-        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
-        let queues = [queue()];
+        // A queue that nobody has asked for: what is tracked from here on is of this wait, and nothing wakes it.
+        let (queues, before) = ([QueueName::new(queue_of_round).unwrap()], tracked_keys(&server).await);
         let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(60)), async {
-            while tracked_keys(&server).await < 2 {}
+            while tracked_keys(&server).await < before + 2 {}
             let others = listening(&mut redis).await.1;
             for id in if kills_own { vec![own] } else { others } {
                 kill(&mut redis, id).await;
@@ -274,10 +274,9 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
         broker.wait_for_work(&queues, Duration::from_secs(60)).await.unwrap();
     }
     let own = warm_wait(&broker, &mut redis, shared).await;
-    let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
-    let queues = [queue()];
+    let (queues, before) = ([QueueName::new("third").unwrap()], tracked_keys(&server).await);
     let (woken, ()) = tokio::join!(broker.wait_for_work(&queues, Duration::from_secs(60)), async {
-        while tracked_keys(&server).await < 2 {}
+        while tracked_keys(&server).await < before + 2 {}
         broker.close().await;
     });
     assert_eq!(woken.unwrap_err().kind(), BrokerErrorKind::Closed);
