@@ -4,6 +4,7 @@
 mod cluster;
 mod guard;
 mod pool;
+mod port;
 mod sentinel;
 mod tls;
 
@@ -27,7 +28,7 @@ use asynq_runtime::{
 };
 use tempfile::TempDir;
 
-use self::guard::free_port;
+use self::port::free_port;
 pub use self::{
     cluster::RedisCluster,
     pool::{Lent, Pooled},

@@ -10,8 +10,9 @@ use ::redis::{Connection, FromRedisValue, Value};
 
 use super::{
     LIVENESS, Servers,
-    guard::{Guarded, free_port, on_free_ports},
+    guard::{Guarded, on_free_ports},
     pool::{Lent, Pooled},
+    port::free_port,
 };
 use crate::Need;
 

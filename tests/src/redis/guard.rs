@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener},
+    io::{BufRead as _, BufReader, Result, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -38,7 +38,7 @@ impl Guarded {
         }
         let arguments = arguments(&folder);
         let (watcher, leash) = spawn(&folder, &arguments);
-        let mut guarded = Self { watcher, leash: Some(leash), arguments, folder };
+        let guarded = Self { watcher, leash: Some(leash), arguments, folder };
         guarded.answers().then_some(guarded)
     }
 
@@ -46,15 +46,26 @@ impl Guarded {
         self.folder.join("redis.sock")
     }
 
-    fn answers(&mut self) -> bool {
+    /// Waits until it talks. That its socket accepts is not enough: a port that is taken may end it after that.
+    fn answers(&self) -> bool {
         let began = Instant::now();
-        while UnixStream::connect(self.socket()).is_err() {
+        while !self.ping().is_ok_and(|said| !said.is_empty() && !said.starts_with("-LOADING")) {
             if began.elapsed() > START || self.log().contains("Failed listening") {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+
+    /// The first line that it says; `+PONG`, or that it wants a password, or nothing if it has ended.
+    fn ping(&self) -> Result<String> {
+        let mut stream = UnixStream::connect(self.socket())?;
+        stream.set_read_timeout(Some(START))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut said = String::new();
+        BufReader::new(stream).read_line(&mut said)?;
+        Ok(said)
     }
 
     /// Where its files are.
@@ -85,7 +96,6 @@ impl Guarded {
 
     /// Kills it as a power cut would; its files stay.
     pub(crate) fn kill(&mut self) {
-        use std::io::Write as _;
         if let Some(mut leash) = self.leash.take() {
             let _ = leash.write_all(b"keep\n");
         }
@@ -121,11 +131,6 @@ fn spawn(folder: &Path, arguments: &[String]) -> (Child, ChildStdin) {
     let mut child = command.spawn().expect("sh can be run");
     let leash = child.stdin.take().expect("its input is piped");
     (child, leash)
-}
-
-/// A port that nobody listens on now.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 /// Tries other ports until the servers start.

@@ -12,8 +12,9 @@ use tempfile::TempDir;
 
 use super::{
     Servers,
-    guard::{Guarded, free_port, on_free_ports},
+    guard::{Guarded, on_free_ports},
     pool::{Lent, Pooled},
+    port::free_port,
 };
 
 /// Their name for the master.

@@ -7,7 +7,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use super::{
     Servers,
-    guard::{Guarded, free_port, on_free_ports},
+    guard::{Guarded, on_free_ports},
+    port::free_port,
 };
 
 /// An authority, and what it signed; all in PEM.

@@ -1,0 +1,27 @@
+//! Ports for servers that may end and start again in the middle of a test.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Below the ports that a system gives to outgoing connections (Linux from 32768 on, macOS from 49152): between our look and
+/// the server's start, and while a server is down, another test's connection could be given such a port, and so could the
+/// connection that looks for the server: it would then have found itself.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// How many were tried by this program.
+static TRIED: AtomicU64 = AtomicU64::new(0);
+
+/// A port that nobody listens on now, and that this program has not given to anyone else. Test programs that run at the same
+/// time begin at places of their own, but may meet: whoever starts a server tries again.
+pub(crate) fn free_port() -> u16 {
+    let first = u64::from(std::process::id()).wrapping_mul(7919);
+    let mut tries = (0..PORTS.len()).map(|_| {
+        let place = (first + TRIED.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u64;
+        PORTS.start + u16::try_from(place).expect("it is less than their number")
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    tries.find(is_free).expect("one of 20,000 ports is free")
+}
