@@ -153,8 +153,14 @@ where
 {
     let mut asked = Asked { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
     let answers = stream::iter(names).map(|name| {
-        let answer = within(until, ask(name.clone()));
-        async move { (name, answer.await) }
+        // A call whose time is over would reach the broker all the same.
+        let answer = (Instant::now() < until).then(|| within(until, ask(name.clone())));
+        async move {
+            match answer {
+                Some(answer) => (name, answer.await),
+                None => (name, None),
+            }
+        }
     });
     let mut answers = std::pin::pin!(answers.buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
@@ -173,4 +179,25 @@ where
 /// The answer, unless the time is over.
 async fn within<T>(until: Instant, call: impl Future<Output = T>) -> Option<T> {
     timeout_at(until.into(), call).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, future::ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_asked_once_the_time_is_over() {
+        let names: Vec<QueueName> = (0..1000).map(|n| QueueName::new(&format!("q{n}")).unwrap()).collect();
+        let calls = Cell::new(0);
+        let ask = |_| {
+            calls.set(calls.get() + 1);
+            ready(Ok(()))
+        };
+        let asked = each(names.clone(), Instant::now(), ask).await;
+        assert_eq!((calls.get(), asked.read.len(), asked.late), (0, 0, 1000));
+        let asked = each(names, Instant::now() + FOR_NUMBERS, ask).await;
+        assert_eq!((calls.get(), asked.read.len(), asked.late), (1000, 1000, 0));
+    }
 }
