@@ -100,7 +100,7 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
     let fixture = Fixture::start().await;
     let run = fixture.start_run(task("failed")).await;
     fixture.settle(&run, archive("Connection REFUSED by peer")).await;
-    for n in 0..150 {
+    for n in 0..250 {
         fixture.enqueue(task(&format!("n{n:03}")).with_payload(format!("{{\"customer\":{n}}}"))).await;
     }
     fixture.enqueue(task("elsewhere").in_queue("low").after(Duration::from_secs(7200))).await;
@@ -121,15 +121,28 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         assert_eq!(ids(&search(query).await), expected, "{query}");
     }
     // More than one answer holds: what is left comes with `after`, each task once.
-    let (mut found, mut after) = (Vec::new(), String::new());
-    loop {
-        let answer = search(&format!("q=n&state=pending&after={after}")).await;
-        found.extend(ids(&answer));
-        let Some(next) = answer["next"].as_str() else { break };
-        after = next.to_owned();
+    let all = async |query: &str| {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let answer = search(&format!("{query}&after={after}")).await;
+            let some = answer["tasks"].as_array().unwrap();
+            assert!(some.len() <= 100, "{}", some.len());
+            found.extend(some.iter().map(|task| format!("{}/{}", task["queue"], task["id"]).replace('"', "")));
+            let Some(next) = answer["next"].as_str() else { break };
+            after = next.to_owned();
+        }
+        found.sort();
+        found
+    };
+    let expected: Vec<_> = (0..250).map(|n| format!("default/n{n:03}")).collect();
+    assert_eq!(all("q=n&state=pending").await, expected);
+    // So many queues have a task of that id; those found by it are found once more as ones whose id contains the text.
+    for n in 0..130 {
+        fixture.enqueue(task("same").in_queue(&format!("tenant-{n:03}"))).await;
     }
-    found.sort();
-    assert_eq!(found, (0..150).map(|n| format!("n{n:03}")).collect::<Vec<_>>());
+    let mut tenants = all("q=same").await;
+    tenants.dedup();
+    assert_eq!(tenants, (0..130).map(|n| format!("tenant-{n:03}/same")).collect::<Vec<_>>());
     for bad in ["state=x", "since=yesterday", "until=1", "after=9.9.9", "after=x"] {
         assert_eq!(served.get(&format!("/api/search?{bad}")).await.status, 400, "{bad}");
     }

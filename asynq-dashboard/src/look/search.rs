@@ -32,6 +32,8 @@ pub(crate) const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
+/// Tasks of one queue in one state that a search can go on behind.
+const MOST_SEEN: usize = 1_000_000 * SLICE;
 /// Queues that are asked for an id at once.
 const QUEUES_AT_ONCE: usize = 64;
 /// All states, those first where people look.
@@ -84,19 +86,20 @@ struct Place {
     /// 0 while queues are asked for the id, then the place of a state in [`STATES`] and one.
     step: usize,
     queue: String,
-    page: usize,
+    /// How many of the queue's tasks in that state were looked at.
+    seen: usize,
 }
 
 impl Place {
     fn text(&self) -> String {
-        format!("{}.{}.{}", self.step, self.page, self.queue)
+        format!("{}.{}.{}", self.step, self.seen, self.queue)
     }
 
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
         let step = parts.next()?.parse().ok().filter(|step| *step <= STATES.len())?;
-        let page = parts.next()?.parse().ok().filter(|page| (1..=1_000_000).contains(page))?;
-        Some(Self { step, page, queue: parts.next()?.to_owned() })
+        let seen = parts.next()?.parse().ok().filter(|seen| *seen <= MOST_SEEN)?;
+        Some(Self { step, seen, queue: parts.next()?.to_owned() })
     }
 }
 
@@ -122,7 +125,7 @@ struct Search<'a> {
 pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<Found, Failure> {
     let wanted = Wanted::read(query)?;
     let start = match query.after.as_str() {
-        "" => Place { step: 0, queue: String::new(), page: 1 },
+        "" => Place { step: 0, queue: String::new(), seen: 0 },
         text => Place::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
     let turn = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
@@ -142,7 +145,7 @@ impl Search<'_> {
         if start.step == 0
             && let Some(queue) = self.named(&start.queue).await?
         {
-            return Ok(Some(Place { step: 0, queue, page: 1 }));
+            return Ok(Some(Place { step: 0, queue, seen: 0 }));
         }
         for (at, state) in STATES.into_iter().enumerate().skip(start.step.saturating_sub(1)) {
             if self.wanted.state.is_some_and(|wanted| wanted != state) {
@@ -152,9 +155,9 @@ impl Search<'_> {
             let first = if is_first { self.at(&start.queue) } else { 0 };
             for at_queue in first..self.queues.len() {
                 let queue = self.queues[at_queue].clone();
-                let page = if is_first && queue.as_str() == start.queue { start.page } else { 1 };
-                if let Some(page) = self.slices(&queue, state, page).await? {
-                    return Ok(Some(Place { step: at + 1, queue: queue.to_string(), page }));
+                let seen = if is_first && queue.as_str() == start.queue { start.seen } else { 0 };
+                if let Some(seen) = self.slices(&queue, state, seen).await? {
+                    return Ok(Some(Place { step: at + 1, queue: queue.to_string(), seen }));
                 }
             }
         }
@@ -180,7 +183,9 @@ impl Search<'_> {
         let mut queues = &self.queues[self.at(from)..];
         self.began = true;
         loop {
-            let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(queues.len()));
+            // Each of them has one such task at most.
+            let left = MOST_FOUND - self.found.tasks.len();
+            let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
             let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
             let tasks = tasks.into_iter().flatten().filter(|task| self.wanted.fits(self.app.registry(), task));
             self.found.tasks.extend(tasks);
@@ -194,35 +199,39 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the tasks of a queue in one state, slice by slice; says at which slice to go on.
+    /// Looks at the tasks of a queue in one state from the one behind `seen` on, slice by slice; says behind which to go on.
     async fn slices(
         &mut self,
         queue: &QueueName,
         state: TaskState,
-        first: usize,
+        mut seen: usize,
     ) -> Result<Option<usize>, BrokerError> {
         let broker = self.app.client().broker();
-        let mut page = first;
         loop {
             if self.is_enough() {
-                return Ok(Some(page));
+                return Ok(Some(seen));
             }
             self.began = true;
-            let slice = Page { number: page, size: SLICE };
+            let slice = Page { number: seen / SLICE + 1, size: SLICE };
             let some = match &self.wanted.group {
                 Some(group) => broker.group_tasks(queue, group, slice).await?,
                 None => broker.tasks(queue, state, slice).await?,
             };
-            if some.is_empty() {
+            let mut some = some.into_iter().skip(seen % SLICE).peekable();
+            if some.peek().is_none() {
                 return Ok(None);
             }
-            self.found.looked_at += some.len();
-            // Whole slices, so that the next request begins with a new one; 100 is passed by a part of one at most.
-            let fits = some.into_iter().filter(|task| self.wanted.fits(self.app.registry(), task));
-            let known = &self.found.tasks[..self.by_id];
-            let new: Vec<_> = fits.filter(|task| !known.iter().any(|known| same(known, task))).collect();
-            self.found.tasks.extend(new);
-            page += 1;
+            for task in some {
+                if self.found.tasks.len() == MOST_FOUND {
+                    return Ok(Some(seen));
+                }
+                seen += 1;
+                self.found.looked_at += 1;
+                let is_known = self.found.tasks[..self.by_id].iter().any(|known| same(known, &task));
+                if !is_known && self.wanted.fits(self.app.registry(), &task) {
+                    self.found.tasks.push(task);
+                }
+            }
         }
     }
 }
@@ -248,11 +257,11 @@ mod tests {
     fn a_place_comes_back_from_its_text_whatever_the_queue_is_called() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
-                let place = Place { step, queue: queue.into(), page: 17 };
+                let place = Place { step, queue: queue.into(), seen: 17 };
                 assert_eq!(Place::read(&place.text()), Some(place));
             }
         }
-        for bad in ["", "9.1.q", "1.0.q", "1.q", "x", "1.99999999999.q"] {
+        for bad in ["", "9.1.q", "1.-1.q", "1.q", "x", "1.99999999999.q"] {
             assert_eq!(Place::read(bad), None, "{bad}");
         }
     }
