@@ -40,7 +40,7 @@ pub type ClusterFixture = Fixture<StoreOn<Lent<RedisCluster>>>;
 /// A case's fixture on the primary that three sentinels watch.
 pub type SentinelFixture = Fixture<StoreOn<Lent<SentinelServers>>>;
 /// A case's fixture on a Redis that speaks TLS only and asks for a client certificate.
-pub type TlsFixture = Fixture<StoreOn<TlsServer>>;
+pub type TlsFixture = Fixture<StoreOn<Lent<TlsServer>>>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
 /// A case's fixture on SQLite, where every task comes through the view `enqueue`.

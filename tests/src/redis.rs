@@ -11,8 +11,6 @@ mod tls;
 use std::{
     collections::BTreeMap,
     fmt,
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -26,14 +24,16 @@ use asynq_runtime::{
     clock::Clock,
     task::{QueueName, TaskId},
 };
-use tempfile::TempDir;
 
-use self::port::free_port;
 pub use self::{
     cluster::RedisCluster,
     pool::{Lent, Pooled},
     sentinel::SentinelServers,
     tls::{Authority, Signed, TlsServer},
+};
+use self::{
+    guard::{Guarded, on_free_ports},
+    port::free_port,
 };
 use crate::{GoPeer, Need, Store};
 
@@ -78,11 +78,9 @@ pub enum Persistence {
 /// A redis-server on a free port of 127.0.0.1 with its data in a folder of its own; killed when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
-    child: Child,
+    server: Guarded,
     port: u16,
-    persistence: Persistence,
     password: Option<String>,
-    folder: TempDir,
 }
 
 impl RedisServer {
@@ -97,21 +95,27 @@ impl RedisServer {
     }
 
     fn launch(persistence: Persistence, password: Option<&str>) -> Self {
-        let folder = TempDir::new().expect("a temp dir for redis-server");
-        let password = password.map(str::to_owned);
-        // Another process may take the free port before the server does; then it ends at once and another port is tried.
-        for _ in 0..20 {
+        let mut options = match persistence {
+            Persistence::None => vec!["--appendonly", "no"],
+            Persistence::Always => vec!["--appendonly", "yes", "--appendfsync", "always"],
+        };
+        options.extend(password.iter().flat_map(|password| ["--requirepass", password]));
+        on_free_ports(|| {
             let port = free_port();
-            if let Some(child) = spawn(port, persistence, password.as_deref(), &folder) {
-                return Self { child, port, persistence, password, folder };
-            }
-        }
-        panic!("redis-server did not start on any of 20 free ports");
+            let text = port.to_string();
+            let arguments = ["--port", &text].into_iter().chain(options.iter().copied()).map(str::to_owned).collect();
+            let server = Guarded::start(&[], |_| arguments)?;
+            Some(Self { server, port, password: password.map(str::to_owned) })
+        })
     }
 
     /// `redis://` with the password, if there is one.
     pub fn url(&self) -> String {
         let login = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        self.url_for(&login)
+    }
+
+    fn url_for(&self, login: &str) -> String {
         format!("redis://{login}127.0.0.1:{}/0", self.port)
     }
 
@@ -122,14 +126,12 @@ impl RedisServer {
 
     /// Kills it as a power cut would.
     pub fn kill(&mut self) {
-        self.child.kill().expect("redis-server can be killed");
-        self.child.wait().expect("redis-server ends");
+        self.server.kill();
     }
 
     /// Starts it again on the same port and data after [`kill`](Self::kill).
     pub fn restart(&mut self) {
-        let started = spawn(self.port, self.persistence, self.password.as_deref(), &self.folder);
-        self.child = started.expect("redis-server starts again on its port");
+        self.server.restart();
     }
 
     /// A connection of the test's own.
@@ -138,51 +140,36 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+static POOL: Mutex<Vec<RedisServer>> = Mutex::new(Vec::new());
+
+impl Pooled for RedisServer {
+    fn pool() -> &'static Mutex<Vec<Self>> {
+        &POOL
     }
-}
 
-impl Servers for RedisServer {
-    const NAME: &'static str = "redis";
-
-    fn take() -> Self {
+    fn start() -> Self {
         Self::start(Persistence::None)
     }
 
-    fn url(&self) -> String {
-        self.url()
-    }
-
-    fn connections(&self) -> Vec<Connection> {
+    fn all(&self) -> Vec<Connection> {
         vec![self.connection()]
     }
 }
 
-/// The running server once it accepts connections, or `None` if it ended before.
-fn spawn(port: u16, persistence: Persistence, password: Option<&str>, folder: &TempDir) -> Option<Child> {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"]).arg(folder.path());
-    if persistence == Persistence::Always {
-        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+impl Servers for Lent<RedisServer> {
+    const NAME: &'static str = "redis";
+
+    fn take() -> Self {
+        Lent::take()
     }
-    if let Some(password) = password {
-        command.args(["--requirepass", password]);
+
+    fn url(&self) -> String {
+        self.url_for(&format!("{}@", self.login()))
     }
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap_or_else(|error| {
-            panic!("redis-server is needed for these tests and cannot be run ({error}); scripts/test installs it")
-        });
-    let log = BufReader::new(child.stdout.take().expect("its output is piped"));
-    let ready = log.lines().map_while(Result::ok).any(|line| line.contains("eady to accept connections"));
-    if ready {
-        return Some(child);
+
+    fn connections(&self) -> Vec<Connection> {
+        self.all()
     }
-    let _ = child.kill();
-    let _ = child.wait();
-    None
 }
 
 /// One key with all that it holds.
@@ -231,7 +218,7 @@ impl fmt::Display for Value {
 }
 
 /// One Redis as a [`Store`].
-pub type RedisStore = StoreOn<RedisServer>;
+pub type RedisStore = StoreOn<Lent<RedisServer>>;
 
 /// Redis as a [`Store`], wherever it runs.
 pub struct StoreOn<S> {

@@ -1,6 +1,10 @@
 //! A server that speaks TLS only, with certificates made for this run of the tests.
 
-use std::{fs, path::PathBuf, sync::OnceLock};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
 
 use ::redis::Connection;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
@@ -8,6 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use super::{
     Servers,
     guard::{Guarded, on_free_ports},
+    pool::{Lent, Pooled},
     port::free_port,
 };
 
@@ -122,9 +127,13 @@ impl TlsServer {
 
     /// Its URL with these parameters, whose values are names of files.
     pub fn url(&self, parameters: &[(&str, &str)]) -> String {
+        self.url_for("", parameters)
+    }
+
+    fn url_for(&self, login: &str, parameters: &[(&str, &str)]) -> String {
         let parameters: Vec<String> =
             parameters.iter().map(|(name, file)| format!("{name}={}", self.file(file).display())).collect();
-        format!("rediss://127.0.0.1:{}/0?{}", self.port, parameters.join("&"))
+        format!("rediss://{login}127.0.0.1:{}/0?{}", self.port, parameters.join("&"))
     }
 
     /// Shows another certificate from now on.
@@ -138,18 +147,37 @@ impl TlsServer {
     }
 }
 
-impl Servers for TlsServer {
-    const NAME: &'static str = "redis-tls";
+static POOL: Mutex<Vec<TlsServer>> = Mutex::new(Vec::new());
 
-    fn take() -> Self {
+impl Pooled for TlsServer {
+    fn pool() -> &'static Mutex<Vec<Self>> {
+        &POOL
+    }
+
+    fn start() -> Self {
         Self::start(&Authority::ours().server)
     }
 
+    fn all(&self) -> Vec<Connection> {
+        vec![self.server.connection()]
+    }
+}
+
+impl Servers for Lent<TlsServer> {
+    const NAME: &'static str = "redis-tls";
+
+    fn take() -> Self {
+        Lent::take()
+    }
+
     fn url(&self) -> String {
-        self.url(&[("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")])
+        self.url_for(
+            &format!("{}@", self.login()),
+            &[("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")],
+        )
     }
 
     fn connections(&self) -> Vec<Connection> {
-        vec![self.server.connection()]
+        self.all()
     }
 }
