@@ -11,7 +11,7 @@ use asynq_runtime::{
     broker::{Broker, BrokerError, QueueStats},
     task::QueueName,
 };
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::OptionFuture, stream};
 use tokio::{sync::Mutex, time::timeout_at};
 
 /// Longest time that a scrape reads; Prometheus gives up after 10 s.
@@ -154,13 +154,8 @@ where
     let mut asked = Asked { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
     let answers = stream::iter(names).map(|name| {
         // A call whose time is over would reach the broker all the same.
-        let answer = (Instant::now() < until).then(|| within(until, ask(name.clone())));
-        async move {
-            match answer {
-                Some(answer) => (name, answer.await),
-                None => (name, None),
-            }
-        }
+        let answer = OptionFuture::from((Instant::now() < until).then(|| within(until, ask(name.clone()))));
+        async move { (name, answer.await.flatten()) }
     });
     let mut answers = std::pin::pin!(answers.buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
