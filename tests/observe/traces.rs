@@ -117,15 +117,12 @@ on_both_brokers! {
         let server = Server::builder(&stage.url).service(scheduler).state(stage.client().await).build().await.unwrap();
         let running = server.start().await.unwrap();
         let client = running.client();
-        let ticks = loop {
-            let all = client.inspector().queues().await.unwrap();
-            if all.iter().any(|queue| queue.processed > 0) {
-                break seen.named("tick");
-            }
+        while client.inspector().queues().await.unwrap().iter().all(|queue| queue.processed == 0) {
             tokio::time::sleep(Duration::from_millis(20)).await;
-        };
+        }
+        // Its task may be through before the tick has ended itself; now it has.
         running.shutdown().await.unwrap();
-        let ticks = ticks.into_iter().filter(|tick| field(tick, "id") == id).collect::<Vec<_>>();
+        let ticks = seen.named("tick").into_iter().filter(|tick| field(tick, "id") == id).collect::<Vec<_>>();
         let runs = seen.named("job").into_iter().filter(|run| field(run, "type") == "traced_tick");
         let joined = runs.filter(|run| ticks.iter().any(|tick| tick.span_context.span_id() == run.parent_span_id));
         assert!(joined.count() > 0, "no run belongs to one of {} ticks", ticks.len());
