@@ -1,12 +1,13 @@
 //! One case's world: a fresh store, a broker on it, a clock that stands still, and one member that works.
 
-use std::{future::Future, io::Write as _, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, Member, Run, RunKey, ServerName, Settled, Wanted},
     clock::{Clock, ManualClock},
     task::{QueueName, ServerInfo, TaskId},
 };
+use asynq_test_support::note_skip;
 use chrono::{DateTime, Utc};
 
 use crate::{GoPeer, Snapshot, default_queue};
@@ -16,9 +17,6 @@ pub const PINNED: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 
     Some(instant) => instant,
     None => panic!("the instant is in range"),
 };
-
-/// How long [`soon`] waits: far longer than a busy machine takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Something that only some stores can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,12 +88,10 @@ impl<S: Store> Fixture<S> {
         Self { broker, member, clock, store }
     }
 
-    /// Whether the store cannot have `need`; then the reason is printed and the case ends.
+    /// Returns whether the store cannot have `need`; then the case is noted as skipped, and must return.
     pub fn lacks(&self, need: Need) -> bool {
         let Some((_, why)) = S::GAPS.iter().find(|(gap, _)| *gap == need) else { return false };
-        let case = std::thread::current().name().unwrap_or("a case").to_owned();
-        // Not eprintln!, which the test harness swallows.
-        let _ = writeln!(std::io::stderr(), "\ngap: {case} says nothing about {}: {why}", S::NAME);
+        note_skip(&format!("{}: {why}", S::KIND));
         true
     }
 
@@ -216,9 +212,4 @@ pub async fn join(broker: &dyn Broker, number: u32) -> Member {
         ..ServerInfo::default()
     };
     broker.join(&name, &info).await.unwrap()
-}
-
-/// What `future` gives, which is a matter of milliseconds. A case that waits for what never comes fails here.
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for never came")
 }

@@ -1,7 +1,7 @@
 //! Fixtures: a private broker of each kind, tasks in every state, and what can be seen of them.
 //!
 //! A case is written once against [`Fixture`] and compiled once per [`Store`]. What one store cannot have is data
-//! ([`Store::GAPS`]), and a case that needs it says so on standard error instead of passing silently.
+//! ([`Store::GAPS`]), and a case that needs it is skipped with the reason.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::missing_errors_doc)] // a fixture that fails is a failed test
 
 mod fixture;
@@ -18,7 +18,7 @@ mod sqlite;
 mod sqlite_view;
 
 pub use self::{
-    fixture::{Fixture, Need, PINNED, Store, join, soon},
+    fixture::{Fixture, Need, PINNED, Store, join},
     go::GoPeer,
     redis::{
         Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
@@ -32,6 +32,8 @@ pub use self::{
     sqlite::SqliteStore,
     sqlite_view::SqliteViewStore,
 };
+
+pub use asynq_test_support::{PATIENCE, eventually, eventually_blocking, note_skip, skip, soon};
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;

@@ -244,7 +244,7 @@ impl Servers for Lent<RedisCluster> {
     const NAME: &'static str = "redis-cluster";
     const GAPS: &'static [(Need, &'static str)] = &[
         LIVENESS,
-        (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster (F42)"),
+        (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster"),
     ];
 
     fn take() -> Self {
