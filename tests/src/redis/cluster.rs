@@ -242,10 +242,8 @@ impl Pooled for RedisCluster {
 
 impl Servers for Lent<RedisCluster> {
     const NAME: &'static str = "redis-cluster";
-    const GAPS: &'static [(Need, &'static str)] = &[
-        LIVENESS,
-        (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster"),
-    ];
+    const GAPS: &'static [(Need, &'static str)] =
+        &[LIVENESS, (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster")];
 
     fn take() -> Self {
         Lent::take()

@@ -1,0 +1,85 @@
+//! Runs what `cargo test --workspace` runs, several test binaries at a time: most tests wait for a lease, a server or a
+//! browser, and one binary after another leaves the processors idle.
+//!
+//! Tests in a module named `timing` measure real time. They are left out of that and run at the end, one at a time, with
+//! nothing beside them. A test that hangs is named and its binary killed; a test that skips itself is counted and its
+//! reason printed. The last line is `N passed, N failed, N skipped`.
+
+mod collect;
+mod monitor;
+mod plan;
+mod report;
+mod suite;
+
+use std::{
+    collections::VecDeque,
+    env, fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use crate::{
+    report::Report,
+    suite::{Ended, Part, Suite},
+};
+
+fn main() -> ExitCode {
+    if let Some(folder) = env::var_os(collect::FOLDER) {
+        collect::write_down(&PathBuf::from(folder), env::args_os().skip(1).collect());
+        return ExitCode::SUCCESS;
+    }
+    let wanted: Vec<String> = env::args().skip(1).collect();
+    if wanted.iter().any(|word| word.starts_with('-')) {
+        eprintln!(
+            "usage: scripts/lanes [part of a binary's name]…\n\nWithout a name all test binaries and doc tests run."
+        );
+        return ExitCode::from(2);
+    }
+    let processors = thread::available_parallelism().map_or(2, usize::from);
+    let logs = target().join("lanes");
+    let _ = fs::remove_dir_all(&logs);
+    fs::create_dir_all(&logs).expect("a folder in the target folder can be made");
+
+    let mut suites = collect::suites(&logs);
+    suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
+    suites.sort_by_key(|suite| plan::of(&suite.name).place);
+    let mut report = Report::new(logs);
+    let at_a_time = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 2);
+    run(&suites, Part::Parallel { processors }, at_a_time, &mut report);
+    let timed: Vec<Suite> = suites.into_iter().filter(Suite::has_timing).collect();
+    run(&timed, Part::Timing, 1, &mut report);
+    if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs `part` of each suite, `at_a_time` of them side by side, in their order.
+fn run(suites: &[Suite], part: Part, at_a_time: usize, report: &mut Report) {
+    let queue: Mutex<VecDeque<&Suite>> = Mutex::new(suites.iter().collect());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (ended, results) = mpsc::channel::<Ended>();
+    thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            let ended = ended.clone();
+            scope.spawn(move || {
+                while let Some(suite) = next() {
+                    let _ = ended.send(suite.run(part));
+                }
+            });
+        }
+        drop(ended);
+        for result in results {
+            report.add(result);
+        }
+    });
+}
+
+/// Cargo's target folder.
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+}
+
+/// Cargo, as the environment names it.
+fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}

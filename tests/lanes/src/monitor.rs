@@ -1,0 +1,159 @@
+//! The limits of a binary and of each of its tests, read from the lines that libtest prints.
+
+use std::{
+    collections::BTreeMap,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// The longest that one test may run. Waits of a test end after a minute and name what was awaited, so that only a hang in
+/// the product itself lasts this long.
+const TEST: Duration = Duration::from_secs(300);
+
+/// The longest that a whole binary may run.
+const BINARY: Duration = Duration::from_secs(1200);
+
+/// How long before its line libtest had begun a test that it calls slow.
+const SLOW: Duration = Duration::from_secs(60);
+
+/// What is to be done with a binary.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    GoOn,
+    /// For this reason.
+    Kill(String),
+}
+
+/// Follows the lines of one binary.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    began: Instant,
+    /// Tests that libtest called slow and that have not ended, with the instant at which they began.
+    slow: BTreeMap<String, Instant>,
+    ended: usize,
+}
+
+impl Monitor {
+    pub(crate) fn new(began: Instant) -> Self {
+        Self { began, slow: BTreeMap::new(), ended: 0 }
+    }
+
+    /// Takes a line in; returns the name of a test that the line calls slow.
+    pub(crate) fn line<'a>(&mut self, line: &'a str, now: Instant) -> Option<&'a str> {
+        let rest = line.strip_prefix("test ")?;
+        if let Some(name) = rest.strip_suffix(" has been running for over 60 seconds") {
+            self.slow.insert(name.to_owned(), now.checked_sub(SLOW).unwrap_or(now));
+            return Some(name);
+        }
+        if let Some((name, _)) = rest.split_once(" ... ") {
+            self.slow.remove(name);
+            self.ended += 1;
+        }
+        None
+    }
+
+    /// Compares with the limits.
+    pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
+        let over: Vec<&str> =
+            self.slow.iter().filter(|(_, since)| now - **since >= TEST).map(|(name, _)| name.as_str()).collect();
+        if !over.is_empty() {
+            return Verdict::Kill(format!("over the limit of {} s for one test: {}", TEST.as_secs(), over.join(", ")));
+        }
+        if now - self.began >= BINARY {
+            let slow: Vec<&str> = self.slow.keys().map(String::as_str).collect();
+            return Verdict::Kill(format!(
+                "over the limit of {} s for a binary; {} tests had ended; running for over a minute: {}",
+                BINARY.as_secs(),
+                self.ended,
+                if slow.is_empty() { "none".to_owned() } else { slow.join(", ") }
+            ));
+        }
+        Verdict::GoOn
+    }
+}
+
+/// The processes below `pid` with their command lines: what a test that hangs may be waiting for.
+pub(crate) fn processes_of(pid: u32) -> String {
+    let all = processes();
+    let below = descendants(pid, &all);
+    let lines = all.iter().filter(|process| below.contains(&process.pid));
+    let text: Vec<String> = lines.map(|process| format!("        {} {}", process.pid, process.command)).collect();
+    format!("      its processes:\n{}", text.join("\n"))
+}
+
+/// Kills `pid` and all below it.
+pub(crate) fn kill_with_children(pid: u32) {
+    let mut all = descendants(pid, &processes());
+    all.push(pid);
+    let pids = all.iter().map(u32::to_string);
+    let _ = Command::new("kill").arg("-KILL").args(pids).status();
+}
+
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    command: String,
+}
+
+fn processes() -> Vec<Process> {
+    let output = Command::new("ps").args(["-A", "-o", "pid=,ppid=,args="]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().filter_map(process).collect()
+}
+
+fn process(line: &str) -> Option<Process> {
+    let (pid, rest) = line.trim_start().split_once(' ')?;
+    let (parent, command) = rest.trim_start().split_once(' ')?;
+    let command = command.trim().chars().take(160).collect();
+    Some(Process { pid: pid.parse().ok()?, parent: parent.parse().ok()?, command })
+}
+
+fn descendants(pid: u32, all: &[Process]) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut open = vec![pid];
+    while let Some(parent) = open.pop() {
+        let children: Vec<u32> =
+            all.iter().filter(|process| process.parent == parent).map(|process| process.pid).collect();
+        found.extend(&children);
+        open.extend(children);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_hangs_is_named_after_a_minute_and_killed_at_its_limit() {
+        let start = Instant::now();
+        let mut monitor = Monitor::new(start);
+        let minute = start + SLOW;
+        assert_eq!(monitor.line("test a::b has been running for over 60 seconds", minute), Some("a::b"));
+        assert_eq!(monitor.line("test c has been running for over 60 seconds", minute), Some("c"));
+        assert_eq!(monitor.line("test c ... ok", minute), None);
+        assert_eq!(monitor.verdict(start + TEST - Duration::from_millis(1)), Verdict::GoOn);
+        let Verdict::Kill(why) = monitor.verdict(start + TEST) else { panic!("it is not killed") };
+        assert!(why.ends_with("for one test: a::b"), "{why}");
+    }
+
+    #[test]
+    fn a_binary_has_a_limit_of_its_own() {
+        let start = Instant::now();
+        let mut monitor = Monitor::new(start);
+        monitor.line("test a ... ok", start);
+        assert_eq!(monitor.verdict(start + BINARY - Duration::from_millis(1)), Verdict::GoOn);
+        let Verdict::Kill(why) = monitor.verdict(start + BINARY) else { panic!("it is not killed") };
+        assert!(why.contains("1 tests had ended"), "{why}");
+    }
+
+    #[test]
+    fn children_of_children_are_found() {
+        let lines = ["  1 0 init", " 20 1 cargo", " 30 20 test binary", " 31 30 redis-server", " 40 1 other"];
+        let all: Vec<Process> = lines.iter().filter_map(|line| process(line)).collect();
+        let mut below = descendants(20, &all);
+        below.sort_unstable();
+        assert_eq!(below, [30, 31]);
+    }
+}

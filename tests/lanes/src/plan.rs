@@ -1,0 +1,45 @@
+//! What is known of a binary before it runs: its place in the order, its threads and its niceness.
+
+/// How a binary runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Lower numbers start earlier: the longest binaries go first, so that none is left over at the end.
+    pub(crate) place: usize,
+    /// Tests at a time for each processor: many where tests wait, one where they compute.
+    pub(crate) threads: usize,
+    /// Binaries that only compute step back for those that wait for events.
+    pub(crate) niceness: u32,
+}
+
+/// Name, threads, niceness of the binaries that take long; all others follow in any order.
+const LONG: &[(&str, usize, u32)] = &[
+    ("asynq-tests::it", 4, 0),
+    ("asynq-tests::journey", 4, 0),
+    ("asynq-examples::programs", 4, 0),
+    ("asynq-tests::browser", 1, 0),
+    ("asynq-tests::conformance", 4, 10),
+    ("asynq-bench::quick", 1, 10),
+    ("asynq-ui-tests::ui", 1, 10),
+    ("doc-tests", 1, 10),
+];
+
+/// Returns the plan of the binary `name`.
+pub(crate) fn of(name: &str) -> Plan {
+    let found = LONG.iter().enumerate().find(|(_, (long, ..))| *long == name);
+    found.map_or(Plan { place: LONG.len(), threads: 2, niceness: 0 }, |(place, &(_, threads, niceness))| Plan {
+        place,
+        threads,
+        niceness,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_long_ones_go_first() {
+        assert!(of("asynq-tests::conformance").place < of("asynq-grammar::asynq_grammar").place);
+        assert_eq!(of("something new"), Plan { place: LONG.len(), threads: 2, niceness: 0 });
+    }
+}

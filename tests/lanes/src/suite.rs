@@ -1,0 +1,144 @@
+//! One test binary, and one run of it.
+
+use std::{
+    ffi::OsString,
+    io::{BufRead as _, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    monitor::{self, Monitor, Verdict},
+    plan,
+};
+
+/// The name of the modules whose tests measure real time.
+const TIMING: &str = "timing::";
+
+/// How often the limits are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Which tests of a binary run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but those that measure real time.
+    Parallel {
+        /// The processors of this machine.
+        processors: usize,
+    },
+    /// Those that measure real time, one at a time.
+    Timing,
+}
+
+/// A test binary as cargo would run it.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) name: String,
+    pub(crate) part: Part,
+    /// What it printed on both streams, in the order of arrival.
+    pub(crate) said: Vec<String>,
+    pub(crate) took: Duration,
+    pub(crate) is_success: bool,
+    /// Why it was killed, if it was.
+    pub(crate) killed: Option<String>,
+}
+
+impl Suite {
+    /// Returns whether it has tests that measure real time.
+    pub(crate) fn has_timing(&self) -> bool {
+        let output = self.prepared(&[TIMING, "--list"], 0).stderr(Stdio::null()).output();
+        self.name != "doc-tests"
+            && output.is_ok_and(|output| {
+                String::from_utf8_lossy(&output.stdout).lines().any(|line| line.ends_with(": test"))
+            })
+    }
+
+    /// Runs `part` to its end, or until a limit is exceeded.
+    pub(crate) fn run(&self, part: Part) -> Ended {
+        let plan = plan::of(&self.name);
+        let mut command = match part {
+            Part::Parallel { .. } if self.name == "doc-tests" => self.prepared(&[], plan.niceness),
+            Part::Parallel { .. } => self.prepared(&["--skip", TIMING], plan.niceness),
+            Part::Timing => self.prepared(&[TIMING, "--test-threads=1"], 0),
+        };
+        if let (Part::Parallel { processors }, None) = (part, std::env::var_os("RUST_TEST_THREADS")) {
+            command.env("RUST_TEST_THREADS", (plan.threads * processors).to_string());
+        }
+        let began = Instant::now();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} does not start: {error}", self.name));
+        let (said, killed) = watch(&self.name, &mut child);
+        let status = child.wait().expect("the child was not waited for before");
+        let is_success = status.success() && killed.is_none();
+        Ended { name: self.name.clone(), part, said, took: began.elapsed(), is_success, killed }
+    }
+
+    /// The command with these further arguments.
+    fn prepared(&self, arguments: &[&str], niceness: u32) -> Command {
+        let mut command = Command::new("nice");
+        command.arg("-n").arg(niceness.to_string()).args(&self.command).args(arguments);
+        command.current_dir(&self.folder).env_clear().envs(self.variables.iter().map(|(key, value)| (key, value)));
+        command
+    }
+}
+
+/// Collects the lines of a child until both its streams end, and kills it when a limit is exceeded.
+fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
+    let (lines, arrived) = mpsc::channel();
+    follow(child.stdout.take().expect("it is piped"), lines.clone());
+    follow(child.stderr.take().expect("it is piped"), lines);
+    let (mut monitor, mut said, mut killed) = (Monitor::new(Instant::now()), Vec::new(), None);
+    loop {
+        match arrived.recv_timeout(TICK) {
+            Ok(line) => {
+                if let Some(test) = monitor.line(&line, Instant::now()) {
+                    println!("      … {name}: {test} has been running for over 60 seconds");
+                }
+                said.push(line);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return (said, killed),
+        }
+        match monitor.verdict(Instant::now()) {
+            Verdict::GoOn => {}
+            Verdict::Kill(why) if killed.is_none() => {
+                let why = format!("{why}\n{}", monitor::processes_of(child.id()));
+                println!("KILLED  {name}: {why}");
+                monitor::kill_with_children(child.id());
+                killed = Some(why);
+            }
+            // A process that left the tree may still hold the pipe; nobody waits for it.
+            Verdict::Kill(_) => return (said, killed),
+        }
+    }
+}
+
+fn follow(stream: impl Read + Send + 'static, lines: Sender<String>) {
+    thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            if lines.send(text).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+}
