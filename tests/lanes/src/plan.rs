@@ -15,7 +15,7 @@ pub(crate) struct Plan {
 const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::it", 4, 0),
     ("asynq-tests::journey", 4, 0),
-    ("asynq-examples::programs", 4, 0),
+    ("asynq-tests::examples", 4, 0),
     ("asynq-tests::browser", 1, 0),
     ("asynq-tests::conformance", 4, 10),
     ("asynq-bench::quick", 1, 10),
