@@ -90,25 +90,32 @@ fn a_page_that_promises_too_much_is_caught() {
 fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    let (readme, manifest) = (read("README.md"), read("examples/Cargo.toml"));
-    let tests: String = fs::read_dir(root.join("examples/tests"))
+    let readme = read("README.md");
+    let tests: String = fs::read_dir(root.join("tests/examples"))
         .unwrap()
         .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
         .collect();
-    let mut names = 0;
-    for section in manifest.split("[[example]]").skip(1) {
-        let word = |key: &str| section.split(&format!("{key} = \"")).nth(1).unwrap().split('"').next().unwrap();
-        let (name, path) = (word("name"), word("path"));
-        names += 1;
-        // The newsletter is a whole application.
-        let lines = read(&format!("examples/{path}")).lines().count();
-        assert!(lines <= 80 || name == "newsletter", "examples/{path} has {lines} lines, at most 80 are allowed");
-        // Its own tests are run where the manifest says so.
-        let is_run = tests.contains(&format!("\"{name}\"")) || section.contains("test = true");
-        assert!(is_run, "no test in examples/tests runs `{name}`");
-        assert!(readme.contains(&format!("`{name}`")), "the README's list of examples lacks `{name}`");
+    for folder in ["examples", "examples/web", "examples/tracing"] {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let mut files = Vec::new();
+        for section in
+            manifest.split("\n[[").filter(|section| section.starts_with("example]]") || section.starts_with("bin]]"))
+        {
+            let word = |key: &str| section.split(&format!("{key} = \"")).nth(1).unwrap().split('"').next().unwrap();
+            let (name, path) = (word("name"), word("path"));
+            files.push(path.to_owned());
+            // The newsletter is a whole application.
+            let lines = read(&format!("{folder}/{path}")).lines().count();
+            assert!(lines <= 80 || name == "newsletter", "{folder}/{path} has {lines} lines, at most 80 are allowed");
+            // Its own tests are run where the manifest says so.
+            let is_run = tests.contains(&format!("\"{name}\"")) || section.contains("test = true");
+            assert!(is_run, "no test in tests/examples runs `{name}`");
+            assert!(readme.contains(&format!("`{name}`")), "the README's list of examples lacks `{name}`");
+        }
+        for entry in fs::read_dir(root.join(folder)).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            let is_listed = name == "lib.rs" || files.contains(&name);
+            assert!(!name.ends_with(".rs") || is_listed, "{folder}/{name} is not in its manifest");
+        }
     }
-    let files = fs::read_dir(root.join("examples")).unwrap().map(|file| file.unwrap().path());
-    let programs = files.filter(|path| path.extension().is_some_and(|ending| ending == "rs")).count();
-    assert_eq!(names, programs + 1, "a file of examples/ is not in its manifest");
 }
