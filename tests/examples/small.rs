@@ -28,7 +28,7 @@ fn on_both_brokers(example: &str, expected: &[&str]) {
 #[test]
 fn hello_is_the_first_program_of_the_readme() {
     let readme = include_str!("../../README.md");
-    let hello = include_str!("../hello.rs");
+    let hello = include_str!("../../examples/hello.rs");
     let first = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
     let program = hello.split_once("\n\n").map(|(_doc, program)| program);
     assert_eq!(first, program);

@@ -38,8 +38,8 @@ pub(crate) fn write_down(folder: &Path, command: Vec<OsString>) {
     fs::write(path, bytes.join(&0)).expect("a file in the target folder can be written");
 }
 
-/// All test binaries, built, and the doc tests.
-pub(crate) fn suites(folder: &Path) -> Vec<Suite> {
+/// Returns all test binaries, built, and the doc tests; or what cargo printed when it could not build them.
+pub(crate) fn suites(folder: &Path) -> Result<Vec<Suite>, String> {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs").stdout;
     let host = String::from_utf8_lossy(&host).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let triple = host.expect("rustc names its host").to_uppercase().replace('-', "_");
@@ -56,15 +56,14 @@ pub(crate) fn suites(folder: &Path) -> Vec<Suite> {
         .output()
         .expect("cargo runs");
     if !output.status.success() {
-        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
-        panic!("cargo does not build the tests");
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     let mut files: Vec<PathBuf> =
         fs::read_dir(&folder).expect("the folder is there").map(|file| file.expect("a file").path()).collect();
     files.sort();
     let mut suites: Vec<Suite> = files.iter().map(|file| read(file)).collect();
     suites.push(doc_tests());
-    suites
+    Ok(suites)
 }
 
 fn read(file: &Path) -> Suite {

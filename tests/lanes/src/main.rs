@@ -42,7 +42,13 @@ fn main() -> ExitCode {
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir_all(&logs).expect("a folder in the target folder can be made");
 
-    let mut suites = collect::suites(&logs);
+    let mut suites = match collect::suites(&logs) {
+        Ok(suites) => suites,
+        Err(said) => {
+            eprintln!("{said}\nscripts/lanes: cargo does not build the tests");
+            return ExitCode::FAILURE;
+        }
+    };
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
