@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Page, Run, RunToken, Suspects, Wanted},
-    task::TaskState,
+    broker::{Page, Quarantined, Run, RunToken, Wanted},
+    task::{Extra, TaskState},
 };
 use asynq_tests::{
     Build as _, Entry, Need, Seeded as _, Store as _, default_queue, queue, requeue, retry, snooze, task, task_id,
@@ -284,12 +284,10 @@ async fn what_a_retry_wrote_comes_with_the_next_run() {
 }
 
 #[tokio::test]
-async fn suspects_beyond_the_limit_stay_in_their_places_and_innocents_pass_them() {
+async fn quarantined_tasks_beyond_the_limit_are_passed_by_innocents() {
     let t = Fixture::start().await;
     t.seed_pending(&["s1", "s2", "s3"]).await;
-    assert_eq!(t.take(3).await.len(), 3);
-    t.let_leases_pass();
-    assert_eq!(t.recover().await.len(), 3);
+    crash(&t, 2).await;
     t.seed_pending(&["i1", "i2", "i3"]).await;
     // Recovery promises the head of the queue, not an order among those that it puts there.
     let pending = async || {
@@ -302,28 +300,78 @@ async fn suspects_beyond_the_limit_stay_in_their_places_and_innocents_pass_them(
         let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), &suspects).await.unwrap();
         places(&runs)
     };
-    assert_eq!(ask(2, Suspects::None).await, ["default/i1", "default/i2"]);
+    assert_eq!(ask(2, Quarantined::None).await, ["default/i1", "default/i2"]);
     assert_eq!(pending().await, [&before[..3], &["i3".to_owned()]].concat());
-    assert!(ask(2, Suspects::OneFrom(queue("other"))).await.contains(&"default/i3".to_owned()));
-    assert!(ask(2, Suspects::None).await.is_empty());
-    assert_eq!(ask(2, Suspects::OneFrom(default_queue())).await, [format!("default/{}", before[0])]);
+    assert!(ask(2, Quarantined::OneFrom(queue("other"))).await.contains(&"default/i3".to_owned()));
+    assert!(ask(2, Quarantined::None).await.is_empty());
+    assert_eq!(ask(2, Quarantined::OneFrom(default_queue())).await, [format!("default/{}", before[0])]);
     assert_eq!(pending().await, before[1..3]);
-    assert_eq!(ask(9, Suspects::All).await.len(), 2);
+    assert_eq!(ask(9, Quarantined::All).await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_spared_suspect_is_not_charged_for_the_death_of_the_one_who_spared_it() {
+async fn a_quarantined_task_that_was_passed_is_not_charged_for_a_death() {
     let t = Fixture::start().await;
     t.seed_pending(&["a", "b"]).await;
-    t.take(2).await;
-    t.let_leases_pass();
-    t.recover().await;
-    let one = Suspects::OneFrom(default_queue());
+    crash(&t, 2).await;
+    let one = Quarantined::OneFrom(default_queue());
     let taken = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", 5)]), &one).await.unwrap();
-    assert_eq!((taken.len(), taken[0].crashes), (1, 1));
+    assert_eq!((taken.len(), taken[0].crashes), (1, 2));
     t.let_leases_pass();
     assert_eq!(t.recover().await.len(), 1);
     let mut crashes: Vec<u32> = t.take(2).await.iter().map(|run| run.crashes).collect();
     crashes.sort_unstable();
-    assert_eq!(crashes, [1, 2]);
+    assert_eq!(crashes, [2, 3]);
+}
+
+/// Everything that is pending is taken and its worker dies, `times` times.
+async fn crash(t: &Fixture, times: usize) {
+    for _ in 0..times {
+        let taken = t.take(100).await.len();
+        t.let_leases_pass();
+        assert_eq!(t.recover().await.len(), taken);
+    }
+}
+
+#[tokio::test]
+async fn only_the_last_chance_of_a_task_is_quarantined() {
+    let t = Fixture::start().await;
+    let limit = |max_crashes| Extra { max_crashes: Some(max_crashes), ..Extra::default() };
+    let own = |id: &str, max_crashes| task(id).with_extra(limit(max_crashes));
+    let batch = vec![task("default"), own("once", 1), own("twice", 2), own("often", 200)];
+    assert!(t.broker().enqueue(batch).await.iter().all(Result::is_ok));
+    let mut quarantined = Vec::new();
+    for _ in 0..3 {
+        crash(&t, 1).await;
+        let wanted = wanted(&[("default", 9)]);
+        let taken = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::None).await.unwrap();
+        let mut passed = vec!["default", "often", "once", "twice"];
+        passed.retain(|id| taken.iter().all(|run| run.key.id.as_str() != *id));
+        quarantined.push(passed);
+        for run in &taken {
+            t.settle(run, requeue()).await;
+        }
+    }
+    // A task that has no chance left is not run, so that nobody need be kept from it.
+    assert_eq!(quarantined, [vec!["twice"], vec!["default"], vec![]]);
+}
+
+#[tokio::test]
+async fn many_quarantined_tasks_at_the_head_hide_nothing_behind_them() {
+    let t = Fixture::start().await;
+    let ids: Vec<String> = (0..100).map(|i| format!("q{i}")).collect();
+    t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    crash(&t, 2).await;
+    t.seed_pending(&["innocent"]).await;
+    let wanted = wanted(&[("default", 1)]);
+    let mut calls = 0;
+    loop {
+        calls += 1;
+        let taken = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::None).await.unwrap();
+        if let Some(run) = taken.first() {
+            assert_eq!(run.key.id.as_str(), "innocent");
+            break;
+        }
+        assert!(calls < 100, "the innocent task is never reached");
+    }
 }

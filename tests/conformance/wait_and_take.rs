@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, future::Future as _, sync::Arc, task::Poll, time::Duration};
 
-use asynq_runtime::broker::{Broker, Member, Run, Settled, Suspects, Wanted};
+use asynq_runtime::broker::{Broker, Member, Quarantined, Run, Settled, Wanted};
 use asynq_tests::{Build as _, Seeded as _, default_queue, done, queue, requeue, task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ fn wait(broker: Arc<dyn Broker>, member: &Member, n: usize, stop: &CancellationT
         let wanted = [Wanted { queue: default_queue(), n }];
         // It may return for nothing.
         loop {
-            let runs = broker.wait_and_dequeue(&member, &wanted, &Suspects::All, LONG, &stop).await.unwrap();
+            let runs = broker.wait_and_dequeue(&member, &wanted, &Quarantined::All, LONG, &stop).await.unwrap();
             if !runs.is_empty() || stop.is_cancelled() {
                 return runs;
             }
@@ -92,7 +92,7 @@ async fn a_call_that_is_stopped_or_at_its_limit_takes_nothing_any_more() {
     stop.cancel();
     assert!(soon(waiter).await.is_empty());
     let (wanted, never) = ([Wanted { queue: default_queue(), n: 1 }], CancellationToken::new());
-    let limited = t.broker().wait_and_dequeue(t.member(), &wanted, &Suspects::All, A_MOMENT, &never);
+    let limited = t.broker().wait_and_dequeue(t.member(), &wanted, &Quarantined::All, A_MOMENT, &never);
     assert!(tokio::time::timeout(SOON, limited).await.expect("no longer than the limit").unwrap().is_empty());
     t.seed_pending(&["t1"]).await;
     let there = t.another_broker().await;

@@ -180,11 +180,11 @@ macro_rules! hand_on {
 
 hand_on! {
     Consume {
-        dequeue_sparing(member: &Member, wanted: &[Wanted], suspects: &Suspects) -> Result<Vec<Run>, BrokerError>;
+        dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: &Quarantined) -> Result<Vec<Run>, BrokerError>;
         ready(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         wait_for_work(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
         wait_and_dequeue(
-            member: &Member, wanted: &[Wanted], suspects: &Suspects, limit: Duration, stop: &CancellationToken
+            member: &Member, wanted: &[Wanted], quarantined: &Quarantined, limit: Duration, stop: &CancellationToken
         ) -> Result<Vec<Run>, BrokerError>;
     }
     Settle {

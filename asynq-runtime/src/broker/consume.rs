@@ -22,12 +22,12 @@ pub trait Consume {
     ///
     /// No queue could be asked. If some could, their tasks are returned and the error comes with the next call.
     async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
-        self.dequeue_sparing(member, wanted, &Suspects::All).await
+        self.dequeue_sparing(member, wanted, &Quarantined::All).await
     }
 
-    /// The same, but takes no more suspects than said: the others stay pending in their places, never active for a
-    /// moment, and what is behind them is taken instead. So whoever runs a suspect holds no other when its worker dies of
-    /// it (DECISIONS §5).
+    /// The same, but takes no more quarantined tasks than `quarantined` says: the others stay pending, never active for a
+    /// moment, and what is behind them is taken instead. A server that runs one therefore holds no other when it dies of
+    /// it, and a death is charged to everything that the dead server held.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ pub trait Consume {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
     ) -> Result<Vec<Run>, BrokerError>;
 
     /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what another
@@ -55,7 +55,7 @@ pub trait Consume {
     /// The broker cannot be asked: the member's next call of either kind gets them.
     async fn take_unanswered(&self, member: &Member, older: Duration) -> Result<Vec<Run>, BrokerError> {
         let _ = older;
-        self.dequeue_sparing(member, &[], &Suspects::None).await
+        self.dequeue_sparing(member, &[], &Quarantined::None).await
     }
 
     /// Those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server of
@@ -89,7 +89,7 @@ pub trait Consume {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -99,7 +99,7 @@ pub trait Consume {
             () = stop.cancelled() => return Ok(Vec::new()),
             woken = self.wait_for_work(&queues, limit) => woken?,
         }
-        self.dequeue_sparing(member, wanted, suspects).await
+        self.dequeue_sparing(member, wanted, quarantined).await
     }
 }
 
@@ -112,9 +112,10 @@ pub struct Wanted {
     pub n: usize,
 }
 
-/// How many tasks to take of those whose worker died while it ran them (crashes above 0).
+/// How many quarantined tasks to take: those that the next crash would archive
+/// ([`Extra::is_quarantined`](crate::task::Extra::is_quarantined)).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Suspects {
+pub enum Quarantined {
     /// As many as come.
     All,
     /// One, if this queue has one.
@@ -123,7 +124,7 @@ pub enum Suspects {
     None,
 }
 
-impl Suspects {
+impl Quarantined {
     /// How many of them `queue` may give.
     pub fn most_from(&self, queue: &QueueName) -> usize {
         match self {

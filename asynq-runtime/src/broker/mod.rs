@@ -44,7 +44,7 @@ use chrono::{DateTime, Utc};
 use self::produce::due_ms;
 pub(crate) use self::settle::shortened;
 pub use self::{
-    consume::{Consume, Run, RunKey, RunToken, Suspects, Wanted},
+    consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
     diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::task::UniqueUntil;
+use crate::task::{Extra, UniqueUntil};
 
 /// The declared options of a job, as `#[job(…)]` writes them.
 ///
@@ -43,7 +43,7 @@ impl JobOptions {
     /// asynq's limit of an attempt that has neither a timeout nor a deadline.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
     /// How often a worker may die while it runs a task.
-    pub const DEFAULT_MAX_CRASHES: u32 = 3;
+    pub const DEFAULT_MAX_CRASHES: u32 = Extra::DEFAULT_MAX_CRASHES;
 
     /// The defaults.
     pub const fn new() -> Self {

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::config::MAX_CRASHES;
 use crate::{
     broker::{Run, RunKey},
     task::{Extra, TaskMessage},
@@ -23,14 +22,14 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Whether workers died too often while this ran.
-    pub(crate) fn is_condemned(&self) -> bool {
-        self.crashes >= self.extra.max_crashes.unwrap_or(MAX_CRASHES).max(1)
+    /// Returns whether workers died too often while this ran.
+    pub(crate) fn is_poison(&self) -> bool {
+        self.extra.is_poison(self.crashes)
     }
 
-    /// Whether a worker died while this ran, so that it must not take more than itself down if it does it again.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.crashes > 0 && !self.is_condemned() && self.defect.is_none()
+    /// Returns whether this runs as the only quarantined task of its server: the next death would archive it.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.extra.is_quarantined(self.crashes) && self.defect.is_none()
     }
 }
 
@@ -69,34 +68,36 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_innocent_then_suspect_then_condemned() {
+    fn only_the_last_chance_of_a_task_is_quarantined() {
         let table = [
-            // crashes, at most   suspect, condemned
+            // crashes, at most   quarantined, poison
             (0, None, false, false),
-            (1, None, true, false),
+            (1, None, false, false),
             (2, None, true, false),
             (3, None, false, true),
             (9, None, false, true),
             (1, Some(1), false, true),
+            (1, Some(2), true, false),
+            (2, Some(4), false, false),
             (3, Some(4), true, false),
             (0, Some(0), false, false),
         ];
-        for (crashes, most, is_suspect, is_condemned) in table {
+        for (crashes, most, is_quarantined, is_poison) in table {
             let attempt = Attempt::from(run(crashes, most));
             assert_eq!(
-                (attempt.is_suspect(), attempt.is_condemned()),
-                (is_suspect, is_condemned),
+                (attempt.is_quarantined(), attempt.is_poison()),
+                (is_quarantined, is_poison),
                 "{crashes} of {most:?}"
             );
         }
     }
 
     #[test]
-    fn what_cannot_be_read_keeps_its_bytes_and_is_no_suspect() {
+    fn what_cannot_be_read_keeps_its_bytes_and_is_not_quarantined() {
         let bad = UndecodableMessage { raw: b"\xff"[..].into(), reason: "no".into() };
-        let attempt = Attempt::from(Run { message: Err(bad), ..run(1, None) });
+        let attempt = Attempt::from(Run { message: Err(bad), ..run(2, None) });
         assert_eq!((attempt.message.r#type.as_str(), &attempt.message.payload[..]), ("undecodable", &b"\xff"[..]));
         assert_eq!((attempt.message.id.as_str(), attempt.message.queue.as_str()), ("i", "q"));
-        assert!(!attempt.is_suspect());
+        assert!(!attempt.is_quarantined());
     }
 }

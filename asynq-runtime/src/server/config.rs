@@ -3,7 +3,6 @@
 use std::{fmt, num::NonZero, str::FromStr, time::Duration};
 
 use super::{archives::Archives, health::HealthCheck, queues::Entry};
-use crate::job::JobOptions;
 
 /// How long a stopping server lets running jobs go on before it hands them back: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
@@ -23,8 +22,6 @@ pub(crate) const SLICE: usize = 100;
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
 /// Longest wait for one answer of the broker, above the brokers' own limits; the last net under "every call ends".
 pub(crate) const ANSWER: Duration = Duration::from_secs(15);
-/// How often a worker may die while it runs a task that says nothing itself.
-pub(crate) const MAX_CRASHES: u32 = JobOptions::DEFAULT_MAX_CRASHES;
 
 /// What a worker does with a task whose type, or whose arguments' shape, it does not know: a rolling deploy, usually.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

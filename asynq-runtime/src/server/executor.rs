@@ -201,7 +201,7 @@ impl Executor {
         if let Some(defect) = &attempt.defect {
             return Some(defect.clone());
         }
-        if attempt.is_condemned() {
+        if attempt.is_poison() {
             return Some(format!("worker died {} times while this ran", attempt.crashes));
         }
         if extra.is_expired(self.0.broker.now().timestamp_millis()) {

@@ -8,8 +8,9 @@
 //! Where the broker's calls are driven by who makes them, it lives beside the jobs: the thread that reads an answer runs
 //! its tasks, and nobody has to be woken. A job that blocks that thread holds it up; the heart then hands back what it took.
 //!
-//! A task that was running when a worker died is a *suspect*. One of them runs at a time, and no other is even taken:
-//! a worker's death counts against everything that it holds, waiting or not (DECISIONS §5, RELIABILITY F32).
+//! A task that the next death of a worker would archive is *quarantined*. One of them runs at a time, and no other is even
+//! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
+//! task then clear themselves, and the poison task dies alone.
 
 mod start;
 mod wait;
@@ -31,7 +32,7 @@ use super::{
     queues::{Open, Queues},
     trouble::{FalseAlarms, Trouble},
 };
-use crate::broker::{BrokerError, Run, Suspects, Wanted};
+use crate::broker::{BrokerError, Quarantined, Run, Wanted};
 
 /// A queue that gave so many at once is busy: it is asked again, and its changes need not be heard of.
 const BUSY: usize = 8;
@@ -55,7 +56,7 @@ pub(crate) struct Fetcher {
     looked: Option<Instant>,
     /// What the layers gave for the next task.
     permit: Option<Permit>,
-    /// Whose turn it is to give a suspect.
+    /// Which queue may give the next quarantined task.
     turn: usize,
     dice: Dice,
     alarms: FalseAlarms,
@@ -176,9 +177,9 @@ impl Fetcher {
         }
         let hub = Arc::clone(&self.hub);
         let wanted = wanted(&self.queues, asked);
-        let suspects = self.suspects(&wanted);
+        let quarantined = self.quarantined(&wanted);
         hub.found_nothing.store(false, Ordering::Release);
-        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &suspects)).await?;
+        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &quarantined)).await?;
         Ok(self.took(asked, runs).await)
     }
 
@@ -204,12 +205,12 @@ impl Fetcher {
         taken
     }
 
-    /// How many suspects to take: none beside one that runs, else one, from each queue in turn.
-    fn suspects(&mut self, wanted: &[Wanted]) -> Suspects {
+    /// Returns how many quarantined tasks to take: none beside one that runs, else one, from each queue in turn.
+    fn quarantined(&mut self, wanted: &[Wanted]) -> Quarantined {
         self.turn = self.turn.wrapping_add(1);
         match wanted.get(self.turn % wanted.len().max(1)) {
-            Some(wanted) if !self.hub.runs.suspect_runs() => Suspects::OneFrom(wanted.queue.clone()),
-            _ => Suspects::None,
+            Some(wanted) if !self.hub.runs.quarantined_runs() => Quarantined::OneFrom(wanted.queue.clone()),
+            _ => Quarantined::None,
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Runs {
     used_by: Mutex<HashMap<QueueName, usize>>,
     /// How many were taken in hand so far.
     held: AtomicU64,
-    suspect_runs: AtomicBool,
+    quarantined_runs: AtomicBool,
     /// A slot became free; for the fetcher alone.
     freed: Notify,
     /// The last slot became free.
@@ -104,7 +104,7 @@ impl Runs {
             used: AtomicUsize::new(0),
             used_by: Mutex::default(),
             held: AtomicU64::new(0),
-            suspect_runs: AtomicBool::new(false),
+            quarantined_runs: AtomicBool::new(false),
             freed: Notify::new(),
             emptied: Notify::new(),
         }
@@ -125,9 +125,9 @@ impl Runs {
         self.used_by().get(queue).copied().unwrap_or_default()
     }
 
-    /// Whether a suspect is running.
-    pub(crate) fn suspect_runs(&self) -> bool {
-        self.suspect_runs.load(Ordering::Acquire)
+    /// Whether a quarantined task is running.
+    pub(crate) fn quarantined_runs(&self) -> bool {
+        self.quarantined_runs.load(Ordering::Acquire)
     }
 
     /// Waits until a slot has become free since the last call, or [`poke`](Self::poke).
@@ -176,16 +176,16 @@ impl Runs {
             Some(used) => *used += 1,
             None => drop(used_by.insert(task.attempt.key.queue.clone(), 1)),
         }
-        if task.attempt.is_suspect() {
-            self.suspect_runs.store(true, Ordering::Release);
+        if task.attempt.is_quarantined() {
+            self.quarantined_runs.store(true, Ordering::Release);
         }
         true
     }
 
     /// Gives the slot of a task back.
     pub(crate) fn release(&self, task: &InHand) {
-        if task.attempt.is_suspect() {
-            self.suspect_runs.store(false, Ordering::Release);
+        if task.attempt.is_quarantined() {
+            self.quarantined_runs.store(false, Ordering::Release);
         }
         let queue = &task.attempt.key.queue;
         let mut used_by = self.used_by();

@@ -7,7 +7,8 @@ use prost::Message as _;
 /// A protobuf message, so that a newer program may add to it and an older one still reads it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Extra {
-    /// How many times a worker may die while it runs this task before it is archived; absent = 3.
+    /// How many times a worker may die while it runs this task before it is archived; absent =
+    /// [`DEFAULT_MAX_CRASHES`](Self::DEFAULT_MAX_CRASHES). The first field on the wire: scripts read it there.
     #[prost(uint32, optional, tag = "1")]
     pub max_crashes: Option<u32>,
     /// Set while no program knew what to do with the task.
@@ -51,6 +52,26 @@ pub struct Unknown {
 }
 
 impl Extra {
+    /// How often a worker may die while it runs a task that names no number of its own.
+    pub const DEFAULT_MAX_CRASHES: u32 = 3;
+
+    /// Returns how often a worker may die while it runs this task before it is archived; at least once.
+    pub fn crash_limit(&self) -> u32 {
+        self.max_crashes.unwrap_or(Self::DEFAULT_MAX_CRASHES).max(1)
+    }
+
+    /// Returns whether a task that took `crashes` workers down is archived without being run again.
+    pub fn is_poison(&self, crashes: u32) -> bool {
+        crashes >= self.crash_limit()
+    }
+
+    /// Returns whether the next death would archive a task that took `crashes` workers down. Such a task runs as the only
+    /// one of its kind in a server, because a death is charged to everything that the dead worker held: tasks that merely
+    /// ran beside a poison task then clear themselves, and the poison task dies alone.
+    pub fn is_quarantined(&self, crashes: u32) -> bool {
+        crashes > 0 && crashes.saturating_add(1) == self.crash_limit()
+    }
+
     /// The bytes to store, or `None` when there is nothing to say.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         (*self != Self::default()).then(|| self.encode_to_vec())

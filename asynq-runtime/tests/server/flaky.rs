@@ -16,8 +16,8 @@ use asynq_runtime::{
     Bytes, TaskId,
     broker::{
         Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, HeldLock, Maintain, Member, NewTask,
-        Placed, Presence, Produce, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle, Settled,
-        Settlement, Suspects, Swept, Wanted,
+        Placed, Presence, Produce, Quarantined, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
+        Settled, Settlement, Swept, Wanted,
     },
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
@@ -122,7 +122,7 @@ impl Consume for Flaky {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         self.pulse("dequeue_sparing").await;
         self.dequeues.fetch_add(1, SeqCst);
@@ -133,7 +133,7 @@ impl Consume for Flaky {
         if counts_down(&self.generous) {
             wanted.iter_mut().for_each(|wanted| wanted.n += 2);
         }
-        let mut runs = self.inner.dequeue_sparing(member, &wanted, suspects).await?;
+        let mut runs = self.inner.dequeue_sparing(member, &wanted, quarantined).await?;
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
                 run.message =

@@ -9,12 +9,12 @@ mod hooks;
 mod layers;
 mod locks;
 mod misbehaving;
+mod quarantine;
 mod queues;
 mod setup;
 #[cfg(unix)]
 mod signals;
 mod stopping;
-mod suspects;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

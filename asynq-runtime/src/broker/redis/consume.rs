@@ -7,7 +7,7 @@ use redis::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted},
+    super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
     connection::Answer,
     direct::{Direct, Sent, Taken},
@@ -25,13 +25,13 @@ impl Consume for RedisBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         if let Some(error) = self.unanswered.take_error(member) {
             return Err(error);
         }
         let mut runs = self.resume(member, self.unanswered.take(member, wanted)).await?;
-        let asks = asks(wanted, suspects, &runs);
+        let asks = asks(wanted, quarantined, &runs);
         if asks.is_empty() {
             return Ok(runs);
         }
@@ -109,7 +109,7 @@ impl Consume for RedisBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -124,7 +124,7 @@ impl Consume for RedisBroker {
                 },
             }
         }
-        self.dequeue_sparing(member, wanted, suspects).await
+        self.dequeue_sparing(member, wanted, quarantined).await
     }
 }
 
@@ -139,7 +139,8 @@ impl RedisBroker {
             .arg(token.to_string())
             .arg(self.lease.as_secs())
             .arg(PER_SCRIPT.1)
-            .arg(ask.suspects)
+            .arg(ask.quarantined)
+            .arg(Extra::DEFAULT_MAX_CRASHES)
     }
 
     /// The answers to dequeues, on the connection that the caller drives if there is one.
@@ -199,18 +200,18 @@ impl RedisBroker {
 struct Ask<'q> {
     queue: &'q QueueName,
     n: usize,
-    suspects: usize,
+    quarantined: usize,
 }
 
 /// The scripts that take what is wanted beside what is there.
-fn asks<'q>(wanted: &'q [Wanted], suspects: &Suspects, runs: &[Run]) -> Vec<Ask<'q>> {
+fn asks<'q>(wanted: &'q [Wanted], quarantined: &Quarantined, runs: &[Run]) -> Vec<Ask<'q>> {
     let mut asks = Vec::new();
     for Wanted { queue, n } in wanted {
         let got = runs.iter().filter(|run| run.key.queue == *queue).count();
         let mut left = n.saturating_sub(got);
-        let mut most = suspects.most_from(queue);
+        let mut most = quarantined.most_from(queue);
         while left > 0 {
-            asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), suspects: most.min(PER_SCRIPT.0) });
+            asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
             // One of a queue is one in all; any number is any number in each script.
             most = if most == 1 { 0 } else { most };
             left -= left.min(PER_SCRIPT.0);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, Consume, Member, Run, RunKey, RunToken, Suspects, Wanted, token::TokenSource,
+        BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted, token::TokenSource,
     },
     task::{Extra, QueueName, TaskId, TaskState},
 };
@@ -36,10 +36,10 @@ impl Consume for SqliteBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
-        let (claim, order) = self.claim(member, &attempt, wanted, suspects);
+        let (claim, order) = self.claim(member, &attempt, wanted, quarantined);
         let order = order.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
         let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
         attempt.ended_with(answer)
@@ -49,12 +49,12 @@ impl Consume for SqliteBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
-        let (claim, order) = self.claim(member, &attempt, wanted, suspects);
+        let (claim, order) = self.claim(member, &attempt, wanted, quarantined);
         let order = order.once(move |view| Ok(if claim.finds_nothing(view)? { Ready::AfterNews } else { Ready::Now }));
         let answer = self.store.write_once(order, Arc::clone(&attempt.ticket), limit, stop.cancelled()).await;
         match answer.transpose() {
@@ -109,14 +109,14 @@ impl SqliteBroker {
         member: &Member,
         attempt: &Attempt<'_>,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        quarantined: &Quarantined,
     ) -> (Arc<Claim>, Order<Vec<Run>>) {
         let claim = Arc::new(Claim {
             server: member.number,
             token: attempt.token,
             lost: attempt.lost.clone(),
             wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
-            suspects: suspects.clone(),
+            quarantined: quarantined.clone(),
             lease: self.lease_ms(),
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
@@ -137,7 +137,7 @@ struct Claim {
     /// Tokens of earlier calls whose answers were lost.
     lost: Vec<i64>,
     wanted: Vec<Wanted>,
-    suspects: Suspects,
+    quarantined: Quarantined,
     lease: i64,
 }
 
@@ -175,18 +175,20 @@ impl Claim {
 
     fn take(&self, tx: &mut Tx<'_>, q: i64, wanted: &Wanted, runs: &mut Vec<Run>) -> rusqlite::Result<()> {
         let mut missing = wanted.n.min(MOST);
-        let mut suspects = self.suspects.most_from(&wanted.queue);
+        let mut quarantined = self.quarantined.most_from(&wanted.queue);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
-            let found = tx.view.list(&sql::CONSUME_NEXT, [q, limit, i64::from(suspects > 0)], |row| {
-                Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? })
-            })?;
+            let found = tx.view.list(
+                &sql::CONSUME_NEXT,
+                [q, limit, i64::from(quarantined > 0), i64::from(Extra::DEFAULT_MAX_CRASHES)],
+                |row| Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? }),
+            )?;
             let all = found.len() < missing;
             for candidate in found {
-                if candidate.crashes > 0 {
+                if candidate.is_quarantined() {
                     // The next round does not find it again: by then none is left to take.
-                    let Some(left) = suspects.checked_sub(1) else { continue };
-                    suspects = left;
+                    let Some(left) = quarantined.checked_sub(1) else { continue };
+                    quarantined = left;
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
@@ -239,6 +241,11 @@ impl Candidate {
             msg: row.get(8)?,
             since: 0,
         })
+    }
+
+    fn is_quarantined(&self) -> bool {
+        let extra = self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
+        extra.is_quarantined(u32::try_from(self.crashes).unwrap_or(0))
     }
 
     /// How long it had been pending at `now`.

@@ -1,4 +1,4 @@
-//! Starts what was taken, as far as suspects, limits and layers let it.
+//! Starts what was taken, as far as the quarantine, limits and layers let it.
 
 use std::{mem, sync::Arc};
 
@@ -6,17 +6,17 @@ use super::{super::runs::InHand, FEW, Fetcher};
 
 impl Fetcher {
     /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
-    /// and what is more than was asked for, suspects beside another included, which only comes where the answer to an
+    /// and what is more than was asked for, quarantined tasks beside another included, which only comes where the answer to an
     /// earlier call was lost.
     pub(super) async fn start(&mut self, held: Vec<Arc<InHand>>) -> Vec<Arc<InHand>> {
         let hub = Arc::clone(&self.hub);
         let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
         for task in held {
             let attempt = &task.attempt;
-            let is_suspect = attempt.is_suspect();
+            let is_quarantined = attempt.is_quarantined();
             let queue = self.queues.names().iter().position(|name| *name == attempt.key.queue);
             let is_full = queue.is_some_and(|queue| self.room_of(queue) == 0);
-            let is_beside = is_suspect && hub.runs.suspect_runs();
+            let is_beside = is_quarantined && hub.runs.quarantined_runs();
             if stalled || hub.closing.is_cancelled() || is_beside || is_full {
                 rest.push(task);
                 continue;
@@ -36,10 +36,10 @@ impl Fetcher {
                 }
                 gate.trust().started();
             }
-            if is_suspect {
+            if is_quarantined {
                 let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
                 let crashes = attempt.crashes;
-                tracing::warn!(%id, %queue, r#type, crashes, "a worker died while this ran; it runs as the only such task");
+                tracing::warn!(%id, %queue, r#type, crashes, "workers died while this ran, and the next death archives it; it runs as the only such task");
             }
             slots.extend(hub.slot(task, self.permit.take()));
             if hub.gate.is_some() {

@@ -33,7 +33,7 @@ impl Fetcher {
         let hub = Arc::clone(&self.hub);
         let asked = self.ask_all();
         let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
-        let suspects = self.suspects(wanted.as_deref().unwrap_or_default());
+        let quarantined = self.quarantined(wanted.as_deref().unwrap_or_default());
         hub.found_nothing.store(true, Ordering::Release);
         hub.note_idle();
         let names = self.names_with_room();
@@ -41,7 +41,7 @@ impl Fetcher {
         let (since, stop) = (Instant::now(), CancellationToken::new());
         let news = async {
             if let Some(wanted) = &wanted {
-                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &suspects, SAFETY_NET, &stop);
+                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &quarantined, SAFETY_NET, &stop);
                 return hub.news(runs).await;
             }
             if names.is_empty() {
@@ -62,10 +62,10 @@ impl Fetcher {
         let runs = tokio::select! {
             () = hub.quiet.cancelled() => None,
             () = hub.queues.changed(&self.queues) => None,
-            // The next suspect may come.
-            () = hub.runs.freed(), if hub.runs.suspect_runs() => None,
+            // The next quarantined task may come.
+            () = hub.runs.freed(), if hub.runs.quarantined_runs() => None,
             // A queue is below its limit again.
-            () = room, if is_full && !hub.runs.suspect_runs() => None,
+            () = room, if is_full && !hub.runs.quarantined_runs() => None,
             runs = &mut news => Some(runs?),
         };
         let is_over = runs.is_none();
@@ -89,13 +89,13 @@ impl Fetcher {
         if is_over {
             return Ok(Next::Probe);
         }
-        // While a suspect runs, those that are not taken ring the bell all the time.
-        let waited = if hub.runs.suspect_runs() { Duration::ZERO } else { since.elapsed() };
+        // While a quarantined task runs, those that are not taken end each wait at once.
+        let waited = if hub.runs.quarantined_runs() { Duration::ZERO } else { since.elapsed() };
         let pause = self.alarms.fruitless(waited);
         if !pause.is_zero() {
             tokio::select! {
                 () = hub.quiet.cancelled() => {}
-                () = hub.runs.freed(), if hub.runs.suspect_runs() => {}
+                () = hub.runs.freed(), if hub.runs.quarantined_runs() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }

@@ -1,7 +1,7 @@
 -- Takes up to n pending tasks of one queue, oldest first (PROTOCOL 5.5, FENCE 3).
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
---          · 6 bytes of messages after which it stops · 7 most tasks whose worker died while it ran them
+--          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
 -- Returns  { id, msg, id, msg, .. }, { number of the task, crashes, x, .. } for those that have one, and now and pending
 --          since when of each, in nanoseconds with a space between; '?' where that is not known
 local call, pcall = redis.call, redis.pcall
@@ -9,12 +9,25 @@ local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local tasks, facts, since = {}, {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
-local rounds, room, taken, suspects = 0, tonumber(ARGV[6]), 0, tonumber(ARGV[7])
+local rounds, room, taken, quarantined, default_limit = 0, tonumber(ARGV[6]), 0, tonumber(ARGV[7]), tonumber(ARGV[8])
 local orphans, spared, is_spared = {}, {}, {}
 
 local function leave(id)
   call('LREM', KEYS[3], 1, id)
   call('ZREM', KEYS[4], id)
+end
+
+-- How many crashes archive the task: field 1 of the protobuf message x, which stands first, or the default.
+local function crash_limit(x)
+  if not x or string.byte(x, 1) ~= 8 then return default_limit end
+  local limit, scale = 0, 1
+  for i = 2, math.min(#x, 6) do
+    local byte = string.byte(x, i)
+    limit = limit + byte % 128 * scale
+    if byte < 128 then break end
+    scale = scale * 128
+  end
+  return limit
 end
 
 while taken < n and rounds < 16 and room > 0 do
@@ -56,6 +69,7 @@ while taken < n and rounds < 16 and room > 0 do
     -- pcall: one key of a wrong type must not stop the others.
     local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress')
     local msg, crashes = task[1], task[3] and tonumber(task[3]) or 0
+    local is_quarantined = crashes > 0 and crashes + 1 == crash_limit(task[4])
     -- A moment may be equal to a token; only what this call took is active with it.
     if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
       -- It was in pending twice.
@@ -63,7 +77,7 @@ while taken < n and rounds < 16 and room > 0 do
     elseif not msg then
       leave(id)
       orphans[#orphans + 1] = id
-    elseif crashes > 0 and suspects == 0 then
+    elseif is_quarantined and quarantined == 0 then
       leave(id)
       is_spared[id] = true
       spared[#spared + 1] = id
@@ -73,7 +87,7 @@ while taken < n and rounds < 16 and room > 0 do
       taken = taken + 1
       tasks[2 * taken - 1], tasks[2 * taken] = id, msg
       since[1 + taken] = task[2] or '?'
-      if crashes > 0 then suspects = suspects - 1 end
+      if is_quarantined then quarantined = quarantined - 1 end
       if task[3] or task[4] then
         facts[#facts + 1] = taken
         facts[#facts + 1] = task[3] or '0'
@@ -84,8 +98,13 @@ while taken < n and rounds < 16 and room > 0 do
   end
   if #ids < wanted then break end
 end
--- Back to where they were, the oldest last: at the head again.
-for i = #spared, 1, -1 do call('RPUSH', KEYS[1], spared[i]) end
+if taken > 0 then
+  -- Back to where they were, the oldest last: at the head again.
+  for i = #spared, 1, -1 do call('RPUSH', KEYS[1], spared[i]) end
+else
+  -- To the other end, in their order: the next call meets what they hid.
+  for i = 1, #spared do call('LPUSH', KEYS[1], spared[i]) end
+end
 if #orphans > 0 then
   call('SADD', KEYS[5], unpack(orphans))
   call('EXPIRE', KEYS[5], 604800)

@@ -43,18 +43,17 @@ async fn broker() -> (Arc<dyn Broker>, ManualClock) {
 }
 
 #[tokio::test]
-async fn suspects_run_one_at_a_time_beside_innocents_while_the_others_are_back_in_their_queue() {
+async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_are_back_in_their_queue() {
     let (broker, clock) = broker().await;
     let client = Client::new(broker.clone());
     for id in ["a", "b", "c"] {
         waits::job().task_id(id).enqueue(&client).await.unwrap();
     }
-    crash(&broker, &clock, 1).await;
+    crash(&broker, &clock, 2).await;
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let (builder, mut log) = server::<(waits,)>(&broker);
     let running = start(builder.state(gate.clone())).await;
-    assert_eq!(told(&mut log).await, "a started with 1");
-    // A worker that died now would take nobody else down: the others are not in its hands.
+    assert_eq!(told(&mut log).await, "a started with 2");
     // A worker that died now would take nobody else down: the others are not in its hands.
     assert_eq!(ids(&broker, TaskState::Active).await, ["a"]);
     assert_eq!(ids(&broker, TaskState::Pending).await, ["b", "c"]);
@@ -63,14 +62,34 @@ async fn suspects_run_one_at_a_time_beside_innocents_while_the_others_are_back_i
     assert_eq!(told(&mut log).await, "innocent started with 0");
     assert_eq!(running.running(), 2);
     gate.add_permits(2);
-    assert_eq!(told(&mut log).await, "b started with 1");
+    assert_eq!(told(&mut log).await, "b started with 2");
     gate.add_permits(1);
-    assert_eq!(told(&mut log).await, "c started with 1");
+    assert_eq!(told(&mut log).await, "c started with 2");
     let idle = running.signals().idle.count();
     gate.add_permits(1);
     soon(running.signals().idle.reached(idle + 1)).await;
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
     assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 4, 0));
+}
+
+#[tokio::test]
+async fn after_one_crash_everything_that_was_in_flight_runs_again_at_once() {
+    let (broker, clock) = broker().await;
+    let client = Client::new(broker.clone());
+    let tasks = (0..40).map(|_| waits::job());
+    assert!(client.enqueue_many(tasks).await.unwrap().iter().all(Result::is_ok));
+    crash(&broker, &clock, 1).await;
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let running = start(builder.concurrency(40).state(gate.clone())).await;
+    // None of them ends before all have started.
+    for _ in 0..40 {
+        assert!(told(&mut log).await.ends_with("started with 1"));
+    }
+    assert_eq!(running.running(), 40);
+    gate.add_permits(40);
+    soon(running.signals().settled.reached(40)).await;
+    assert_eq!(broker.queue_stats(&queue("default")).await.unwrap().size, 0);
 }
 
 #[tokio::test]
