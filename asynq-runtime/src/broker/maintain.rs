@@ -59,8 +59,9 @@ pub trait Maintain {
     /// The broker failed; what was recovered before stays recovered.
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError>;
 
-    /// How long nothing in `queues` can be recovered, as far as leases tell that are there now: no call of
-    /// [`recover`](Self::recover) is worth its price before. Zero where only that call can tell.
+    /// Returns how long nothing in `queues` is to be recovered: [`recover`](Self::recover) must not be called before. Leases
+    /// that are there now do not lapse earlier, or all lapsed at once a moment ago, because the broker was away or its clock
+    /// stepped, and every server that lives must have had time to extend its own. Zero where only that call can tell.
     ///
     /// # Errors
     ///

@@ -4,11 +4,17 @@
 //! are over.
 //!
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
-//! a lease that lapsed while nobody took the task is still ours (RELIABILITY F2).
+//! a lease that lapsed while nobody took the task is still ours.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
-use super::{config::SLICE, hub::Hub, trouble::Trouble};
+use tokio::time::timeout;
+
+use super::{
+    config::SLICE,
+    hub::{Hub, no_answer},
+    trouble::Trouble,
+};
 use crate::broker::{BrokerError, Settled};
 
 /// Extends leases until it is dropped.
@@ -18,7 +24,9 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     let mut pause = lease / 3;
     loop {
         tokio::time::sleep(pause).await;
-        pause = match turn(&hub).await {
+        let ended = turn(&hub).await;
+        hub.extends.store(ended.is_ok(), Ordering::Release);
+        pause = match ended {
             Ok(()) => {
                 trouble.over();
                 lease / 3
@@ -31,8 +39,10 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 /// Extends everything once.
 async fn turn(hub: &Hub) -> Result<(), BrokerError> {
+    // A call that takes longer is given up while there is time for another.
+    let limit = hub.broker.lease() / 3;
     for slice in hub.runs.keys().chunks(SLICE) {
-        let answers = hub.answer(hub.broker.extend(slice)).await?;
+        let answers = timeout(limit, hub.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
         for (key, answer) in slice.iter().zip(answers) {
             if answer != Settled::Ok && hub.runs.lose(key) {
                 tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");

@@ -195,6 +195,7 @@ impl Server {
             outbox: Outbox::default(),
             signals: Signals::default(),
             started,
+            extends: AtomicBool::new(true),
             found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),

@@ -1,9 +1,13 @@
 //! Puts the tasks of workers that died back to the head of their queues, first of all at the start.
 //!
-//! It looks again when the first of the leases that it saw has passed. A crash is no failure: no retry is spent
-//! (DECISIONS §5).
+//! It looks again when the first of the leases that it saw has passed. A crash is not a failure: no retry is spent.
+//!
+//! A server that cannot extend its own leases does not judge those of others: the cause is then the broker, or the way to it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use super::{dice::Dice, hub::Hub, trouble::Trouble};
 use crate::broker::BrokerError;
@@ -40,7 +44,7 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 async fn turn(hub: &Hub) -> Result<Duration, BrokerError> {
     let queues = hub.queues.now();
     let quiet = hub.answer(hub.broker.until_lapse(queues.names())).await?;
-    while quiet.is_zero() {
+    while quiet.is_zero() && hub.extends.load(Ordering::Acquire) {
         let recovered = hub.answer(hub.broker.recover(queues.names())).await?;
         for (queue, id) in &recovered.tasks {
             tracing::warn!(%queue, %id, "its worker died; the task is pending again");

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use chrono::{DateTime, Utc};
@@ -12,6 +12,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, Forwarded, HeldLock, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
+    keeper::read_time,
     keys::Keys,
     produce::whole_seconds,
     reply,
@@ -84,6 +85,7 @@ impl Maintain for RedisBroker {
     }
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
+        let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
         let answers = self.ask_each(queues, |keys| head(keys.lease())).await?;
         let now = self.clock.now();
         let first = answers.into_iter().map(|answer| match answer {
@@ -92,7 +94,7 @@ impl Maintain for RedisBroker {
             Err(_) => Some(Duration::ZERO),
         });
         // What is taken from now on has a whole lease before it.
-        Ok(first.flatten().min().unwrap_or(self.lease))
+        Ok(first.flatten().min().unwrap_or(self.lease).max(hold))
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
@@ -199,6 +201,15 @@ impl RedisBroker {
         let kept_since = self.clock.now().timestamp().saturating_sub_unsigned(whole_seconds(max_age));
         let is_old = oldest.is_some_and(|oldest| oldest <= kept_since);
         Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
+    }
+
+    /// Looks at Redis's clock; returns how long lapsed leases must not be believed yet.
+    async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
+        let times = self.link.send_to_each(Call::plain("TIME")).await?;
+        // Of the masters of a cluster the one that is ahead.
+        let ahead = times.into_iter().filter_map(|time| read_time(&time.ok()?)).max();
+        let redis = ahead.ok_or_else(|| reply::unexpected("no time"))?;
+        Ok(self.hold.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), redis))
     }
 
     async fn ask_each(

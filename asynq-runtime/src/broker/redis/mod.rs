@@ -13,6 +13,7 @@ mod direct;
 mod driven;
 mod durability;
 mod groups;
+mod hold;
 mod inspect;
 mod io;
 mod keeper;
@@ -36,7 +37,7 @@ mod wake;
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -48,6 +49,7 @@ use self::{
     connection::Link,
     direct::Direct,
     driven::Purpose,
+    hold::Hold,
     io::Io,
     keeper::{At, Role},
     maintain::Sweeps,
@@ -74,6 +76,7 @@ pub struct RedisBroker {
     target: Target,
     at: At,
     call_timeout: Duration,
+    connect_timeout: Duration,
     lease: Duration,
     clock: Arc<BrokerClock>,
     link: Link,
@@ -84,6 +87,7 @@ pub struct RedisBroker {
     waiting: Option<Direct>,
     unanswered: UnansweredDequeues,
     sweeps: Sweeps,
+    hold: Mutex<Hold>,
     io: Io,
 }
 
@@ -93,8 +97,12 @@ pub struct RedisBroker {
 pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Longest wait for a connection, and again for an answer. Default: 500 ms.
+    /// Longest wait for an answer, and again for a connection while there is none. Default: 3 s, as long as go-redis waits.
+    /// `?timeout=3s` in the URL comes first.
     pub call_timeout: Duration,
+    /// Longest attempt to connect, from the lookup of the name to Redis's answer to the login; one attempt follows
+    /// another. Default: 5 s. `?connect_timeout=5s` in the URL comes first.
+    pub connect_timeout: Duration,
     /// How long a dequeued task is ours without being extended; whole seconds, at least 2, because up to one is lost to
     /// rounding: asynq writes the second when it ends. Default: 30 s, which is also
     /// what Go servers on the same queues expect: they take over anything that lapsed 30 s ago. A shorter one brings the
@@ -113,7 +121,8 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             clock: None,
-            call_timeout: Duration::from_millis(500),
+            call_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(5),
             lease: Duration::from_secs(30),
             allow_eviction: false,
             durability: Durability::Async,
@@ -139,7 +148,8 @@ impl RedisBroker {
     ///   authorities or those of `ca=/path.pem`, with a client certificate from `cert=` and `key=`; the three files are
     ///   PEM and are read again for each connection
     ///
-    /// each with an optional `lease=10s`, `allow_eviction=true`, `durability=replicas(1)` (see [`RedisOptions`]).
+    /// each with an optional `timeout=3s`, `connect_timeout=5s`, `lease=10s`, `allow_eviction=true`,
+    /// `durability=replicas(1)` (see [`RedisOptions`]).
     ///
     /// Afterwards a lost connection is made again by itself, with a back-off of 20 ms doubling to 1 s; sentinels are asked
     /// each time, and a cluster's nodes when a slot has moved.
@@ -161,15 +171,21 @@ impl RedisBroker {
 
     async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
-        let RedisOptions { clock, call_timeout, lease, allow_eviction, durability } = options;
+        let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;
         let wishes = target.wishes();
+        let call_timeout = wishes.timeout.unwrap_or(call_timeout);
+        let connect_timeout = wishes.connect_timeout.unwrap_or(connect_timeout);
         let lease = wishes.lease.unwrap_or(lease);
         let allow_eviction = wishes.allow_eviction.unwrap_or(allow_eviction);
         let durability = wishes.durability.unwrap_or(durability);
-        if call_timeout.is_zero() || lease < Duration::from_secs(2) || lease.subsec_nanos() > 0 {
+        if call_timeout.is_zero()
+            || connect_timeout.is_zero()
+            || lease < Duration::from_secs(2)
+            || lease.subsec_nanos() > 0
+        {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,
-                "call_timeout must be more than zero and lease whole seconds, at least 2",
+                "call_timeout and connect_timeout must be more than zero and lease whole seconds, at least 2",
             ));
         }
         let clock = Arc::new(BrokerClock::new(clock));
@@ -177,6 +193,7 @@ impl RedisBroker {
             target: target.clone(),
             at: At::Target,
             timeout: call_timeout,
+            connect_timeout,
             clock: Arc::clone(&clock),
             greeting: Vec::new(),
             news: None,
@@ -208,6 +225,7 @@ impl RedisBroker {
             target,
             at,
             call_timeout,
+            connect_timeout,
             lease,
             clock,
             link,
@@ -217,6 +235,7 @@ impl RedisBroker {
             waiting,
             unanswered,
             sweeps,
+            hold: Mutex::new(Hold::new(lease)),
             io,
         })
     }
@@ -227,6 +246,7 @@ impl RedisBroker {
             target: self.target.clone(),
             at: self.at.clone(),
             timeout: self.call_timeout,
+            connect_timeout: self.connect_timeout,
             clock: Arc::clone(&self.clock),
             greeting: Vec::new(),
             news: None,
@@ -251,6 +271,11 @@ impl Broker for RedisBroker {
 
     fn lease(&self) -> Duration {
         self.lease
+    }
+
+    fn call_limit(&self) -> Duration {
+        // For a connection, for the answer, and for the answer to a script that Redis did not know.
+        self.call_timeout.saturating_mul(3)
     }
 
     fn now(&self) -> DateTime<Utc> {

@@ -1,5 +1,6 @@
 //! Keeps queues healthy, in slices (contract: `broker/maintain.rs`).
 
+mod lapses;
 mod recover;
 mod trim;
 
@@ -13,6 +14,7 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
+pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
     order::{Order, Ready, Stage},
@@ -127,7 +129,12 @@ impl Maintain for SqliteBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        recover::recover(&self.store, queues).await
+        let trust = if self.manual_clock {
+            recover::Trust::AtOnce
+        } else {
+            recover::Trust::SeenAgain(Arc::clone(&self.lapses), self.lease)
+        };
+        recover::recover(&self.store, queues, trust).await
     }
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {

@@ -57,6 +57,7 @@ use self::{
     consume::Tokens,
     disk::Disk,
     error::{translate, translate_io},
+    maintain::Lapses,
     store::{Common, Store},
     turn::Turn,
     url::Location,
@@ -71,6 +72,7 @@ pub struct SqliteOptions {
     /// The broker's clock instead of the machine's, for tests. Programs on one file must agree on the time.
     pub clock: Option<Arc<dyn Clock>>,
     /// Longest time that one call takes; 10 s by default. A call that waits for work or for a due time has its own limit.
+    /// `?timeout=10s` in the URL comes first; `?connect_timeout=10s` is for the opening alone.
     pub call_timeout: Duration,
     /// How long a dequeued task is ours without being extended; 10 s by default. A program that dies is noticed at once
     /// whatever the lease; it is for one that hangs.
@@ -100,6 +102,7 @@ pub struct SqliteBroker {
     store: Arc<Store>,
     tokens: Tokens,
     lease: Duration,
+    lapses: Arc<Lapses>,
     manual_clock: bool,
 }
 
@@ -107,7 +110,7 @@ impl SqliteBroker {
     /// Opens the file of `sqlite://path` or `sqlite:path`, which is created if it does not exist, or a database in memory
     /// (`sqlite::memory:`).
     ///
-    /// The query may say `durability=normal` (a power cut may take the last commits; a killed process never does),
+    /// The query may say `timeout=10s`, `connect_timeout=10s`, `durability=normal` (a power cut may take the last commits; a killed process never does),
     /// `shared=1` (keep the tasks in another program's file, in tables called `asynq_…`) and `network_fs=i-know` (do not
     /// refuse a network file system).
     ///
@@ -129,7 +132,9 @@ impl SqliteBroker {
         Self::start(Location::memory(), options).await
     }
 
-    async fn start(location: Location, options: SqliteOptions) -> Result<Self, BrokerError> {
+    async fn start(location: Location, mut options: SqliteOptions) -> Result<Self, BrokerError> {
+        options.call_timeout = location.timeout.unwrap_or(options.call_timeout);
+        let connect_timeout = location.connect_timeout.unwrap_or(options.call_timeout);
         if options.call_timeout.is_zero() || options.lease.is_zero() {
             return Err(BrokerError::new(BrokerErrorKind::Config, "call_timeout and lease must be more than zero"));
         }
@@ -151,7 +156,7 @@ impl SqliteBroker {
                 }
             })
             .map_err(no_thread)?;
-        let store = match tokio::time::timeout(options.call_timeout, opened).await {
+        let store = match tokio::time::timeout(connect_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
             Ok(Err(_)) => {
                 return Err(BrokerError::new(
@@ -162,7 +167,7 @@ impl SqliteBroker {
             Err(_) => {
                 return Err(BrokerError::new(
                     BrokerErrorKind::Timeout,
-                    format!("{place}: it could not be opened within {:?}", options.call_timeout),
+                    format!("{place}: it could not be opened within {connect_timeout:?}"),
                 ));
             }
         };
@@ -170,6 +175,7 @@ impl SqliteBroker {
             store: Arc::new(store),
             tokens: Tokens::new(),
             lease: options.lease,
+            lapses: Arc::default(),
             manual_clock: options.clock.is_some(),
         })
     }
@@ -194,6 +200,10 @@ impl Broker for SqliteBroker {
 
     fn lease(&self) -> Duration {
         self.lease
+    }
+
+    fn call_limit(&self) -> Duration {
+        self.store.call_timeout
     }
 
     fn now(&self) -> DateTime<Utc> {

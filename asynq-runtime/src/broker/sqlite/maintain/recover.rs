@@ -1,6 +1,10 @@
 //! Gives the tasks of dead programs and lapsed leases to others.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     broker::{BrokerError, Recovered},
@@ -15,7 +19,9 @@ use super::{
         store::Store,
         tx::{Tx, View},
     },
-    SLICE, limit_of,
+    SLICE,
+    lapses::{Lapse, Lapses},
+    limit_of,
 };
 
 /// After this time without a beat, a server that has no lock file counts as dead.
@@ -42,8 +48,17 @@ pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<D
         .await
 }
 
+/// When a lapsed lease counts whose server is on the list and was not found dead.
+#[derive(Debug, Clone)]
+pub(super) enum Trust {
+    /// At once: the clock is a test's, which steps only when the test says so.
+    AtOnce,
+    /// When it was seen again this much later.
+    SeenAgain(Arc<Lapses>, Duration),
+}
+
 /// Puts back what nobody runs any more, of `queues`.
-pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
+pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
     let common = Arc::clone(&store.common);
     let look = Arc::clone(&queues);
@@ -62,7 +77,7 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName]) -> Result<Recov
     }
     let dead = Arc::new(dead);
     let buried = Arc::clone(&dead);
-    let order = Order::new(Stage::Forward, SLICE, move |tx| put_back(tx, &queues, &buried));
+    let order = Order::new(Stage::Forward, SLICE, move |tx| put_back(tx, &queues, &buried, &trust));
     let (recovered, emptied) = store.write(order).await?;
     close_graves(&dead, &emptied);
     Ok(recovered)
@@ -112,8 +127,14 @@ fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<
 }
 
 /// Puts back what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
-fn put_back(tx: &mut Tx<'_>, queues: &[QueueName], dead: &[Dead]) -> rusqlite::Result<(Recovered, Vec<i64>)> {
+fn put_back(
+    tx: &mut Tx<'_>,
+    queues: &[QueueName],
+    dead: &[Dead],
+    trust: &Trust,
+) -> rusqlite::Result<(Recovered, Vec<i64>)> {
     let mut recovered = Recovered::default();
+    let lapsed = lapsed(&tx.view, queues, trust)?;
     for queue in queues {
         let Some(q) = tx.view.queue(queue)? else { continue };
         let mut found: Vec<(i64, String)> = Vec::new();
@@ -123,10 +144,8 @@ fn put_back(tx: &mut Tx<'_>, queues: &[QueueName], dead: &[Dead]) -> rusqlite::R
             found.extend(tx.view.list(&sql::MAINTAIN_LEFT_BY, [q, server.number, missing], row)?);
         }
         let known: HashSet<i64> = found.iter().map(|(seq, _)| *seq).collect();
-        if found.len() <= SLICE {
-            let lapsed = tx.view.list(&sql::MAINTAIN_LAPSED, [q, tx.view.now, limit_of(SLICE + 1)], row)?;
-            found.extend(lapsed.into_iter().filter(|(seq, _): &(i64, String)| !known.contains(seq)));
-        }
+        let others = lapsed.iter().filter(|lapsed| lapsed.q == q && !known.contains(&lapsed.seq));
+        found.extend(others.map(|lapsed| (lapsed.seq, lapsed.id.clone())));
         recovered.more |= found.len() > SLICE;
         found.truncate(SLICE);
         for (seq, id) in found {
@@ -146,6 +165,40 @@ fn put_back(tx: &mut Tx<'_>, queues: &[QueueName], dead: &[Dead]) -> rusqlite::R
         }
     }
     Ok((recovered, emptied))
+}
+
+/// An active task whose lease has ended and may be given to others.
+#[derive(Debug)]
+struct Lapsed {
+    q: i64,
+    seq: i64,
+    id: String,
+}
+
+/// Finds at most a slice and one of each queue.
+fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Result<Vec<Lapsed>> {
+    let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
+    for queue in queues {
+        let Some(q) = view.queue(queue)? else { continue };
+        let rows = view.list(&sql::MAINTAIN_LAPSED, [q, view.now, limit_of(SLICE + 1)], |row| {
+            let lapse = Lapse { row: row.get(0)?, run: row.get(2)?, ended: row.get(3)? };
+            Ok((Lapsed { q, seq: row.get(0)?, id: row.get(1)? }, lapse, row.get::<_, bool>(4)?))
+        })?;
+        for (lapsed, lapse, is_listed) in rows {
+            // A server that is not on the list any more has left.
+            if is_listed { doubtful.push((lapsed, lapse)) } else { certain.push(lapsed) }
+        }
+    }
+    match trust {
+        Trust::AtOnce => certain.extend(doubtful.into_iter().map(|(lapsed, _)| lapsed)),
+        Trust::SeenAgain(lapses, wait) => {
+            let all: Vec<Lapse> = doubtful.iter().map(|(_, lapse)| *lapse).collect();
+            let confirmed = lapses.confirmed(&all, Instant::now(), *wait);
+            certain
+                .extend(doubtful.into_iter().filter(|(_, lapse)| confirmed.contains(lapse)).map(|(lapsed, _)| lapsed));
+        }
+    }
+    Ok(certain)
 }
 
 /// Removes the files of dead programs of which no server is on the list any more.

@@ -1,0 +1,71 @@
+//! Decides from when on a lapsed lease may be believed: not before every server that lives has had time to extend.
+//!
+//! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this machine
+//! was suspended. The servers that live extend theirs as soon as they can; recovery must not be quicker.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+
+/// A difference between two clocks that is not yet a step.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The hold of one broker.
+#[derive(Debug)]
+pub(super) struct Hold {
+    lease: Duration,
+    until: Option<Instant>,
+    last: Option<(Instant, DateTime<Utc>)>,
+}
+
+impl Hold {
+    /// Begins with a hold at the first look.
+    pub(super) fn new(lease: Duration) -> Self {
+        Self { lease, until: None, last: None }
+    }
+
+    /// Takes a look in, `redis` being its time at `now`; returns how long lapsed leases must not be believed yet.
+    pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>) -> Duration {
+        let may_be_believed = self.last.is_some_and(|(then, redis_then)| {
+            let (passed, told) = (now.duration_since(then), (redis - redis_then).to_std().unwrap_or_default());
+            passed < self.lease / 3 && told < passed.saturating_add(SLACK)
+        });
+        self.last = Some((now, redis));
+        if !may_be_believed {
+            self.until = Some(now + self.length());
+        }
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    /// A server extends every third of a lease, tries again after at most a tenth, and connects within a second or two.
+    fn length(&self) -> Duration {
+        self.lease / 3 + self.lease / 10 + SLACK.min(self.lease / 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    /// Looks at these seconds, with Redis's clock at those; returns the seconds of hold that are left.
+    fn looks(at: &[(u64, i64)]) -> Vec<u64> {
+        let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
+        let redis = |seconds: i64| DateTime::from_timestamp(1_893_000_000 + seconds, 0).unwrap();
+        at.iter().map(|&(at, told)| hold.look(start + Duration::from_secs(at), redis(told)).as_secs()).collect()
+    }
+
+    #[test]
+    fn lapses_are_not_believed_at_the_start_after_a_gap_and_after_a_step_of_the_clock() {
+        // At the start.
+        assert_eq!(looks(&[(0, 0), (5, 5), (10, 10), (15, 15), (20, 20)]), [15, 10, 5, 0, 0]);
+        // Redis was away for 38 s.
+        assert_eq!(looks(&[(0, 0), (8, 8), (16, 16), (54, 54), (58, 58)])[2..], [0, 15, 11]);
+        // Redis's clock goes ahead by 40 s, and later back again.
+        assert_eq!(
+            looks(&[(0, 0), (8, 8), (16, 16), (20, 60), (25, 65), (30, 70), (35, 75), (40, 40)])[2..],
+            [0, 15, 10, 5, 0, 0]
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Confirms that a lease lapsed whose server still holds its lock file: only a second look, a lease later, tells.
+//!
+//! A wall clock decides nothing alone. It steps ahead when a suspended machine resumes, and a write lock that another
+//! program holds for longer than a lease keeps every living server from extending. Both end all leases at once, and a
+//! server that lives extends them within a third of a lease. So the same lapse counts when it is seen again a whole lease
+//! later, by the clock that never steps and inside a write transaction: a file that nobody can write to confirms nothing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// A lapsed lease: the row of its task, its run, and when it ended by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Lapse {
+    pub(super) row: i64,
+    pub(super) run: i64,
+    pub(super) ended: i64,
+}
+
+/// The lapses that were seen lately.
+#[derive(Debug, Default)]
+pub(in super::super) struct Lapses(Mutex<HashMap<Lapse, Seen>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    first: Instant,
+    last: Instant,
+}
+
+impl Lapses {
+    /// Returns those of `lapses` that were first seen `wait` before `now` or earlier, and remembers the others. A lapse that
+    /// nobody has seen for twice that time is forgotten: its lease was extended, or its task has ended.
+    pub(super) fn confirmed(&self, lapses: &[Lapse], now: Instant, wait: Duration) -> HashSet<Lapse> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, seen| now.duration_since(seen.last) < 2 * wait);
+        for lapse in lapses {
+            all.entry(*lapse).or_insert(Seen { first: now, last: now }).last = now;
+        }
+        lapses.iter().filter(|lapse| now.duration_since(all[*lapse].first) >= wait).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_lapse_counts_when_it_is_seen_again_a_lease_later() {
+        let (lapses, start) = (Lapses::default(), Instant::now());
+        let [a, b] = [1, 2].map(|row| Lapse { row, run: 7, ended: 1_000 });
+        assert!(lapses.confirmed(&[a, b], start, LEASE).is_empty());
+        assert!(lapses.confirmed(&[a, b], start + LEASE - Duration::from_millis(1), LEASE).is_empty());
+        // The server of b extended it.
+        assert_eq!(lapses.confirmed(&[a], start + LEASE, LEASE), HashSet::from([a]));
+        // It lapsed again, which is another lapse.
+        let again = Lapse { ended: 2_000, ..b };
+        assert!(lapses.confirmed(&[again], start + 2 * LEASE, LEASE).is_empty());
+        // A server of other queues looks, too.
+        assert!(lapses.confirmed(&[], start + 2 * LEASE, LEASE).is_empty());
+        assert_eq!(lapses.confirmed(&[again], start + 3 * LEASE, LEASE), HashSet::from([again]));
+        assert_eq!(lapses.0.lock().unwrap().len(), 1, "the others were forgotten");
+    }
+}
