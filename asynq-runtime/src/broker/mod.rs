@@ -29,6 +29,8 @@ mod schedule;
 mod semaphore;
 mod settle;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
+mod timeouts;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod token;
 
 #[cfg(feature = "redis")]
@@ -86,6 +88,12 @@ pub trait Broker:
 
     /// How long a dequeued task is ours without being extended: 30 s on Redis, 10 s on SQLite.
     fn lease(&self) -> Duration;
+
+    /// Returns how long one call may take by the broker's own limits. Default: zero, which says that callers need not wait
+    /// longer than they do anyway, 15 s.
+    fn call_limit(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// The broker's clock, as well as this process knows it; for display and for messages, never for a decision.
     fn now(&self) -> DateTime<Utc>;

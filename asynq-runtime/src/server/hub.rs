@@ -49,6 +49,8 @@ pub(crate) struct Hub {
     pub(crate) outbox: Outbox,
     pub(crate) signals: Signals,
     pub(crate) started: DateTime<Utc>,
+    /// Whether the last extension of leases was answered; true before the first.
+    pub(crate) extends: AtomicBool,
     /// Whether the last fetch found nothing.
     pub(crate) found_nothing: AtomicBool,
     /// Cancelled when nothing more may be fetched.
@@ -154,12 +156,16 @@ impl Hub {
     /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this one holds
     /// even where a broker forgot one.
     pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
-        timeout(ANSWER, call).await.unwrap_or_else(|_| Err(no_answer()))
+        timeout(self.longest_call(), call).await.unwrap_or_else(|_| Err(no_answer()))
+    }
+
+    fn longest_call(&self) -> Duration {
+        ANSWER.max(self.broker.call_limit() + Duration::from_secs(1))
     }
 
     /// The same for a wait that ends by itself after [`SAFETY_NET`].
     pub(crate) async fn news<T>(&self, wait: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
-        timeout(SAFETY_NET + ANSWER, wait).await.unwrap_or_else(|_| Err(no_answer()))
+        timeout(SAFETY_NET + self.longest_call(), wait).await.unwrap_or_else(|_| Err(no_answer()))
     }
 }
 

@@ -42,15 +42,18 @@ pub(super) struct Commit {
     link: Link,
     clock: Arc<BrokerClock>,
     durability: Durability,
+    /// A send that took this long is not repeated any more.
+    repeats_until: Duration,
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
 }
 
 impl Commit {
-    pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability) -> Self {
+    pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability, call_timeout: Duration) -> Self {
         let client = uuid::Uuid::new_v4().simple().to_string();
-        Self { link, clock, durability, client, known: Mutex::default() }
+        let repeats_until = call_timeout.saturating_mul(2);
+        Self { link, clock, durability, repeats_until, client, known: Mutex::default() }
     }
 
     /// Whether whoever enqueues waits for a disk or for replicas.
@@ -140,9 +143,10 @@ impl Commit {
     /// Sends every chunk until it is answered or patience ends. A repeat says so, and the script knows its first send by
     /// the receipt, so that a task is never stored twice even if the first one has run and is gone.
     async fn deliver(&self, chunks: &mut [Chunk<'_>], send: &mut Send) {
+        let began = Instant::now();
         for attempt in 0..=REPEATS {
             let open: Vec<usize> = (0..chunks.len()).filter(|&i| chunks[i].is_open()).collect();
-            if open.is_empty() {
+            if open.is_empty() || began.elapsed() >= self.repeats_until {
                 return;
             }
             if attempt > 0 {

@@ -38,6 +38,8 @@ pub(super) struct Role {
     pub(super) at: At,
     /// Longest wait for a connection, and for an answer.
     pub(super) timeout: Duration,
+    /// Longest attempt to connect.
+    pub(super) connect_timeout: Duration,
     /// Learns Redis's time whenever a connection is made.
     pub(super) clock: Arc<BrokerClock>,
     /// Sent on each new connection; a refusal counts as a failure to connect.
@@ -161,7 +163,7 @@ impl Keeper {
     async fn connect(&mut self, generation: u64) -> Result<(MultiplexedConnection, Address), BrokerError> {
         let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
         let candidates = self.candidates(generation).await?;
-        let opened = timeout(self.role.timeout, self.open_one_of(candidates, generation)).await;
+        let opened = timeout(self.role.connect_timeout, self.open_one_of(candidates, generation)).await;
         opened.unwrap_or_else(|_| Err(late()))
     }
 
@@ -180,7 +182,7 @@ impl Keeper {
                 Place::Cluster(seeds) => Ok(seeds.clone()),
                 #[cfg(feature = "sentinel")]
                 Place::Sentinel(sentinels) => {
-                    Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.timeout).await?])
+                    Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.connect_timeout).await?])
                 }
                 #[cfg(not(feature = "sentinel"))]
                 Place::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
@@ -225,7 +227,7 @@ impl Keeper {
         generation: u64,
     ) -> redis::RedisResult<MultiplexedConnection> {
         let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.role.timeout))
+            .set_connection_timeout(Some(self.role.connect_timeout))
             .set_response_timeout(Some(self.role.timeout))
             .set_pipeline_buffer_size(256);
         if resp3 {

@@ -85,10 +85,11 @@ impl Producer {
     /// behind each write.
     pub(super) fn start(io: &Io, link: Link, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
-        let patience = patience(role.timeout.saturating_add(durability.patience()));
+        let call_timeout = role.timeout.saturating_add(durability.patience());
+        let patience = patience(call_timeout);
         let is_plain = durability == Durability::Async;
         let direct = is_plain.then(|| Direct::beside(&link, &role, Purpose::Calls, OFTEN)).flatten();
-        let commit = Arc::new(Commit::new(link, role.clock, durability));
+        let commit = Arc::new(Commit::new(link, role.clock, durability, call_timeout));
         io.spawn(Arc::clone(&commit).run(queue));
         Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }
     }
@@ -249,9 +250,10 @@ impl Item {
     }
 }
 
-/// How long the sends of one call take at most: each may wait for a connection and for an answer.
+/// How long the sends of one call take at most: those before it and its own, each until it is not repeated any more and once
+/// beyond that.
 fn patience(call_timeout: Duration) -> Duration {
-    call_timeout.saturating_mul(2).saturating_add(REPEAT_PAUSE).saturating_mul(REPEATS + 2)
+    call_timeout.saturating_mul(6).saturating_add(REPEAT_PAUSE.saturating_mul(REPEATS))
 }
 
 /// The instant or delay in milliseconds as the script reads it.
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn no_time_out_is_too_long_to_wait_for() {
-        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(6_300));
+        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(3_200));
         assert_eq!(patience(Duration::MAX), Duration::MAX);
     }
 

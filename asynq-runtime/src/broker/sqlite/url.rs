@@ -1,8 +1,11 @@
 //! Reads a `sqlite:` URL: which file, and what its query asks for.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use crate::broker::{BrokerError, BrokerErrorKind, percent};
+use crate::broker::{BrokerError, BrokerErrorKind, percent, timeouts};
 
 /// Where the tasks are and how they are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +18,16 @@ pub(super) struct Location {
     pub(super) shared: bool,
     /// `network_fs=i-know`: do not refuse file systems that cannot share memory between hosts.
     pub(super) network_fs: bool,
+    /// `timeout=10s`: longest wait for an answer.
+    pub(super) timeout: Option<Duration>,
+    /// `connect_timeout=10s`: longest wait for the file to be opened.
+    pub(super) connect_timeout: Option<Duration>,
 }
 
 impl Location {
     /// A database in memory.
     pub(super) fn memory() -> Self {
-        Self { file: None, normal: false, shared: false, network_fs: false }
+        Self { file: None, normal: false, shared: false, network_fs: false, timeout: None, connect_timeout: None }
     }
 
     /// Reads `sqlite://path`, `sqlite:path` or `sqlite::memory:`, each with an optional query.
@@ -61,9 +68,12 @@ impl Location {
                 ("shared", value) => return Err(refuse(format!("shared={value} is unknown; use 0 or 1"))),
                 ("network_fs", "i-know") => location.network_fs = true,
                 ("network_fs", value) => return Err(refuse(format!("network_fs={value} is unknown; use i-know"))),
+                ("timeout", value) => location.timeout = Some(timeouts::parse(value).map_err(refuse)?),
+                ("connect_timeout", value) => location.connect_timeout = Some(timeouts::parse(value).map_err(refuse)?),
                 (key, _) => {
                     return Err(refuse(format!(
-                        "unknown option {key:?} in a SQLite URL; known: durability, shared, network_fs"
+                        "unknown option {key:?} in a SQLite URL; known: durability, shared, network_fs, timeout, \
+                         connect_timeout"
                     )));
                 }
             }
@@ -90,6 +100,15 @@ mod tests {
             ("sqlite:/var/a%20b.db?", Location { file: file("/var/a b.db"), ..Location::memory() }),
             ("sqlite::memory:", Location::memory()),
             ("sqlite://:memory:", Location::memory()),
+            (
+                "sqlite://a?timeout=2s&connect_timeout=1m",
+                Location {
+                    file: file("a"),
+                    timeout: Some(Duration::from_secs(2)),
+                    connect_timeout: Some(Duration::from_secs(60)),
+                    ..Location::memory()
+                },
+            ),
             ("sqlite://a?durability=normal", Location { file: file("a"), normal: true, ..Location::memory() }),
             (
                 "sqlite://a?shared=1&network_fs=i-know",
@@ -112,6 +131,8 @@ mod tests {
             ("sqlite://a?shared=yes", "shared=yes"),
             ("sqlite://a?network_fs=1", "network_fs=1"),
             ("sqlite://a?mode=ro", "\"mode\""),
+            ("sqlite://a?timeout=9", "?timeout=3s"),
+            ("sqlite://a?connect_timeout=2m", "?timeout=3s"),
         ] {
             let error = Location::parse(url).unwrap_err();
             assert_eq!(error.kind(), BrokerErrorKind::Config, "{url}");

@@ -65,6 +65,8 @@ pub(super) struct Login {
 /// What a URL wants of the broker; it comes before the options of the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
+    pub(super) timeout: Option<Duration>,
+    pub(super) connect_timeout: Option<Duration>,
     pub(super) lease: Option<Duration>,
     pub(super) allow_eviction: Option<bool>,
     pub(super) durability: Option<Durability>,

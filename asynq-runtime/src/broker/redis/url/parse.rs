@@ -3,7 +3,11 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    super::{super::percent, durability::Durability, tls::Tls},
+    super::{
+        super::{percent, timeouts},
+        durability::Durability,
+        tls::Tls,
+    },
     Address, BrokerError, Login, Place, Sentinels, Target, Wishes, config,
 };
 
@@ -136,6 +140,8 @@ impl Query {
                 "db" => read.db = Some(parse_db(value)?),
                 "user" => read.login.user = Some(decode(value)?),
                 "pass" | "password" => read.login.password = Some(decode(value)?),
+                "timeout" => read.wishes.timeout = Some(parse_timeout(value)?),
+                "connect_timeout" => read.wishes.connect_timeout = Some(parse_timeout(value)?),
                 "lease" => read.wishes.lease = Some(parse_lease(value)?),
                 "allow_eviction" => read.wishes.allow_eviction = Some(parse_bool(value)?),
                 "durability" => {
@@ -154,7 +160,8 @@ impl Query {
                 // Its name is not repeated: a password with an unescaped `?` could be in it.
                 _ => {
                     return Err(config(
-                        "the Redis URL has an unknown parameter; known are db, user, pass, lease, allow_eviction, \
+                        "the Redis URL has an unknown parameter; known are db, user, pass, timeout, connect_timeout, lease, \
+                         allow_eviction, \
                          durability, durability_timeout, with TLS ca, cert and key, and for sentinels master, \
                          sentinel_user and sentinel_pass",
                     ));
@@ -235,6 +242,10 @@ fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
         lease.subsec_nanos() == 0 && (2..=3600).contains(&lease.as_secs())
     });
     lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 2s to 1h: ?lease=10s"))
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, BrokerError> {
+    timeouts::parse(text).map_err(config)
 }
 
 fn parse_patience(text: &str) -> Result<Duration, BrokerError> {

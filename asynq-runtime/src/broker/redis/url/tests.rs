@@ -108,6 +108,8 @@ fn wishes_are_read() {
     let ten = Duration::from_secs(10);
     assert_eq!(wishes("redis://h"), Wishes::default());
     assert_eq!(wishes("redis://h?lease=10s").lease, Some(ten));
+    let far = wishes("redis://h?timeout=10s&connect_timeout=250ms");
+    assert_eq!((far.timeout, far.connect_timeout), (Some(ten), Some(Duration::from_millis(250))));
     assert_eq!(wishes("redis://h?allow_eviction=true").allow_eviction, Some(true));
     let replicas = |n, timeout| Some(Durability::Replicas { n, timeout });
     assert_eq!(wishes("redis://h?durability=replicas(2)").durability, replicas(2, Duration::from_secs(1)));
@@ -133,6 +135,8 @@ fn a_url_that_cannot_be_used_says_why_and_keeps_the_password() {
         ("redis://:canary@h?lease=soon", "lease"),
         ("redis://:canary@h?lease=2500ms", "lease"),
         ("redis://:canary@h?lease=1s", "2s to 1h"),
+        ("redis://:canary@h?timeout=canary", "?timeout=3s"),
+        ("redis://:canary@h?connect_timeout=2h", "?timeout=3s"),
         ("redis://:canary@h?allow_eviction=canary", "true or false"),
         ("redis://:canary@h?durability=canary", "replicas(N)"),
         ("redis://:canary@h?durability=replicas(0)", "replicas(N)"),
