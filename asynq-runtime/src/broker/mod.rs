@@ -98,6 +98,12 @@ pub trait Broker:
     /// The broker's clock, as well as this process knows it; for display and for messages, never for a decision.
     fn now(&self) -> DateTime<Utc>;
 
+    /// Waits until this broker is of no use any more for as long as the program runs, such as a file that was deleted, and
+    /// returns why. Default: never, because the broker may come back.
+    async fn broken(&self) -> BrokerError {
+        std::future::pending().await
+    }
+
     /// Asks the broker for a sign of life.
     ///
     /// # Errors

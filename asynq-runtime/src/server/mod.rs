@@ -241,7 +241,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It cannot start, or a service failed.
+    /// It cannot start, a service failed, or the broker is broken for good ([`Broker::broken`]): its supervisor should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
         self.heart.spawn_on(shutdown::listen(sender));
@@ -262,21 +262,22 @@ impl Server {
         if is_quiet {
             running.quiet();
         }
-        loop {
+        let broken = loop {
             tokio::select! {
                 what = asked.recv(), if listens => match what {
                     Some(Asked::Quiet) => running.quiet(),
-                    Some(Asked::Leave) => break,
+                    Some(Asked::Leave) => break None,
                     None => listens = false,
                 },
-                () = running.services.failed() => break,
+                () = running.services.failed() => break None,
+                error = running.hub.broker.broken() => break Some(error),
             }
-        }
+        };
         let shutdown = running.shutdown();
         tokio::pin!(shutdown);
         loop {
             tokio::select! {
-                outcome = &mut shutdown => return outcome,
+                outcome = &mut shutdown => return outcome.and(broken.map_or(Ok(()), |error| Err(error.into()))),
                 what = asked.recv(), if listens => match what {
                     Some(Asked::Leave) => std::process::exit(LEFT_AT_ONCE),
                     Some(Asked::Quiet) => {}

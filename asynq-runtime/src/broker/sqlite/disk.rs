@@ -24,7 +24,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{error::translate_sync, order::Work, turn::beside};
+use super::{beside::beside, error::translate_sync, order::Work};
 
 /// The way to the disk, and the thread that waits for it where the writer has something else to do.
 #[derive(Debug)]

@@ -7,7 +7,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{bell::Bell, turn::beside, watch::NET};
+use super::{
+    bell::Bell,
+    beside::{belong_to, beside},
+    watch::NET,
+};
 
 /// The lock file and the bell of this broker object; both are made when its first server joins.
 #[derive(Debug)]
@@ -82,7 +86,10 @@ impl Liveness {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
         })?;
-        *held = Some(Held { _lock: Locked(lock), bell: Bell::hang(&self.bell_path(&self.name), NET) });
+        belong_to(&self.database, &path);
+        let bell = Bell::hang(&self.bell_path(&self.name), NET);
+        belong_to(&self.database, &self.bell_path(&self.name));
+        *held = Some(Held { _lock: Locked(lock), bell });
         Ok(())
     }
 
@@ -94,9 +101,8 @@ impl Liveness {
     /// Looks whether the server with the file `name` lives.
     pub(super) fn look(&self, name: &str) -> Sign {
         let path = self.path(name);
-        let Ok(file) = File::options().read(true).write(true).open(&path) else {
-            return Sign::Unknown;
-        };
+        // Locking needs to read only, so that the death of another user's program is seen at once, too.
+        let Ok(file) = File::open(&path) else { return Sign::Unknown };
         match file.try_lock() {
             Ok(()) => Sign::Dead(Grave { path, _lock: Locked(file) }),
             Err(TryLockError::WouldBlock) => Sign::Alive,

@@ -5,6 +5,7 @@
 //! plain synchronous code over a `View`.
 
 mod bell;
+mod beside;
 mod connection;
 mod consume;
 mod diagnose;
@@ -42,6 +43,7 @@ mod writer;
 
 use std::{
     fmt, io,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, mpsc},
     thread,
     time::Duration,
@@ -149,7 +151,12 @@ impl SqliteBroker {
                     if let Err(Ok(store)) = send.send(Ok(started)) {
                         store.stop();
                     }
-                    writer.run();
+                    let common = Arc::clone(&writer.common);
+                    if panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+                        let message =
+                            format!("{}: the thread that writes panicked; restart this program", common.place);
+                        common.break_down(BrokerError::new(BrokerErrorKind::Unexpected, message));
+                    }
                 }
                 Err(error) => {
                     let _ = send.send(Err(error));
@@ -204,6 +211,10 @@ impl Broker for SqliteBroker {
 
     fn call_limit(&self) -> Duration {
         self.store.call_timeout
+    }
+
+    async fn broken(&self) -> BrokerError {
+        self.store.common.broken().await
     }
 
     fn now(&self) -> DateTime<Utc> {
@@ -261,14 +272,19 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     }
     let names = migrate::settle_in(&mut connection, location.shared, &place, connection::make_writer)?;
     let broken = |error: io::Error| translate_io(error, &file);
-    let turn = Turn::open(&file).map_err(broken)?;
+    // A copy made by VACUUM INTO is not in WAL mode before, and SQLite makes the log at the first look into the file.
+    let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    look.map_err(|error| translate(error, &place))?;
+    let turn = Turn::open(&file).inspect_err(|error| {
+        tracing::warn!(%error, file = place, "the lock files that keep writers in turn cannot be used; goes on without them");
+    });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
     let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
     watch::start(&common, desks, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer::new(common, connection, names, Some(turn), disk, inbox, ended)))
+    Ok((store, Writer::new(common, connection, names, turn.ok(), disk, inbox, ended)))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

@@ -42,12 +42,59 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         }
         // What is in it is left to SQLite to find out: whoever closes a file takes the locks of all who have it open in this
         // process, those of another broker too.
-        Ok(_) => fs::canonicalize(&file).map_err(|error| translate_io(error, &file)),
+        Ok(found) => {
+            let file = fs::canonicalize(&file).map_err(|error| translate_io(error, &file))?;
+            check_name(&file, &found)?;
+            Ok(file)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
         }
         Err(error) => Err(translate_io(error, &file)),
     }
+}
+
+/// Refuses a file that others may know by another name: each name would have a log of its own, and two programs that write
+/// by two names corrupt the file.
+fn check_name(file: &Path, found: &fs::Metadata) -> Result<(), BrokerError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if found.nlink() > 1 {
+            return Err(config(format!(
+                "{} has {} hard links; programs that open it by different names would corrupt it: keep one of them",
+                file.display(),
+                found.nlink()
+            )));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = found;
+    if is_mounted(file) {
+        return Err(config(format!(
+            "{} is mounted by itself, so that its log would lie elsewhere for every container and the file be corrupted: \
+             mount the folder that it is in",
+            file.display()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn is_mounted(file: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    file.to_str().is_some_and(|file| is_mount_point(&mounts, file))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
+}
+
+/// Whether something is mounted at exactly `path`, by the lines of /proc/self/mountinfo.
+#[cfg(any(target_os = "linux", test))]
+fn is_mount_point(mounts: &str, path: &str) -> bool {
+    mounts.lines().filter_map(|line| line.split(' ').nth(4)).any(|point| point.replace("\\040", " ") == path)
 }
 
 /// Refuses versions of SQLite that lose data: a WAL reset bug before 3.51.3, and 3.52.0, which was withdrawn.
@@ -164,6 +211,25 @@ mod tests {
         assert_eq!(name_of_file_system(0x6969), Some("NFS"));
         assert_eq!(name_of_file_system(0xef53), None, "ext4");
         assert_eq!(name_of_file_system(0x0102_1994), None, "tmpfs");
+    }
+
+    #[test]
+    fn a_file_that_is_mounted_by_itself_is_seen() {
+        let mounts =
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n40 22 8:1 /var/jobs.db /data/my\\040jobs.db rw - ext4 /dev/sda1 rw\n";
+        assert!(is_mount_point(mounts, "/data/my jobs.db"));
+        assert!(!is_mount_point(mounts, "/data/my jobs.db-wal") && !is_mount_point(mounts, "/data"));
+    }
+
+    #[test]
+    fn a_file_with_a_second_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("jobs.db"), folder.path().join("other.db"));
+        fs::write(&file, "").unwrap();
+        assert!(look(&file, &Location::memory()).is_ok());
+        fs::hard_link(&file, &other).unwrap();
+        let error = look(&other, &Location::memory()).unwrap_err();
+        assert!(error.kind() == BrokerErrorKind::Config && error.to_string().contains("2 hard links"), "{error}");
     }
 
     #[test]

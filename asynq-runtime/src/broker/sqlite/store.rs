@@ -15,7 +15,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{Semaphore, oneshot, watch},
+    sync::{Notify, Semaphore, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
@@ -25,6 +25,7 @@ use crate::{
 };
 
 use super::{
+    beside::beside,
     error::translate,
     liveness::Liveness,
     news::News,
@@ -47,6 +48,8 @@ pub(super) struct Common {
     pub(super) file: Option<PathBuf>,
     /// Which file that was when it was opened.
     pub(super) identity: Option<Identity>,
+    /// The same of its log, if it has one.
+    log: Option<(PathBuf, Option<Identity>)>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
     /// How our tables are called in it.
@@ -58,6 +61,7 @@ pub(super) struct Common {
     told: AtomicBool,
     closed: AtomicBool,
     broken: OnceLock<BrokerError>,
+    broke: Notify,
 }
 
 impl Common {
@@ -67,6 +71,7 @@ impl Common {
             place: ":memory:".to_owned(),
             file: None,
             identity: None,
+            log: None,
             normal: false,
             names,
             clock,
@@ -75,6 +80,7 @@ impl Common {
             told: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             broken: OnceLock::new(),
+            broke: Notify::new(),
         }
     }
 
@@ -84,9 +90,11 @@ impl Common {
     ///
     /// It is not.
     pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let log = beside(&file, "-wal");
         Ok(Self {
             place: file.display().to_string(),
             identity: Identity::of(&file)?,
+            log: Identity::of(&log).ok().map(|found| (log, found)),
             normal,
             liveness: Some(Liveness::new(file.clone())),
             file: Some(file),
@@ -111,6 +119,17 @@ impl Common {
         self.broken.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// Waits until every call fails for good, and returns why.
+    pub(super) async fn broken(&self) -> BrokerError {
+        loop {
+            let broke = self.broke.notified();
+            if let Some(error) = self.broken.get() {
+                return error.clone();
+            }
+            broke.await;
+        }
+    }
+
     pub(super) fn is_broken(&self) -> bool {
         self.broken.get().is_some()
     }
@@ -118,7 +137,12 @@ impl Common {
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
         let Some(file) = &self.file else { return };
-        if let Err(error) = check_identity(file, self.identity, &self.place) {
+        let checked = check_identity(file, self.identity, &self.place).and_then(|()| match &self.log {
+            // Our connections keep the log open, so that SQLite itself never removes it.
+            Some((log, identity)) => check_identity(log, *identity, &log.display().to_string()),
+            None => Ok(()),
+        });
+        if let Err(error) = checked {
             self.break_down(error);
         }
     }
@@ -129,10 +153,12 @@ impl Common {
         self.broken.get().cloned().unwrap_or_else(|| translate(error, &self.place))
     }
 
-    fn break_down(&self, error: BrokerError) {
+    /// From now on every call fails with `error`.
+    pub(super) fn break_down(&self, error: BrokerError) {
         let message = error.to_string();
         if self.broken.set(error).is_ok() {
             tracing::error!(error = message, "the SQLite broker stops");
+            self.broke.notify_waiters();
             self.news.publish_all();
         }
     }

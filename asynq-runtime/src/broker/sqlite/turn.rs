@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::beside::{belong_to, beside};
+
 /// How long a writer waits for its turn before it goes on without. A holder that lives gives it back after one transaction,
 /// so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk, SQLITE.md §3); one that
 /// was stopped, by a debugger or with its whole machine, must not hold up for long what others have to do in time, such as
@@ -60,8 +62,16 @@ impl Turn {
     ///
     /// The folder does not let this program create or open them.
     pub(super) fn open(database: &Path) -> io::Result<Self> {
-        let open = |suffix: &str| {
-            File::options().read(true).write(true).create(true).truncate(false).open(beside(database, suffix))
+        let open = |suffix: &str| -> io::Result<File> {
+            let path = beside(database, suffix);
+            let is_new = !path.exists();
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            // An older version, or another user, may have made it for itself alone; locking needs to read only.
+            let file = file.or_else(|error| File::open(&path).map_err(|_| error))?;
+            if is_new {
+                belong_to(database, &path);
+            }
+            Ok(file)
         };
         let door = Arc::new(Door {
             next: open("-next")?,
@@ -167,13 +177,6 @@ impl Door {
             self.changed.notify_all();
         }
     }
-}
-
-/// The path of a file that lies beside the database and is named after it.
-pub(super) fn beside(database: &Path, suffix: &str) -> std::path::PathBuf {
-    let mut path = database.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 #[cfg(test)]

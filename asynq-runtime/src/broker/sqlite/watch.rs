@@ -72,7 +72,7 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
-    let log = super::turn::beside(file, "-wal");
+    let log = super::beside::beside(file, "-wal");
     let touched = Touched::of(&log);
     let mut wal = Trace::new(log);
     let mut is_calm = false;

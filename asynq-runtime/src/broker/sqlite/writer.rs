@@ -392,7 +392,7 @@ impl Writer {
             return true;
         }
         let is_whole = self.mend_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
-        let wal = super::turn::beside(&file, "-wal");
+        let wal = super::beside::beside(&file, "-wal");
         let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
         if is_large() {
             let _ = connection::empty_wal(&mut self.connection);

@@ -1,0 +1,59 @@
+//! The files beside a database: how they are called, and to whom they belong.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Returns the path of the database with `suffix` at its end.
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut path = OsString::from(database);
+    path.push(suffix);
+    path.into()
+}
+
+/// Gives `file`, which was just made, the mode of the database, and its owner where this program may: as SQLite does with its
+/// own files. Whoever may write to the database must be able to use every file beside it, whatever the umask of the program
+/// that came first, and although root was the first.
+pub(super) fn belong_to(database: &Path, file: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+        let adopt = || -> io::Result<()> {
+            let (of_database, of_file) = (fs::metadata(database)?, fs::metadata(file)?);
+            if of_file.permissions().mode() != of_database.permissions().mode() {
+                fs::set_permissions(file, fs::Permissions::from_mode(of_database.permissions().mode() & 0o777))?;
+            }
+            if (of_file.uid(), of_file.gid()) != (of_database.uid(), of_database.gid()) {
+                chown(file, Some(of_database.uid()), Some(of_database.gid()))?;
+            }
+            Ok(())
+        };
+        // A program that is neither root nor the owner may not; then the file stays as the umask made it.
+        let _ = adopt();
+    }
+    #[cfg(not(unix))]
+    let _ = (database, file);
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_beside_a_database_has_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let (database, file) = (folder.path().join("jobs.db"), folder.path().join("jobs.db-next"));
+        for path in [&database, &file] {
+            fs::write(path, "").unwrap();
+        }
+        fs::set_permissions(&database, fs::Permissions::from_mode(0o660)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        belong_to(&database, &file);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o660);
+        assert_eq!(beside(&database, "-next"), file);
+    }
+}
