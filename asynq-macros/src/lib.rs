@@ -9,6 +9,8 @@ mod errors;
 mod expansion_tests;
 mod item;
 mod job;
+#[cfg(test)]
+mod message_tests;
 mod paths;
 
 use proc_macro::TokenStream;

@@ -1,6 +1,8 @@
 use asynq_cron::prelude::*;
 
 #[periodic("@daily")]
-async fn cleanup(tick: Tick, _again: Tick) {}
+async fn cleanup(tick: Tick, _again: Tick) {
+    drop(tick);
+}
 
 fn main() {}
