@@ -7,6 +7,7 @@
 //! compiler confirms them.
 
 mod macro_cases;
+mod periodic;
 
 use std::{
     env,
@@ -14,6 +15,7 @@ use std::{
 };
 
 use asynq_test_support::skip;
+use asynq_ui_tests::{no_prelude_at_all, private_types, public_library, strict_lints};
 
 /// The version that CONTRIBUTING.md names.
 const PINNED: &str = "1.95";
@@ -59,6 +61,14 @@ fn compile(programs: &str) -> Output {
     // Debug information would be most of the dependencies' size, and nothing reads it.
     child.env("CARGO_PROFILE_DEV_DEBUG", "0");
     child.output().expect("start this program")
+}
+
+#[test]
+fn programs_that_compile_run() {
+    no_prelude_at_all::run();
+    private_types::run();
+    public_library::run();
+    strict_lints::run();
 }
 
 fn is_pinned() -> bool {

@@ -12,7 +12,7 @@ pub mod mail {
     pub struct Address(pub String);
 
     /// What can go wrong.
-    #[derive(Debug)]
+    #[derive(Clone, Copy, Debug)]
     pub struct MailError;
 
     impl std::fmt::Display for MailError {
@@ -42,7 +42,8 @@ pub mod mail {
     }
 }
 
-fn main() {
-    let _ = mail::send { to: mail::Address("ann".into()), subject: "Hi".into() };
-    let _ = mail::send::job(mail::Address("ann".into()), "Hi");
+/// Makes tasks of the job.
+pub fn run() {
+    drop(mail::send { to: mail::Address("ann".into()), subject: "Hi".into() });
+    drop(mail::send::job(mail::Address("ann".into()), "Hi"));
 }

@@ -33,7 +33,8 @@ mod zones {
 )]
 async fn interval() {}
 
-fn main() {
+#[test]
+fn the_entries_are_those_of_this_program() {
     let entries = asynq_cron::PeriodicEntry::linked();
     let names: Vec<_> = entries.iter().map(|entry| entry.job.name).collect();
     assert_eq!(names, ["hyphens", "interval", "minus", "plus", "prefix"]);

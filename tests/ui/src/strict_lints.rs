@@ -1,42 +1,5 @@
 //! What `#[job]` generates is clean under lints that are stricter than most programs'.
 
-#![forbid(unsafe_code)]
-#![deny(
-    warnings,
-    missing_docs,
-    missing_debug_implementations,
-    missing_copy_implementations,
-    elided_lifetimes_in_paths,
-    explicit_outlives_requirements,
-    future_incompatible,
-    let_underscore_drop,
-    macro_use_extern_crate,
-    meta_variable_misuse,
-    non_ascii_idents,
-    non_local_definitions,
-    redundant_imports,
-    redundant_lifetimes,
-    rust_2018_idioms,
-    rust_2021_compatibility,
-    rust_2024_compatibility,
-    single_use_lifetimes,
-    trivial_casts,
-    trivial_numeric_casts,
-    unit_bindings,
-    unnameable_types,
-    unreachable_pub,
-    unused,
-    unused_crate_dependencies,
-    unused_extern_crates,
-    unused_import_braces,
-    unused_lifetimes,
-    unused_macro_rules,
-    unused_qualifications,
-    unused_results,
-    variant_size_differences
-)]
-#![allow(unused_crate_dependencies)]
-
 use asynq_runtime::{Client, EnqueueError, JobContext, JobError, JobResult, State, TaskInfo, job};
 
 /// Every kind of parameter.
@@ -105,7 +68,8 @@ async fn enqueue(client: &Client) -> Result<TaskInfo, EnqueueError> {
     nothing::job().queue("low").enqueue(client).await
 }
 
-fn main() {
+/// Makes tasks of the jobs.
+pub fn run() {
     let _ = enqueue;
     fn inside() {
         /// A job of this function.
