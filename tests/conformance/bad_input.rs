@@ -7,7 +7,8 @@ use asynq_runtime::{
     task::{TaskMessage, TaskState, UndecodableMessage},
 };
 use asynq_tests::{
-    Build as _, Need, Seeded as _, Store as _, archive, default_queue, done, lock_key, queue, retry, task, task_id,
+    Build as _, Need, Seeded as _, Store as _, archive, default_queue, done, lock_key, queue, retry, soon, task,
+    task_id,
 };
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -289,6 +290,6 @@ async fn a_closed_broker_says_so() {
     assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed), "{refused:?}");
     let answer = t.broker().settle(&[run.ends_with(done())]).await.remove(0);
     assert_eq!(answer.unwrap_err().kind(), BrokerErrorKind::Closed);
-    let waited = t.broker().wait_for_work(&[default_queue()], Duration::from_secs(60)).await;
+    let waited = soon(t.broker().wait_for_work(&[default_queue()], Duration::from_secs(3600))).await;
     assert_eq!(waited.unwrap_err().kind(), BrokerErrorKind::Closed);
 }

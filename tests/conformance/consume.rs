@@ -199,12 +199,7 @@ async fn three_hundred_at_once_come_in_order() {
     let t = Fixture::start().await;
     let ids: Vec<String> = (0..300).map(|i| format!("t{i:03}")).collect();
     assert!(t.broker().enqueue(ids.iter().map(|id| task(id)).collect()).await.iter().all(Result::is_ok));
-    let mut taken = Vec::new();
-    while taken.len() < 300 {
-        let runs = t.take(300).await;
-        assert!(!runs.is_empty(), "only {} came out", taken.len());
-        taken.extend(runs.iter().map(|run| run.key.id.to_string()));
-    }
+    let taken: Vec<String> = t.take_exactly(300).await.iter().map(|run| run.key.id.to_string()).collect();
     assert_eq!(taken, ids);
     assert_eq!(t.snapshot().await.stats.active, 300);
 }

@@ -105,6 +105,7 @@ async fn a_group_of_very_many_goes_away_set_by_set() {
     // No largest size, which is asynq's `GroupMaxSize(0)`.
     while let Some(set) = t.try_claim("g", &GroupRules::default()).await {
         taken += members(&set).len();
+        assert!(taken <= TASKS, "{taken} of {TASKS} came out");
         t.finish(&set, &asynq_tests::becomes(Vec::new())).await.unwrap();
     }
     assert_eq!(taken, TASKS);

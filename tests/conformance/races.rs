@@ -10,7 +10,7 @@ use asynq_runtime::{
     broker::{Broker, Member, Refused, Run, Settled, Wanted},
     task::TaskState,
 };
-use asynq_tests::{Build as _, Seeded as _, default_queue, done, lock_key, requeue, retry, task};
+use asynq_tests::{Build as _, Seeded as _, default_queue, done, lock_key, requeue, retry, soon, task};
 use tokio::task::JoinSet;
 
 use super::Fixture;
@@ -59,7 +59,7 @@ async fn no_task_is_handed_out_twice() {
             });
         }
     }
-    let taken: Vec<Run> = workers.join_all().await.into_iter().flatten().collect();
+    let taken: Vec<Run> = soon(workers.join_all()).await.into_iter().flatten().collect();
     assert_eq!(taken.len(), 400, "each is handed out");
     assert_eq!(taken.iter().map(|run| &run.key.id).collect::<HashSet<_>>().len(), 400, "and once");
 }
@@ -115,14 +115,9 @@ async fn concurrent_callers_of_one_broker_keep_their_own_order_and_answers() {
     }
     producers.join_all().await;
     let mut lanes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    loop {
-        let ids = t.drain().await;
-        if ids.is_empty() {
-            break;
-        }
-        for id in ids {
-            lanes.entry(id[..2].to_owned()).or_default().push(id);
-        }
+    for run in t.take_exactly(200).await {
+        let id = run.key.id.to_string();
+        lanes.entry(id[..2].to_owned()).or_default().push(id);
     }
     assert_eq!(lanes.values().map(Vec::len).collect::<Vec<_>>(), [25; 8]);
     assert!(lanes.values().all(|lane| lane.is_sorted()), "what one caller awaited in turn stays in turn: {lanes:?}");
@@ -162,7 +157,7 @@ async fn producing_and_consuming_at_once_loses_nothing() {
         });
     }
     producers.join_all().await;
-    let settled = tokio::time::timeout(Duration::from_secs(60), consumers.join_all()).await.expect("all 400 are found");
+    let settled = soon(consumers.join_all()).await;
     assert_eq!(settled.iter().sum::<i32>(), 400);
     assert!(t.snapshot().await.is_empty());
 }
@@ -258,7 +253,7 @@ async fn counters_are_exact_under_load() {
             }
         });
     }
-    let failed: u64 = workers.join_all().await.iter().sum();
+    let failed: u64 = soon(workers.join_all()).await.iter().sum();
     let stats = t.snapshot().await.stats;
     assert_eq!((stats.pending, stats.active), (0, 0), "nothing is left: {stats:?}");
     assert_eq!((stats.processed, stats.failed, stats.archived), (200, failed, failed));

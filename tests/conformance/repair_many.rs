@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{BulkAction, BulkSlice, Chosen, Page, QueueDeleted, Settled},
     task::{Extra, TaskState, UniqueUntil},
 };
-use asynq_tests::{Build as _, Need, Store as _, default_queue, done, group, lock_key, queue, task, task_id};
+use asynq_tests::{Build as _, Need, Store as _, default_queue, done, group, lock_key, queue, soon, task, task_id};
 
 use super::Fixture;
 
@@ -231,7 +231,7 @@ async fn a_task_is_either_changed_or_taken() {
                 taken.extend(runs.iter().map(|run| run.key.id.to_string()));
             }
         };
-        let (changed, taken) = tokio::join!(changing, taking);
+        let (changed, taken) = soon(async { tokio::join!(changing, taking) }).await;
         assert_eq!(changed + taken.len(), 200, "{action:?}");
         let active: BTreeSet<String> = ids(&t, TaskState::Active).await.into_iter().collect();
         assert_eq!(active, taken);

@@ -1,7 +1,11 @@
 //! A server whose jobs block the threads of their runtime: what it fetched and cannot start is not lost (RELIABILITY F30).
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -12,14 +16,13 @@ use asynq_runtime::{
     server::Running,
     task::TaskState,
 };
-use asynq_tests::{default_queue, soon, task};
+use asynq_tests::{default_queue, eventually, soon, task};
 use tokio::runtime::{Builder, Runtime};
 
 use super::Fixture;
 
 const ALL: usize = 150;
-/// The most that one fetch takes: so many tasks are fetched before the first one starts, and the fetch of the others is answered
-/// while that one blocks.
+/// The most that one fetch takes.
 const FIRST: usize = 128;
 
 struct Blocked {
@@ -38,19 +41,15 @@ async fn pending(t: &Fixture) -> Vec<String> {
     t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect()
 }
 
-async fn until(t: &Fixture, mut is_so: impl FnMut(usize) -> bool) {
-    while !is_so(pending(t).await.len()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
+/// A server whose only thread is blocked by the first job that the runtime polls, whichever that is: all others are fetched and
+/// cannot start, and the answer to a fetch that was on its way cannot be read.
 async fn blocked(t: &Fixture) -> Blocked {
     let placed = t.broker().enqueue(names().iter().map(|name| task(name)).collect()).await;
     assert!(placed.iter().all(Result::is_ok));
     let (gate, opens) = mpsc::channel::<()>();
     let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
     let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
-    let log = Arc::clone(&ran);
+    let (log, is_first) = (Arc::clone(&ran), Arc::new(AtomicBool::new(true)));
     let jobs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = Server::builder("nothing://is-connected")
         .broker(t.shared())
@@ -59,30 +58,48 @@ async fn blocked(t: &Fixture) -> Blocked {
         .shutdown_timeout(Duration::from_millis(50))
         .handle("email:", move |task: RawTask| {
             let (opens, log, starts) = (Arc::clone(&opens), Arc::clone(&log), starts.clone());
+            let is_first = Arc::clone(&is_first);
             async move {
-                let id = task.context().id().to_string();
-                if id == "t000" {
+                if is_first.swap(false, Ordering::Relaxed) {
                     starts.send(())?;
                     let _ = opens.lock().unwrap().recv();
                 }
-                log.lock().unwrap().push(id);
+                log.lock().unwrap().push(task.context().id().to_string());
                 JobResult::Ok(())
             }
         });
     let running = jobs.spawn(server.build().await.unwrap().start()).await.unwrap().unwrap();
     soon(started.recv()).await.unwrap();
-    soon(until(t, |pending| pending == 0)).await;
+    eventually("all tasks are taken", async || pending(t).await.is_empty().then_some(())).await;
     Blocked { running, jobs, gate, ran }
+}
+
+/// Ends a server whose job does not block any more.
+async fn leave(running: Running, jobs: Runtime) {
+    soon(running.shutdown()).await.unwrap();
+    jobs.shutdown_background();
 }
 
 /// Where the fetcher lives beside the jobs it is held up with them; elsewhere all is in hand, and the heart extends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_over() {
-    let t = Fixture::real_time().await;
-    let Blocked { running, jobs, gate, ran } = blocked(&t).await;
+    let (t, Blocked { running, jobs, gate, ran }) = eventually("a fetch is held up", async || {
+        let t = Fixture::real_time().await;
+        let blocked = blocked(&t).await;
+        // The thread is blocked, so the number stands. Redis may have answered before any job was polled: then nothing is
+        // held up, and the next server may show it.
+        let is_held_up = blocked.running.running() == FIRST;
+        if is_held_up || !t.broker().dequeues_beside_jobs() {
+            return Some((t, blocked));
+        }
+        blocked.gate.send(()).unwrap();
+        leave(blocked.running, blocked.jobs).await;
+        None
+    })
+    .await;
     let kept = if t.broker().dequeues_beside_jobs() { FIRST } else { ALL };
     if kept < ALL {
-        soon(until(&t, |pending| pending > 0)).await;
+        eventually("the rest goes back", async || (!pending(&t).await.is_empty()).then_some(())).await;
     } else {
         soon(running.signals().extended.reached(1)).await;
     }
@@ -94,32 +111,31 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
         assert_eq!(t.settle(run, Action::Done).await, Settled::Ok);
     }
     gate.send(()).unwrap();
-    soon(async {
-        while t.broker().queue_stats(&default_queue()).await.unwrap().size > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    eventually("all tasks are done", async || {
+        (t.broker().queue_stats(&default_queue()).await.unwrap().size == 0).then_some(())
     })
     .await;
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
     assert_eq!(ran, names()[..kept], "each once, and nothing of what went back");
     assert_eq!(running.signals().lost.count(), 0);
-    running.shutdown().await.unwrap();
-    jobs.shutdown_background();
+    leave(running, jobs).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_blocked_worker_that_leaves_hands_back_what_it_could_not_start() {
-    let t = Fixture::real_time().await;
-    let Blocked { running, jobs, gate, ran } = blocked(&t).await;
-    soon(running.shutdown()).await.unwrap();
-    // The runtime begins with the last that came.
-    let ran = ran.lock().unwrap().clone();
-    assert!(ran.len() < 10, "{ran:?}");
-    let left: Vec<String> = names().into_iter().filter(|name| !ran.contains(name)).collect();
-    assert_eq!(pending(&t).await, left);
-    gate.send(()).unwrap();
-    jobs.shutdown_background();
+/// A server that leaves has less than a second for it, whatever its machine does meanwhile.
+mod timing {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_blocked_worker_that_leaves_hands_back_what_it_could_not_start() {
+        let t = Fixture::real_time().await;
+        let Blocked { running, jobs, gate, ran } = blocked(&t).await;
+        soon(running.shutdown()).await.unwrap();
+        assert_eq!(pending(&t).await, names(), "in their order");
+        assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
+        gate.send(()).unwrap();
+        jobs.shutdown_background();
+    }
 }
 
 /// What waits in the broker for a first task is not waited for by anybody who could start it.

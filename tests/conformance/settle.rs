@@ -284,10 +284,7 @@ async fn two_hundred_outcomes_at_once_are_all_settled() {
     let t = Fixture::start().await;
     let ids: Vec<String> = (0..200).map(|i| format!("t{i}")).collect();
     assert!(t.broker().enqueue(ids.iter().map(|id| task(id)).collect()).await.iter().all(Result::is_ok));
-    let mut runs = t.take(100).await;
-    while runs.len() < 200 {
-        runs.extend(t.take(100).await);
-    }
+    let runs = t.take_exactly(200).await;
     let batch: Vec<_> = runs.iter().rev().map(|run| run.ends_with(done())).collect();
     let answers = t.broker().settle(&batch).await;
     assert_eq!(answers.len(), 200);

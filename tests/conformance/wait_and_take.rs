@@ -1,17 +1,16 @@
 //! Waiting and taking in one call, and waiting and forwarding: nothing is missed, taken twice or kept by a call that ended.
 
-use std::{collections::BTreeSet, future::Future as _, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use asynq_runtime::broker::{Broker, Member, Quarantined, Run, Settled, Wanted};
-use asynq_tests::{Build as _, Seeded as _, default_queue, done, queue, requeue, task};
+use asynq_runtime::broker::{Broker, Member, Run, Settled, Quarantined, Wanted};
+use asynq_tests::{Build as _, Seeded as _, default_queue, done, eventually, polled, queue, requeue, soon, task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Fixture;
 
-const LONG: Duration = Duration::from_secs(60);
-/// A wake-up takes a millisecond; this allows for a machine that is busy with other tests.
-const SOON: Duration = Duration::from_secs(5);
+/// The safety net: far beyond the patience of `soon`, so that a call that only the net would end fails.
+const LONG: Duration = Duration::from_secs(3600);
 /// Long enough for a call to be waiting; a case holds whether it is or not.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
@@ -30,8 +29,8 @@ fn wait(broker: Arc<dyn Broker>, member: &Member, n: usize, stop: &CancellationT
     })
 }
 
-async fn soon(waiter: JoinHandle<Vec<Run>>) -> Vec<Run> {
-    tokio::time::timeout(SOON, waiter).await.expect("it ends soon").unwrap()
+async fn taken(waiter: JoinHandle<Vec<Run>>) -> Vec<Run> {
+    soon(waiter).await.unwrap()
 }
 
 fn ids(runs: &[Run]) -> Vec<&str> {
@@ -42,7 +41,7 @@ fn ids(runs: &[Run]) -> Vec<&str> {
 async fn what_is_there_is_taken_at_once_up_to_the_number_wanted() {
     let t = Fixture::real_time().await;
     t.seed_pending(&["t1", "t2", "t3", "t4"]).await;
-    let runs = soon(wait(t.shared(), t.member(), 3, &CancellationToken::new())).await;
+    let runs = taken(wait(t.shared(), t.member(), 3, &CancellationToken::new())).await;
     assert_eq!(ids(&runs), ["t1", "t2", "t3"]);
     for run in &runs {
         t.settle(run, done()).await;
@@ -58,7 +57,7 @@ async fn a_task_that_comes_later_is_taken_whoever_enqueues_it() {
         let waiter = wait(t.shared(), t.member(), 5, &CancellationToken::new());
         tokio::time::sleep(A_MOMENT).await;
         from.enqueue(vec![task("t")]).await.remove(0).unwrap();
-        let runs = soon(waiter).await;
+        let runs = taken(waiter).await;
         assert_eq!(ids(&runs), ["t"], "round {round}");
         t.settle(&runs[0], done()).await;
     }
@@ -73,14 +72,17 @@ async fn a_forwarded_and_a_resumed_task_are_taken() {
     tokio::time::sleep(A_MOMENT).await;
     assert!(!waiter.is_finished(), "a paused queue gives nothing");
     t.broker().resume(&default_queue()).await.unwrap();
-    assert_eq!(ids(&soon(waiter).await), ["paused"]);
+    assert_eq!(ids(&taken(waiter).await), ["paused"]);
 
     let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
     t.seed_scheduled("later", Duration::from_millis(200)).await;
-    while t.forward().await == 0 {
-        t.broker().wait_for_due(&[default_queue()], LONG).await.unwrap();
-    }
-    assert_eq!(ids(&soon(waiter).await), ["later"]);
+    soon(async {
+        while t.forward().await == 0 {
+            t.broker().wait_for_due(&[default_queue()], LONG).await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(ids(&taken(waiter).await), ["later"]);
 }
 
 #[tokio::test]
@@ -90,10 +92,10 @@ async fn a_call_that_is_stopped_or_at_its_limit_takes_nothing_any_more() {
     let waiter = wait(t.shared(), t.member(), 1, &stop);
     tokio::time::sleep(A_MOMENT).await;
     stop.cancel();
-    assert!(soon(waiter).await.is_empty());
+    assert!(taken(waiter).await.is_empty());
     let (wanted, never) = ([Wanted { queue: default_queue(), n: 1 }], CancellationToken::new());
     let limited = t.broker().wait_and_dequeue(t.member(), &wanted, &Quarantined::All, A_MOMENT, &never);
-    assert!(tokio::time::timeout(SOON, limited).await.expect("no longer than the limit").unwrap().is_empty());
+    assert!(soon(limited).await.unwrap().is_empty());
     t.seed_pending(&["t1"]).await;
     let there = t.another_broker().await;
     let other = t.member_of(&*there, 2).await;
@@ -112,7 +114,7 @@ async fn a_call_that_is_stopped_while_tasks_come_keeps_what_it_took() {
             tokio::task::yield_now().await;
         }
         stop.cancel();
-        let mut runs = soon(waiter).await;
+        let mut runs = taken(waiter).await;
         enqueued.await.unwrap();
         if runs.is_empty() {
             runs = t.take(1).await;
@@ -137,7 +139,7 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
         enqueued.await.unwrap();
         let runs = match waiter.await {
             Ok(runs) => runs,
-            Err(_) => soon(wait(t.shared(), t.member(), 1, &CancellationToken::new())).await,
+            Err(_) => taken(wait(t.shared(), t.member(), 1, &CancellationToken::new())).await,
         };
         assert_eq!(ids(&runs), ["t"], "round {round}");
         t.settle(&runs[0], done()).await;
@@ -157,19 +159,8 @@ async fn what_a_dropped_call_took_is_there_for_whoever_asks_for_it() {
         let wanted = [Wanted { queue: default_queue(), n: 1 }];
         // At the pace of the call itself: before, while and after it is sent.
         for polls in 0..n {
-            let mut call = std::pin::pin!(broker.dequeue(t.member(), &wanted));
-            let mut left = polls;
-            let ended = std::future::poll_fn(|context| match call.as_mut().poll(context) {
-                Poll::Ready(runs) => Poll::Ready(Some(runs.unwrap())),
-                Poll::Pending if left == 0 => Poll::Ready(None),
-                Poll::Pending => {
-                    left -= 1;
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }
-            })
-            .await;
-            if let Some(runs) = ended {
+            if let Some(runs) = polled(broker.dequeue(t.member(), &wanted), polls + 1).await {
+                let runs = runs.unwrap();
                 assert_eq!(ids(&runs), [id.as_str()]);
                 t.settle(&runs[0], requeue()).await;
             }
@@ -204,16 +195,15 @@ async fn several_that_wait_take_each_task_once() {
     for id in &tasks {
         t.broker().enqueue(vec![task(id)]).await.remove(0).unwrap();
     }
-    let all_gone = async {
-        while !t.broker().ready(&[default_queue()]).await.unwrap().is_empty() || !t.snapshot().await.active.is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(4 * SOON, all_gone).await.expect("all are taken");
+    eventually("all are taken and settled", async || {
+        let left = t.broker().ready(&[default_queue()]).await.unwrap();
+        (left.is_empty() && t.snapshot().await.active.is_empty()).then_some(())
+    })
+    .await;
     stop.cancel();
     let mut taken = Vec::new();
     for waiter in waiters {
-        taken.extend(waiter.await.unwrap());
+        taken.extend(soon(waiter).await.unwrap());
     }
     assert_eq!(taken.len(), tasks.len(), "none twice");
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), tasks);
@@ -233,18 +223,17 @@ async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
     tokio::time::sleep(A_MOMENT).await;
     // Nearer than what was the next, and from somebody else.
     let near = there.enqueue(vec![task("near").after(Duration::from_millis(200))]).await.remove(0).unwrap();
-    let runs = soon(waiter).await;
+    let runs = taken(waiter).await;
     assert!(t.now() >= near.process_at, "not before its time");
     assert_eq!(ids(&runs), ["near"]);
-    tokio::time::timeout(SOON, forwarder).await.expect("it has forwarded").unwrap();
+    soon(forwarder).await.unwrap();
 }
 
 #[tokio::test]
 async fn waiting_to_forward_ends_at_its_limit() {
     let t = Fixture::real_time().await;
     let queues = [default_queue()];
-    let forwarded = tokio::time::timeout(SOON, t.broker().wait_and_forward(&queues, A_MOMENT)).await;
-    assert_eq!(forwarded.expect("no longer than the limit").unwrap().moved, 0);
+    assert_eq!(soon(t.broker().wait_and_forward(&queues, A_MOMENT)).await.unwrap().moved, 0);
 }
 
 #[tokio::test]
@@ -257,6 +246,5 @@ async fn calls_that_were_dropped_while_they_waited_leave_room_for_others() {
         let forward = broker.wait_and_forward(&queues, LONG);
         assert!(tokio::time::timeout(Duration::from_micros(100), forward).await.is_err());
     }
-    let placed = tokio::time::timeout(SOON, broker.enqueue(vec![task("t1")])).await.expect("it ends soon").remove(0);
-    placed.unwrap();
+    soon(broker.enqueue(vec![task("t1")])).await.remove(0).unwrap();
 }

@@ -1,6 +1,6 @@
 //! One case's world: a fresh store, a broker on it, a clock that stands still, and one member that works.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, Member, Run, RunKey, ServerName, Settled, Wanted},
@@ -151,6 +151,17 @@ impl<S: Store> Fixture<S> {
         self.broker.dequeue(member, &[Wanted { queue: default_queue(), n }]).await.unwrap()
     }
 
+    /// Takes exactly `n` tasks of the default queue, in as many calls as that needs; each call has to give some.
+    pub async fn take_exactly(&self, n: usize) -> Vec<Run> {
+        let mut runs = Vec::new();
+        while runs.len() < n {
+            let more = self.take(n - runs.len()).await;
+            assert!(!more.is_empty(), "only {} of {n} tasks came out", runs.len());
+            runs.extend(more);
+        }
+        runs
+    }
+
     /// Takes the one task that is there.
     pub async fn take_one(&self) -> Run {
         only(self.take(2).await)
@@ -212,4 +223,20 @@ pub async fn join(broker: &dyn Broker, number: u32) -> Member {
         ..ServerInfo::default()
     };
     broker.join(&name, &info).await.unwrap()
+}
+
+/// Polls `future` so many times, with a turn of the runtime for other tasks before each poll but the first, and drops it.
+/// Returns its output if it has come by then: a call can be given up at any of its steps, however fast the machine is.
+pub async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    for poll in 0..times {
+        if poll > 0 {
+            tokio::task::yield_now().await;
+        }
+        let output = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        if let Poll::Ready(output) = output {
+            return Some(output);
+        }
+    }
+    None
 }

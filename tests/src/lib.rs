@@ -18,7 +18,7 @@ mod sqlite;
 mod sqlite_view;
 
 pub use self::{
-    fixture::{Fixture, Need, PINNED, Store, join},
+    fixture::{Fixture, Need, PINNED, Store, join, polled},
     go::GoPeer,
     redis::{
         Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
