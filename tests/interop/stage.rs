@@ -7,7 +7,7 @@ use asynq_runtime::{
     broker::{Broker, Changed},
     task::QueueName,
 };
-use asynq_tests::{Persistence, RedisServer, journal::eventually};
+use asynq_tests::{Persistence, RedisServer, eventually, patient};
 use redis::Commands as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ impl Stage {
     pub(crate) async fn start() -> Option<Arc<Self>> {
         let programs = programs()?;
         let server = RedisServer::start(Persistence::None);
-        let client = Client::connect(&server.url()).await.unwrap();
+        let client = patient::client(&server.url()).await;
         let talk = Talk::start(&programs.peer, &format!("127.0.0.1:{}", server.port()));
         Some(Arc::new(Self { server, client, talk, folder: TempDir::new().unwrap() }))
     }
@@ -114,8 +114,8 @@ impl Stage {
 
     /// Waits until the task is in `state`, and returns it as both inspectors see it: the same.
     pub(crate) async fn both_see(&self, queue: &str, id: &str, state: &str) -> Seen {
-        let what = format!("{queue}: {id} never became {state}");
-        eventually(60, &what, async || self.look(Side::Rust, queue, id).await.filter(|seen| seen.state == state)).await;
+        let what = format!("{queue}: {id} becomes {state}");
+        eventually(&what, async || self.look(Side::Rust, queue, id).await.filter(|seen| seen.state == state)).await;
         let ours = self.look(Side::Rust, queue, id).await.unwrap();
         let theirs = self.look(Side::Go, queue, id).await.unwrap();
         assert_eq!(ours, theirs, "the inspectors disagree about {queue} {id}");
@@ -124,8 +124,8 @@ impl Stage {
 
     /// Waits until the task is gone for both.
     pub(crate) async fn both_miss(&self, queue: &str, id: &str) {
-        let what = format!("{queue}: {id} never ended");
-        eventually(60, &what, async || self.look(Side::Rust, queue, id).await.is_none().then_some(())).await;
+        let what = format!("{queue}: {id} ends");
+        eventually(&what, async || self.look(Side::Rust, queue, id).await.is_none().then_some(())).await;
         assert_eq!(self.look(Side::Go, queue, id).await, None);
     }
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use asynq_runtime::{TaskState, inspector::Force};
+use asynq_tests::eventually;
 use serde_json::json;
 
 use crate::{
@@ -40,10 +41,12 @@ async fn schedule_forward() {
     with_every_pair("schedule, forward", async |stage, pair| {
         let queue = queue!(pair);
         let mut worker = stage.worker(pair.worker, &queue).await;
+        let order = Order { delay_ms: 3_600_000, ..Order::new("succeed", "in an hour") };
+        let id = stage.enqueue(pair.producer, &queue, &order).await;
+        stage.both_see(&queue, &id, "scheduled").await;
         let began = Instant::now();
         let order = Order { delay_ms: 2_000, ..Order::new("succeed", "later") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
-        stage.both_see(&queue, &id, "scheduled").await;
         worker.does(&id).await;
         // Go cuts the time to whole seconds.
         assert!(began.elapsed().as_millis() >= 1_000, "ran after {:?}", began.elapsed());
@@ -143,7 +146,12 @@ async fn cancel() {
         let id = stage.enqueue(pair.producer, &queue, &Order::new("hang", "")).await;
         worker.starts(&id).await;
         stage.both_see(&queue, &id, "active").await;
-        stage.cancel(pair.producer, &id).await;
+        // A worker may start a task before it listens for requests, and nobody keeps them: so it is asked again.
+        eventually("the request is heard", async || {
+            stage.cancel(pair.producer, &id).await;
+            stage.look(pair.producer, &queue, &id).await.filter(|seen| seen.state == "retry").map(drop)
+        })
+        .await;
         assert_eq!(stage.both_see(&queue, &id, "retry").await.last_error, "context canceled");
     })
     .await;
@@ -256,7 +264,7 @@ async fn recover() {
             let id = stage.enqueue(pair.producer, &queue, &order).await;
             let mut killed = stage.worker(dead, &queue).await;
             killed.starts(&id).await;
-            asynq_tests::journal::eventually(30, "no marker", async || marker.exists().then_some(())).await;
+            eventually("the task has left its marker", async || marker.exists().then_some(())).await;
             killed.kill();
             stage.both_see(&queue, &id, "active").await;
             stage.let_lease_pass(&queue, &id);

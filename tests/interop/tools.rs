@@ -89,7 +89,7 @@ async fn gos_inspector_lists_our_queues_servers_and_tasks() {
     assert_eq!(stage.go("history", "shown", "")[0]["Processed"], 3);
     let servers = stage.go("servers", "", "");
     assert_eq!(servers[0]["Concurrency"], 2);
-    asynq_tests::journal::eventually(20, "the active worker is not shown", async || {
+    asynq_tests::eventually("the active worker is shown", async || {
         let workers = stage.go("servers", "", "")[0]["ActiveWorkers"].clone();
         (workers[0]["TaskID"] == json!(ids.iter().find(|(state, _)| *state == "active").unwrap().1)).then_some(())
     })

@@ -1,7 +1,7 @@
 //! One trace through a Go program in the middle.
 
 use asynq_runtime::{RawTask, Registry, Server, prelude::JobError};
-use asynq_tests::journal::eventually;
+use asynq_tests::eventually;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporterBuilder, SdkTracerProvider};
 use tracing::Instrument as _;
@@ -33,7 +33,7 @@ async fn a_trace_goes_on_through_a_go_worker_that_passes_its_headers_on() {
     let at_go = go.starts(&first).await;
     assert!(at_go["headers"]["traceparent"].is_string(), "{at_go}");
     go.does(&first).await;
-    let run = eventually(60, "our side never ran what Go passed on", async || {
+    let run = eventually("our side runs what Go passed on", async || {
         spans.get_finished_spans().unwrap().into_iter().find(|span| span.name == "job")
     })
     .await;

@@ -4,16 +4,13 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
+use asynq_tests::PATIENCE;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{go::programs, side::Side};
-
-/// How long an event may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A worker process; killed when dropped.
 #[derive(Debug)]

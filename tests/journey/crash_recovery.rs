@@ -1,20 +1,24 @@
 //! A worker is killed with `kill -9` while it works.
 
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::TaskState;
-use asynq_tests::journal::eventually;
+use asynq_tests::eventually;
 
-use crate::world::{World, comes_back_within};
+use crate::world::World;
 
 const IN_FLIGHT: usize = 16;
 
-async fn killed_worker_loses_nothing(world: World) {
+/// Returns how long after the kill all that was in flight ran again.
+async fn killed_worker_loses_nothing(world: World) -> Duration {
     let worker = world.worker(IN_FLIGHT);
     // These sixteen take for ever as far as the first worker is concerned.
     let cut_off: HashSet<String> =
-        world.enqueue_records(IN_FLIGHT, 60_000).await.iter().map(ToString::to_string).collect();
-    world.started(IN_FLIGHT, 10).await;
+        world.enqueue_records(IN_FLIGHT, 3_600_000).await.iter().map(ToString::to_string).collect();
+    world.started(IN_FLIGHT).await;
     // Those wait behind them; nothing may happen to them.
     let others = world.enqueue_records(100, 1).await;
 
@@ -24,15 +28,14 @@ async fn killed_worker_loses_nothing(world: World) {
     assert_eq!(victims, cut_off, "all sixteen were under way");
 
     let _second = world.worker(IN_FLIGHT);
-    let limit = comes_back_within(&world);
-    eventually(limit.as_secs() + 10, "the killed tasks did not start again", async || {
+    eventually("the killed tasks start again", async || {
         let history = world.history();
         let starts = history.starts();
         cut_off.iter().all(|id| starts.get(id.as_str()) == Some(&2)).then_some(())
     })
     .await;
     let came_back = killed.elapsed();
-    let stats = world.settled(30).await;
+    let stats = world.settled().await;
 
     let history = world.history();
     let (starts, ends) = (history.starts(), history.ends());
@@ -45,21 +48,28 @@ async fn killed_worker_loses_nothing(world: World) {
     assert!(history.lines.iter().all(|line| line.retried == 0), "a crash is not a failure");
     assert_eq!((stats.processed, stats.failed, stats.archived), (116, 0, 0));
     assert_eq!(world.tasks(TaskState::Retry).await, []);
-    assert!(came_back <= limit + comes_back_slack(), "back after {came_back:?}, at most {limit:?}");
     println!("{}: killed -9 with 16 in flight: all running again after {came_back:?}", world.broker().kind());
+    came_back
 }
 
-/// What the second worker's own start costs on a busy machine, beyond the promise.
-fn comes_back_slack() -> std::time::Duration {
-    std::time::Duration::from_secs(2)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_in_flight_run_again_after_kill_9_on_redis() {
-    killed_worker_loses_nothing(World::redis().await).await;
-}
-
+/// Their leases last for an hour: what comes back within a test's patience does so because the death is seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_in_flight_run_again_after_kill_9_on_sqlite() {
     killed_worker_loses_nothing(World::sqlite().await).await;
+}
+
+/// On Redis only the end of a lease tells that a worker is dead, and that takes real time.
+mod timing {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(4);
+    /// The promise is the lease and 2 s; the rest is the second worker's own start on a slow machine.
+    const LIMIT: Duration = LEASE.saturating_add(Duration::from_secs(2 + 8));
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sixteen_in_flight_run_again_after_kill_9_on_redis() {
+        let world = World::redis_with(&format!("?lease={}s", LEASE.as_secs())).await;
+        let came_back = killed_worker_loses_nothing(world).await;
+        assert!(came_back <= LIMIT, "back after {came_back:?}, at most {LIMIT:?}");
+    }
 }

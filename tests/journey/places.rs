@@ -2,15 +2,17 @@
 
 use std::{
     collections::BTreeSet,
+    iter,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use asynq_runtime::{Client, EnqueueError, broker::BrokerErrorKind, job::JobBuilder};
 use asynq_tests::{
-    RedisCluster, SentinelServers,
+    RedisCluster, SentinelServers, eventually,
     jobs::Record,
     journal::{Event, History},
+    soon,
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::{
@@ -28,11 +30,11 @@ const PAUSE: Duration = Duration::from_millis(15);
 const CONCURRENCY: usize = 20;
 /// How long a job takes.
 const MILLIS: u64 = 20;
-/// How long before a primary dies an end may be known to it alone.
-const UNREPLICATED: TimeDelta = TimeDelta::seconds(1);
-/// How long after its death a run may begin that was taken from it. The others wait for so long before they believe that
-/// it is dead (`tests/src/redis`), so that nothing that begins so soon was taken from its successor.
-const TAKEN_BEFORE: TimeDelta = TimeDelta::seconds(1);
+/// What a worker asks for so soon after the death of a primary may be given by the dead one: the worker's clock and the test's
+/// may differ, and about so long the others believe that it lives (`tests/src/redis`).
+const BELIEVED_ALIVE: TimeDelta = TimeDelta::seconds(1);
+/// How long before a primary dies an end may be known to it alone: far longer than a replica lags behind.
+const UNREPLICATED: TimeDelta = TimeDelta::seconds(30);
 
 /// What the producers were told.
 #[derive(Debug, Default)]
@@ -90,14 +92,13 @@ async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (Told, 
     let outcome = story.await;
     stop.send_replace(true);
     let mut told = Told::default();
-    while let Some(one) = producers.join_next().await {
-        let one = one.unwrap();
+    for one in soon(producers.join_all()).await {
         told.safe.extend(one.safe);
         told.unsure.extend(one.unsure);
         told.again += one.again;
         told.longest = told.longest.max(one.longest);
     }
-    world.settled(90).await;
+    world.settled().await;
     (told, outcome)
 }
 
@@ -120,13 +121,13 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
             let moving = move || {
                 let slot = cluster.slot("asynq:{default}:pending");
                 let to = (cluster.owner(slot) + 1) % 3;
-                cluster.move_slot(slot, to, 10, Duration::from_millis(5));
+                cluster.move_slot(slot, to, 10);
             };
             spawn_blocking(moving).await.unwrap();
             took += began.elapsed();
             // Work goes on on the new master before the next move: that is what shows that it was found.
             let before = world.history().ends().len();
-            asynq_tests::journal::eventually(20, "no work is done where the slot is now", async || {
+            eventually("work is done where the slot is now", async || {
                 (world.history().ends().len() > before + 20).then_some(())
             })
             .await;
@@ -150,17 +151,40 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
     );
 }
 
-/// A run that began twice has its reason: it was under way when its primary died, or just taken, or had ended so shortly
-/// before that the replica had not heard of it. A death is the moment when the primary was gone.
-fn had_a_reason(history: &History, id: &str, deaths: &[DateTime<Utc>]) -> bool {
-    let lines = || history.lines.iter().filter(|line| line.id == id);
-    let first = lines().map(|line| line.at).min();
-    let last = lines().map(|line| line.at).max();
-    deaths.iter().any(|death| first <= Some(*death + TAKEN_BEFORE) && last >= Some(*death - UNREPLICATED))
-        && lines().all(|line| deaths.iter().any(|death| line.at >= *death - UNREPLICATED - TimeDelta::seconds(30)))
+/// When a primary was killed: before and after the call that did it.
+#[derive(Debug, Clone, Copy)]
+struct Death {
+    earliest: DateTime<Utc>,
+    latest: DateTime<Utc>,
 }
 
-fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[DateTime<Utc>], away: &[Duration]) {
+impl Death {
+    fn by(kill: impl FnOnce()) -> Self {
+        let earliest = Utc::now();
+        kill();
+        Self { earliest, latest: Utc::now() }
+    }
+
+    /// Until when runs may have been asked for that the dead primary gave.
+    fn last_taken(&self) -> DateTime<Utc> {
+        self.latest + BELIEVED_ALIVE
+    }
+}
+
+/// A task runs again for one reason only: between the moment when its run was asked for and the beginning of the next run a
+/// primary died, which took along that the task was taken, or that it had ended.
+fn had_a_reason(history: &History, id: &str, deaths: &[Death]) -> bool {
+    let lines = || history.lines.iter().filter(|line| line.id == id);
+    let starts: Vec<_> = lines().filter(|line| line.event == Event::Start).collect();
+    iter::zip(&starts, &starts[1..]).all(|(run, next)| {
+        let ended = lines().filter(|line| line.fence == run.fence).map(|line| line.at).max().unwrap_or(run.at);
+        deaths.iter().any(|death| {
+            run.asked_for() <= death.last_taken() && ended >= death.earliest - UNREPLICATED && next.at >= death.earliest
+        })
+    })
+}
+
+fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[Death], away: &[Duration]) {
     assert_eq!(lost(&told.safe, history), [] as [&String; 0], "lost although a replica had confirmed it");
     let repeated = history.repeated();
     for (id, _) in &repeated {
@@ -181,33 +205,31 @@ fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[DateTim
     );
 }
 
-/// Waits until jobs begin again, and says how long after `death` the first did.
-async fn until_work_goes_on(world: &World, death: DateTime<Utc>) -> Duration {
-    // What was taken before begins soon or never.
-    let after = death + TimeDelta::seconds(1);
-    asynq_tests::journal::eventually(60, "no work is done after the failover", async || {
+/// Waits until jobs begin again that the successor gave, and returns how long after `death` the first did.
+async fn until_work_goes_on(world: &World, death: Death) -> Duration {
+    eventually("work goes on after the failover", async || {
         let history = world.history();
         let ended = |id: &str| history.ends().contains_key(id);
-        let begun = history.lines.iter().filter(|line| line.event == Event::Start && line.at > after);
+        let given = |at: DateTime<Utc>| at > death.last_taken();
+        let begun = history.lines.iter().filter(|line| line.event == Event::Start && given(line.asked_for()));
         let begun: Vec<_> = begun.filter(|line| ended(&line.id)).collect();
-        let first = begun.iter().map(|line| line.at - death).min()?;
-        (begun.len() > CONCURRENCY).then(|| first.to_std().unwrap())
+        let first = begun.iter().map(|line| line.at - death.latest).min()?;
+        (begun.len() > CONCURRENCY).then(|| first.to_std().unwrap_or_default())
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_confirmed() {
-    let mut servers = spawn_blocking(SentinelServers::start).await.unwrap();
+    let mut servers = spawn_blocking(SentinelServers::failing_over).await.unwrap();
     let url = servers.url() + "&lease=10s&durability=replicas(1)&durability_timeout=200ms";
     let world = World::at(url).await;
     let (told, (deaths, away, _servers)) = under_load(&world, async {
         let (mut deaths, mut away) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            world.started(100 * (1 + deaths.len()), 30).await;
+            world.started(100 * (1 + deaths.len())).await;
             let master = servers.master();
-            servers.kill(master);
-            let death = Utc::now();
+            let death = Death::by(|| servers.kill(master));
             deaths.push(death);
             away.push(until_work_goes_on(&world, death).await);
             servers = spawn_blocking(move || {
@@ -230,10 +252,9 @@ async fn a_master_of_a_cluster_that_dies_under_load_loses_nothing_that_was_confi
     let mut cluster = spawn_blocking(RedisCluster::with_replicas).await.unwrap();
     let world = World::at(cluster.url() + "?lease=10s&durability=replicas(1)&durability_timeout=200ms").await;
     let (told, (deaths, away)) = under_load(&world, async {
-        world.started(100, 30).await;
+        world.started(100).await;
         let master = cluster.owner(cluster.slot("asynq:{default}:pending"));
-        cluster.kill(master);
-        let death = Utc::now();
+        let death = Death::by(|| cluster.kill(master));
         (vec![death], vec![until_work_goes_on(&world, death).await])
     })
     .await;

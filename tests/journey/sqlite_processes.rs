@@ -1,9 +1,12 @@
 //! Four worker processes on one SQLite file, one of them killed every half second.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{TaskId, TaskState};
-use asynq_tests::journal::{Event, eventually};
+use asynq_tests::{eventually, journal::Event};
 use chrono::Utc;
 
 use crate::world::{Worker, World};
@@ -22,15 +25,15 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
         // Counted from before the enqueue: on a busy machine the workers may be through with all of it when it returns.
         let at_least = world.history().lines.len() + 20;
         accepted.extend(world.enqueue_records(BATCH, 30).await);
-        eventually(20, "the workers stand still", async || (world.history().lines.len() >= at_least).then_some(()))
-            .await;
+        eventually("the workers go on", async || (world.history().lines.len() >= at_least).then_some(())).await;
 
-        let killed = Utc::now();
+        let (killed, began) = (Utc::now(), Instant::now());
         let pid = workers.remove(turn % 4).kill();
         let cut_off: Vec<_> = world.history().cut_off(pid).iter().map(|line| (line.id.clone(), line.fence)).collect();
         workers.push(world.worker(8));
         for (id, fence) in cut_off {
-            let again = eventually(10, "a task of the dead process did not come back", async || {
+            // Its lease lasts for an hour: it comes back because the death is seen.
+            let again = eventually("a task of the dead process comes back", async || {
                 let history = world.history();
                 let again = history.lines.iter().find(|line| line.id == id && line.fence > fence);
                 if let Some(again) = again {
@@ -41,17 +44,14 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
                 task.is_none().then_some(killed)
             })
             .await;
-            let took = (again - killed).to_std().unwrap_or_default();
-            assert!(took < Duration::from_secs(1), "{id} came back after {took:?}");
-            slowest = slowest.max(took);
+            slowest = slowest.max((again - killed).to_std().unwrap_or_default());
             killed_runs.insert((id, fence));
         }
         // One kill every half second, counted from kill to kill.
-        let spent = (Utc::now() - killed).to_std().unwrap_or_default();
-        tokio::time::sleep(Duration::from_millis(500).saturating_sub(spent)).await;
+        tokio::time::sleep(Duration::from_millis(500).saturating_sub(began.elapsed())).await;
     }
 
-    let stats = world.settled(60).await;
+    let stats = world.settled().await;
     let history = world.history();
     let ends = history.ends();
     let lost: Vec<_> = accepted.iter().filter(|id| !ends.contains_key(id.as_str())).collect();

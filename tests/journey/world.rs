@@ -1,11 +1,12 @@
 //! A broker, a journal and worker processes: what every story here is made of.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::Arc,
-    time::Duration,
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    sync::{Arc, mpsc},
+    thread,
 };
 
 use asynq_runtime::{
@@ -14,9 +15,10 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    Persistence, RedisServer,
+    PATIENCE, Persistence, RedisServer, eventually,
     jobs::{Poison, Record},
-    journal::{History, eventually},
+    journal::History,
+    patient,
 };
 use tempfile::TempDir;
 
@@ -39,23 +41,22 @@ impl World {
     pub async fn redis_with(parameters: &str) -> Self {
         let server = RedisServer::start(Persistence::Always);
         let url = server.url() + parameters;
-        Self::new(url, Some(server), TempDir::new().unwrap()).await
+        Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }
 
     /// On a SQLite file on a real disk.
     pub async fn sqlite() -> Self {
         let folder = TempDir::new().unwrap();
         let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
-        Self::new(url, None, folder).await
+        Self::new(patient::client(&url).await, url, None, folder)
     }
 
-    /// On servers that the story keeps itself.
+    /// On servers that the story keeps itself, and kills: its client gives a call up as soon as a program's does.
     pub async fn at(url: String) -> Self {
-        Self::new(url, None, TempDir::new().unwrap()).await
+        Self::new(Client::connect(&url).await.unwrap(), url, None, TempDir::new().unwrap())
     }
 
-    async fn new(url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
-        let client = Client::connect(&url).await.unwrap();
+    fn new(client: Client, url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
         Self { redis, url, client, folder }
     }
 
@@ -77,17 +78,17 @@ impl World {
             .env("ASYNQ_URL", &self.url)
             .env("JOURNAL", self.journal())
             .env("DIGESTS", self.digests())
+            .env("HOLD", self.hold_file())
             .env("CONCURRENCY", concurrency.to_string())
             .env("SHUTDOWN_TIMEOUT", shutdown_timeout)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut ready = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut ready).unwrap();
-        assert_eq!(ready.trim(), "ready", "the worker did not start");
-        Worker(Some(child))
+        let output = child.stdout.take().unwrap();
+        let worker = Worker(Some(child));
+        assert_eq!(first_line(output).trim(), "ready", "the worker did not start");
+        worker
     }
 
     pub fn journal(&self) -> PathBuf {
@@ -97,6 +98,20 @@ impl World {
     /// What the worker's [`Digest`](asynq_tests::jobs::Digest) writes.
     pub fn digests(&self) -> PathBuf {
         self.folder.path().join("digests")
+    }
+
+    fn hold_file(&self) -> PathBuf {
+        self.folder.path().join("hold")
+    }
+
+    /// Lets no job and no making of a digest come to its end from now on.
+    pub fn hold(&self) {
+        fs::write(self.hold_file(), "").unwrap();
+    }
+
+    /// Lets them end again.
+    pub fn release(&self) {
+        fs::remove_file(self.hold_file()).unwrap();
     }
 
     pub fn history(&self) -> History {
@@ -115,24 +130,18 @@ impl World {
 
     /// Asks again when the answer is late: the story is of the workers, and a busy machine is none of theirs.
     pub async fn stats(&self) -> QueueStats {
-        eventually(30, "the broker says nothing of the queue", async || {
-            self.broker().queue_stats(&Self::queue()).await.ok()
-        })
-        .await
+        eventually("the broker tells of the queue", async || self.broker().queue_stats(&Self::queue()).await.ok()).await
     }
 
     /// The same for the tasks.
     pub async fn tasks(&self, state: TaskState) -> Vec<TaskInfo> {
         let page = Page { number: 1, size: 10_000 };
-        eventually(30, "the broker lists no tasks", async || {
-            self.broker().tasks(&Self::queue(), state, page).await.ok()
-        })
-        .await
+        eventually("the broker lists tasks", async || self.broker().tasks(&Self::queue(), state, page).await.ok()).await
     }
 
     /// Waits until nothing waits or runs.
-    pub async fn settled(&self, seconds: u64) -> QueueStats {
-        eventually(seconds, "the queue is not empty", async || {
+    pub async fn settled(&self) -> QueueStats {
+        eventually("nothing waits or runs", async || {
             let stats = self.broker().queue_stats(&Self::queue()).await.ok()?;
             stats.is_idle().then_some(stats)
         })
@@ -140,8 +149,18 @@ impl World {
     }
 
     /// Waits until `n` runs are under way and have written so.
-    pub async fn started(&self, n: usize, seconds: u64) {
-        eventually(seconds, "too few tasks started", async || (self.history().starts().len() >= n).then_some(())).await;
+    pub async fn started(&self, n: usize) {
+        let what = format!("{n} tasks have started");
+        eventually(&what, async || (self.history().starts().len() >= n).then_some(())).await;
+    }
+
+    /// Waits until the only worker says so of itself.
+    pub async fn says(&self, status: &str) {
+        eventually(&format!("the worker calls itself {status}"), async || {
+            let servers = self.broker().servers().await.ok()?;
+            servers.iter().any(|server| server.info.status == status).then_some(())
+        })
+        .await;
     }
 }
 
@@ -170,9 +189,9 @@ impl Worker {
     }
 
     /// Waits until it ends by itself.
-    pub async fn ended(&mut self, seconds: u64) -> ExitStatus {
+    pub async fn ended(&mut self) -> ExitStatus {
         let child = self.0.as_mut().unwrap();
-        eventually(seconds, "the worker did not end", async || child.try_wait().unwrap()).await
+        eventually("the worker ends", async || child.try_wait().unwrap()).await
     }
 
     /// How it ended, if it did.
@@ -190,10 +209,13 @@ impl Drop for Worker {
     }
 }
 
-/// Time for a task to come back after its worker was killed: the lease, which a Redis worker cannot shorten, and 2 s.
-pub fn comes_back_within(world: &World) -> Duration {
-    match world.broker().kind() {
-        "sqlite" => Duration::from_secs(1),
-        _ => world.broker().lease() + Duration::from_secs(2),
-    }
+/// What a process says first.
+fn first_line(output: ChildStdout) -> String {
+    let (tells, said) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        let _ = tells.send(read.map(|_| line));
+    });
+    said.recv_timeout(PATIENCE).expect("the process says something").unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::broker::{
     BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Refused, Settle as _,
 };
-use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, task, task_id};
+use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
 
 use crate::{connect, ended};
 
@@ -28,7 +28,7 @@ async fn works(url: &str) {
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
     let member = asynq_tests::join(&broker, 1).await;
     let queue = default_queue();
-    broker.wait_for_work(std::slice::from_ref(&queue), Duration::from_secs(5)).await.unwrap();
+    soon(broker.wait_for_work(std::slice::from_ref(&queue), Duration::from_secs(3600))).await.unwrap();
     let wanted = [asynq_runtime::broker::Wanted { queue: queue.clone(), n: 1 }];
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
     broker.extend(&[runs[0].key.clone()]).await.unwrap();
@@ -37,7 +37,7 @@ async fn works(url: &str) {
     broker.recover(std::slice::from_ref(&queue)).await.unwrap();
     let mut cancellations = broker.cancellations().await.unwrap();
     broker.cancel(&task_id("t1")).await.unwrap();
-    assert_eq!(cancellations.next().await.unwrap().as_str(), "t1");
+    assert_eq!(soon(cancellations.next()).await.unwrap().as_str(), "t1");
     assert_eq!(broker.servers().await.unwrap().len(), 1);
     broker.leave(&member).await.unwrap();
 }

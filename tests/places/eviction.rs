@@ -1,9 +1,9 @@
 //! A Redis that may evict keys is no place for a queue (RELIABILITY F11).
 
 use asynq_runtime::broker::{BrokerErrorKind, redis::RedisBroker};
-use asynq_tests::{Persistence, RedisCluster, RedisServer};
+use asynq_tests::{Persistence, RedisCluster, RedisServer, patient};
 
-use crate::{connect, patient};
+use crate::connect;
 
 const POLICIES: [&str; 7] =
     ["volatile-lru", "allkeys-lru", "volatile-lfu", "allkeys-lfu", "volatile-random", "allkeys-random", "volatile-ttl"];
@@ -21,7 +21,7 @@ async fn any_policy_but_noeviction_is_refused_unless_allowed() {
         assert_eq!(error.kind(), BrokerErrorKind::Config, "{policy}");
         assert!(error.to_string().contains(policy) && error.to_string().contains("allow_eviction"), "{error}");
         connect(&(server.url() + "?allow_eviction=true")).await.unwrap();
-        let mut options = patient();
+        let mut options = patient::redis_options(None);
         options.allow_eviction = true;
         RedisBroker::connect(&server.url(), options.clone()).await.unwrap();
         let url = server.url() + "?allow_eviction=false";

@@ -10,39 +10,23 @@ mod eviction;
 mod sentinel;
 mod tls;
 
-use std::time::Duration;
-
-use asynq_runtime::broker::{
-    BrokerError, Run, Settlement,
-    redis::{RedisBroker, RedisOptions},
-};
-
-use asynq_tests::{Seeded as _, done};
-
-/// For a busy machine: no case but those about time-outs may run into one.
-fn patient() -> RedisOptions {
-    let mut options = RedisOptions::default();
-    options.call_timeout = Duration::from_secs(5);
-    options
-}
+use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};
+use asynq_tests::{Seeded as _, done, eventually, patient};
 
 async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
-    RedisBroker::connect(url, patient()).await
+    RedisBroker::connect(url, patient::redis_options(None)).await
 }
 
 /// Waits until the call works, looking again and again: a failover sends no signal.
 async fn until_it_works<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, BrokerError>) -> T {
-    let began = std::time::Instant::now();
-    loop {
-        match call().await {
-            Ok(done) => return done,
-            Err(error) => {
-                assert!(error.is_unavailable(), "{what}: {error:?} is no reason to wait");
-                assert!(began.elapsed() < Duration::from_secs(60), "{what}: in vain: {error:?}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+    eventually(what, async || match call().await {
+        Ok(done) => Some(done),
+        Err(error) => {
+            assert!(error.is_unavailable(), "{what}: {error:?} is no reason to wait");
+            None
         }
-    }
+    })
+    .await
 }
 
 /// The run's end as a success.

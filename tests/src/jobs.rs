@@ -3,16 +3,18 @@
 use std::{
     fs::OpenOptions,
     io::{self, Write as _},
+    path::Path,
     time::Duration,
 };
 
 use asynq_runtime::{job::Aggregates, prelude::*};
+use asynq_test_support::{eventually, eventually_blocking};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Event, Journal};
 
-/// Writes down its start, takes its time, and writes down its end. After a crash it takes no time: a server runs such
-/// suspects one by one.
+/// Writes down its start, takes its time, waits while it is held, and writes down its end. After a crash it does not wait: a
+/// server runs such suspects one by one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// How long it takes.
@@ -29,6 +31,7 @@ impl Job for Record {
         journal.write(Event::Start, ctx)?;
         if ctx.crashes() == 0 {
             tokio::time::sleep(Duration::from_millis(self.millis)).await;
+            eventually("the job is not held any more", async || (!is_held()).then_some(())).await;
         }
         journal.write(Event::End, ctx)?;
         Ok(())
@@ -69,8 +72,8 @@ impl Job for Note {
     }
 }
 
-/// Made of many notes. The making writes `made` into the file `DIGESTS` and takes its time, so that a test can strike
-/// between the claim of a set and its end; the run writes its id and the numbers of its notes.
+/// Made of many notes. The making writes `made` into the file `DIGESTS`, takes its time and waits while it is held, so that a
+/// test can strike between the claim of a set and its end; the run writes its id and the numbers of its notes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Digest {
     /// What it was made of.
@@ -96,9 +99,15 @@ impl Aggregates for Digest {
     fn aggregate(notes: Vec<Note>) -> Self {
         if append("made\n").is_ok() {
             std::thread::sleep(Duration::from_millis(60));
+            eventually_blocking("the making is not held any more", || (!is_held()).then_some(()));
         }
         Self { notes }
     }
+}
+
+/// Whether the file `HOLD` is there: while it is, nothing comes to its end.
+fn is_held() -> bool {
+    std::env::var_os("HOLD").is_some_and(|path| Path::new(&path).exists())
 }
 
 /// Writes one line in one piece, so that a kill leaves whole lines.

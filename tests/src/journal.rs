@@ -5,7 +5,6 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::Path,
-    time::Instant,
 };
 
 use asynq_runtime::JobContext;
@@ -27,7 +26,7 @@ pub struct Line {
     pub event: Event,
     /// To which task.
     pub id: String,
-    /// In which run.
+    /// In which run: the nanoseconds at which its server asked for it.
     pub fence: i64,
     /// The attempt's number of retries before it.
     pub retried: u32,
@@ -60,6 +59,13 @@ impl Journal {
         let (pid, now) = (std::process::id(), Utc::now().to_rfc3339());
         let line = format!("{event:?} {} {} {} {pid} {now}\n", ctx.id(), ctx.fence(), ctx.retried());
         (&self.0).write_all(line.as_bytes())
+    }
+}
+
+impl Line {
+    /// When the server asked for the run that this line is about.
+    pub fn asked_for(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_nanos(self.fence)
     }
 }
 
@@ -136,20 +142,4 @@ fn parse(line: &str) -> Option<Line> {
         pid: words.next()?.parse().ok()?,
         at: DateTime::parse_from_rfc3339(words.next()?).ok()?.to_utc(),
     })
-}
-
-/// Waits until `done` gives something, looking at what other processes did: there is no signal to await across a kill.
-///
-/// # Panics
-///
-/// It took longer than `seconds`; the message says what was waited for.
-pub async fn eventually<T>(seconds: u64, what: &str, mut done: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = done().await {
-            return found;
-        }
-        assert!(began.elapsed().as_secs() < seconds, "waited {seconds} s in vain: {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
 }

@@ -10,6 +10,7 @@ pub mod jobs;
 pub mod journal;
 pub mod library;
 pub mod log;
+pub mod patient;
 pub mod prometheus;
 mod redis;
 mod seed;

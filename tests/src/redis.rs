@@ -17,10 +17,7 @@ use std::{
 
 use ::redis::{Commands as _, Connection, FromRedisValue, from_redis_value};
 use asynq_runtime::{
-    broker::{
-        Broker,
-        redis::{RedisBroker, RedisOptions},
-    },
+    broker::Broker,
     clock::Clock,
     task::{QueueName, TaskId},
 };
@@ -35,7 +32,7 @@ use self::{
     guard::{Guarded, on_free_ports},
     port::free_port,
 };
-use crate::{GoPeer, Need, Store};
+use crate::{GoPeer, Need, Store, patient};
 
 /// The servers that together are one store.
 pub trait Servers: fmt::Debug + Send + Sync + 'static {
@@ -317,11 +314,7 @@ impl<S: Servers> Store for StoreOn<S> {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let mut options = RedisOptions::default();
-        options.clock = clock;
-        // The cases are about tasks, not about Redis being late, which a busy machine makes it.
-        options.call_timeout = Duration::from_secs(5);
-        Arc::new(RedisBroker::connect(&self.server.url(), options).await.expect("the private redis-server can be used"))
+        patient::broker(&self.server.url(), clock).await
     }
 
     fn dump(&self) -> String {

@@ -3,17 +3,15 @@
 use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{
-        Broker,
-        sqlite::{SqliteBroker, SqliteOptions},
-    },
+    broker::Broker,
     clock::Clock,
     task::{QueueName, TaskId},
 };
+use asynq_test_support::PATIENCE;
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
-use crate::{GoPeer, Need, Store};
+use crate::{GoPeer, Need, Store, patient};
 
 /// A SQLite file as a [`Store`]; in memory-backed `/dev/shm` where there is one, so that commits cost no disk.
 #[derive(Debug)]
@@ -35,7 +33,7 @@ impl SqliteStore {
     /// A connection of the test's own.
     pub fn connection(&self) -> Connection {
         let connection = Connection::open(self.path()).unwrap();
-        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        connection.busy_timeout(PATIENCE).unwrap();
         connection
     }
 }
@@ -59,9 +57,7 @@ impl Store for SqliteStore {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let mut options = SqliteOptions::default();
-        options.clock = clock;
-        Arc::new(SqliteBroker::open(&self.url(), options).await.expect("the fresh file can be used"))
+        patient::broker(&self.url(), clock).await
     }
 
     fn dump(&self) -> String {

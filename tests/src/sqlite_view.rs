@@ -130,7 +130,7 @@ impl Produce for ByView {
         }
         let placed = {
             let connection = Connection::open(&self.file).unwrap();
-            connection.busy_timeout(Duration::from_secs(10)).unwrap();
+            connection.busy_timeout(asynq_test_support::PATIENCE).unwrap();
             connection.execute_batch("PRAGMA synchronous=OFF; BEGIN IMMEDIATE").unwrap();
             let placed = batch.iter().map(|task| self.insert(&connection, task)).collect();
             connection.execute_batch("COMMIT").unwrap();

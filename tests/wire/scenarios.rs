@@ -7,7 +7,7 @@ use asynq_runtime::{
     prelude::*,
     task::{Extra, ServerInfo, TaskMessage},
 };
-use asynq_tests::{Dumped, Persistence, RedisServer, Seeded as _, Value, task, task_id};
+use asynq_tests::{Dumped, PATIENCE, Persistence, RedisServer, Seeded as _, Value, soon, task, task_id};
 use bytes::Bytes;
 
 use crate::{
@@ -120,7 +120,7 @@ async fn aggregated(name: &str) -> Vec<String> {
             running.signals().aggregated.wait().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), pending).await.unwrap();
+    soon(pending).await;
     running.shutdown().await.unwrap();
 
     let page = Page { number: 1, size: 2 };
@@ -168,7 +168,7 @@ macro_rules! scenarios {
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(#[tokio::test] async fn $name() {
-            deviations::check(stringify!($name), super::$how(stringify!($name)).await);
+            deviations::check(stringify!($name), asynq_tests::soon(super::$how(stringify!($name))).await);
         })*
     };
 }
@@ -207,15 +207,12 @@ mod groups {
 /// s17: what a Go server hears on the cancel channel is the bare id.
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_cli_cancel_channel() {
-    use asynq_runtime::broker::{
-        Presence as _,
-        redis::{RedisBroker, RedisOptions},
-    };
     let golden = crate::golden::file("s17_cli_cancel_channel");
     let call = &golden["calls"][0];
     let server = RedisServer::start(Persistence::None);
-    let broker = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap();
+    let broker = asynq_tests::patient::broker(&server.url(), None).await;
     let mut connection = server.connection();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut listener = connection.as_pubsub();
     listener.subscribe(call["result"]["channel"].as_str().unwrap()).unwrap();
 

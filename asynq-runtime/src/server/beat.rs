@@ -1,6 +1,6 @@
 //! Shows that the server lives and what it runs.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
@@ -17,6 +17,8 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("heart", BEAT / 2);
     loop {
         crate::metrics::refresh();
+        // Read before the beat: what changes while it is under way is shown by another one at once.
+        let (was_quiet, was_closing) = (hub.quiet.is_cancelled(), hub.closing.is_cancelled());
         let (info, workers) = (hub.shown(), hub.runs.shown(&hub.member.name));
         let beat = hub.broker.beat(&hub.member, &info, &workers);
         let pause = match hub.answer(beat).await {
@@ -28,16 +30,11 @@ pub(crate) async fn run(hub: Arc<Hub>) {
             Err(error) if hub.has_closed(&error) => return,
             Err(error) => trouble.met(&error),
         };
-        wait(&hub, pause).await;
-    }
-}
-
-async fn wait(hub: &Hub, pause: Duration) {
-    let (was_quiet, was_closing) = (hub.quiet.is_cancelled(), hub.closing.is_cancelled());
-    tokio::select! {
-        () = tokio::time::sleep(pause) => {}
-        () = hub.quiet.cancelled(), if !was_quiet => {}
-        () = hub.closing.cancelled(), if !was_closing => {}
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = hub.quiet.cancelled(), if !was_quiet => {}
+            () = hub.closing.cancelled(), if !was_closing => {}
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! A worker for the journey tests: its jobs write down when they start and when they end.
 //!
-//! `ASYNQ_URL` names the broker, `JOURNAL` and `DIGESTS` the files, `CONCURRENCY` how many tasks run at a time. It prints `ready` once
-//! it works, and ends as its signals say.
+//! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` how many tasks run at a time. On a
+//! SQLite file its leases last for an hour: a task that comes back sooner was not waited for until its lease was over. It
+//! prints `ready` once it works, and ends as its signals say.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use asynq_runtime::{prelude::*, server::Server};
+use asynq_runtime::{broker::sqlite::SqliteBroker, prelude::*, server::Server};
 use asynq_tests::{
     jobs::{Digest, Poison, Record},
     journal::Journal,
+    patient,
 };
 
 #[tokio::main]
@@ -16,7 +18,14 @@ async fn main() -> Result<(), BoxError> {
     let journal = PathBuf::from(std::env::var("JOURNAL")?);
     let concurrency = std::env::var("CONCURRENCY")?.parse()?;
     let shutdown_timeout = std::env::var("SHUTDOWN_TIMEOUT").unwrap_or_else(|_| "8s".into());
-    let server = Server::builder(std::env::var("ASYNQ_URL")?)
+    let url = std::env::var("ASYNQ_URL")?;
+    let mut server = Server::builder(&url);
+    if url.starts_with("sqlite:") {
+        let mut options = patient::sqlite_options(None);
+        options.lease = Duration::from_secs(3600);
+        server = server.broker(Arc::new(SqliteBroker::open(&url, options).await?));
+    }
+    let server = server
         .registry(Registry::only::<(Record, Poison)>()?)
         .register_aggregate::<Digest>()
         .group_grace("1s")

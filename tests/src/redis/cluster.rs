@@ -1,12 +1,9 @@
 //! Three masters, a third of the slots each, with a replica each if wanted.
 
-use std::{
-    sync::Mutex,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue, Value};
+use asynq_test_support::{PATIENCE, eventually_blocking as eventually};
 
 use super::{
     LIVENESS, Servers,
@@ -18,8 +15,8 @@ use crate::Need;
 
 /// First slots of the three masters, and the end.
 const THIRDS: [u16; 4] = [0, 5461, 10_923, 16_384];
-/// Longest time for the nodes to agree on a busy machine.
-const AGREED: Duration = Duration::from_secs(60);
+/// How long a node may be silent before its replica takes over, where a test kills masters.
+const QUICK: Duration = Duration::from_millis(1500);
 
 /// A Redis Cluster; it ends with the test program.
 #[derive(Debug)]
@@ -36,14 +33,15 @@ struct Node {
 }
 
 impl RedisCluster {
-    /// Three masters that keep nothing on disk.
+    /// Three masters that keep nothing on disk, and believe each other alive for as long as a test waits: a node that a slow
+    /// machine stops for a moment does not stop the cluster.
     pub fn start() -> Self {
-        Self::with_nodes(3)
+        Self::with_nodes(3, PATIENCE)
     }
 
     /// Three masters with a replica each, which takes over about two seconds after its master is gone.
     pub fn with_replicas() -> Self {
-        let cluster = Self::with_nodes(6);
+        let cluster = Self::with_nodes(6, QUICK);
         for (replica, master) in (3..6).map(|replica| (replica, replica - 3)) {
             let id = cluster.nodes[master].id.clone();
             eventually("the replica knows its master", || {
@@ -59,8 +57,8 @@ impl RedisCluster {
         cluster
     }
 
-    fn with_nodes(n: usize) -> Self {
-        let nodes = (0..n).map(|_| on_free_ports(start_node)).collect();
+    fn with_nodes(n: usize, silence: Duration) -> Self {
+        let nodes = (0..n).map(|_| on_free_ports(|| start_node(silence))).collect();
         let mut cluster = Self { nodes };
         for i in 0..n {
             let number = (i + 1).to_string();
@@ -149,24 +147,26 @@ impl RedisCluster {
         self.nodes.iter().position(|node| node.id == id).expect("a node of ours")
     }
 
-    /// Moves a slot with its keys to another master, as `redis-cli --cluster reshard` does, `pause` after each portion.
-    pub fn move_slot(&self, slot: u16, to: usize, portion: usize, pause: Duration) {
+    /// Moves a slot with its keys to another master, as `redis-cli --cluster reshard` does, with a pause of milliseconds after
+    /// each portion.
+    pub fn move_slot(&self, slot: u16, to: usize, portion: usize) {
         let from = self.owner(slot);
         let text = slot.to_string();
         let id = |node: usize| self.nodes[node].id.clone();
         self.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
         self.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
         let port = self.nodes[to].port.to_string();
-        loop {
+        let timeout = PATIENCE.as_millis().to_string();
+        eventually("the slot is empty", || {
             let keys: Vec<String> = self.command(from, &["CLUSTER", "GETKEYSINSLOT", &text, &portion.to_string()]);
             if keys.is_empty() {
-                break;
+                return Some(());
             }
-            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE", "KEYS"];
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", &timeout, "REPLACE", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
             self.command::<Value>(from, &words);
-            sleep(pause);
-        }
+            None
+        });
         for node in [to, from].into_iter().chain((0..3).filter(|node| *node != to && *node != from)) {
             self.command::<()>(node, &["CLUSTER", "SETSLOT", &text, "NODE", &id(to)]);
         }
@@ -183,8 +183,9 @@ impl RedisCluster {
     }
 }
 
-fn start_node() -> Option<Node> {
+fn start_node(silence: Duration) -> Option<Node> {
     let (port, bus) = (free_port(), free_port());
+    let silence = silence.as_millis().to_string();
     let options = [
         "--port",
         &port.to_string(),
@@ -193,7 +194,7 @@ fn start_node() -> Option<Node> {
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        "1500",
+        &silence,
         "--cluster-config-file",
         "nodes.conf",
         "--cluster-replica-validity-factor",
@@ -211,17 +212,6 @@ fn bus_port(server: &Guarded) -> String {
     let pairs: Vec<String> =
         ::redis::cmd("CONFIG").arg("GET").arg("cluster-port").query(&mut server.connection()).unwrap();
     pairs[1].clone()
-}
-
-fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = done() {
-            return found;
-        }
-        assert!(began.elapsed() < AGREED, "waited in vain: {what}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 static POOL: Mutex<Vec<RedisCluster>> = Mutex::new(Vec::new());

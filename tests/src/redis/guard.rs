@@ -6,14 +6,13 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use ::redis::Connection;
+use asynq_test_support::PATIENCE;
 use tempfile::TempDir;
-
-/// Longest start of a server on a busy machine.
-const START: Duration = Duration::from_secs(20);
 
 /// Ends the server when its standard input does: a pool of servers lives in a `static`, which nobody drops.
 const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
@@ -50,7 +49,7 @@ impl Guarded {
     fn answers(&self) -> bool {
         let began = Instant::now();
         while !self.ping().is_ok_and(|said| !said.is_empty() && !said.starts_with("-LOADING")) {
-            if began.elapsed() > START || self.log().contains("Failed listening") {
+            if began.elapsed() > PATIENCE || self.log().contains("Failed listening") {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -61,7 +60,7 @@ impl Guarded {
     /// The first line that it says; `+PONG`, or that it wants a password, or nothing if it has ended.
     fn ping(&self) -> Result<String> {
         let mut stream = UnixStream::connect(self.socket())?;
-        stream.set_read_timeout(Some(START))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"PING\r\n")?;
         let mut said = String::new();
         BufReader::new(stream).read_line(&mut said)?;
@@ -135,5 +134,13 @@ fn spawn(folder: &Path, arguments: &[String]) -> (Child, ChildStdin) {
 
 /// Tries other ports until the servers start.
 pub(crate) fn on_free_ports<T>(mut start: impl FnMut() -> Option<T>) -> T {
-    (0..20).find_map(|_| start()).expect("redis-server is needed for these tests and starts; scripts/test installs it")
+    assert!(is_installed(), "redis-server is needed for these tests; scripts/test installs it");
+    (0..20).find_map(|_| start()).expect("redis-server starts on one of twenty ports")
+}
+
+/// Whether `redis-server` can be run at all: without it each start would be waited for in vain.
+fn is_installed() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    let runs = || Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok();
+    *INSTALLED.get_or_init(runs)
 }

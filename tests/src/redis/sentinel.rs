@@ -1,13 +1,9 @@
 //! One primary, one replica and three sentinels who watch them.
 
-use std::{
-    fs,
-    sync::Mutex,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{fs, sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue};
+use asynq_test_support::{PATIENCE, eventually_blocking as eventually};
 use tempfile::TempDir;
 
 use super::{
@@ -21,7 +17,8 @@ use super::{
 const MASTER: &str = "asynq";
 /// The sentinels' password.
 const WATCHWORD: &str = "watchword";
-const AGREED: Duration = Duration::from_secs(60);
+/// How long the primary may be silent before the replica takes over, where a test kills it.
+const QUICK: Duration = Duration::from_secs(1);
 
 /// A watched Redis; it ends with the test program.
 #[derive(Debug)]
@@ -33,14 +30,23 @@ pub struct SentinelServers {
 }
 
 impl SentinelServers {
-    /// Starts all five and waits until they know each other. The replica takes over a second or two after the primary is
-    /// gone.
+    /// Starts all five and waits until they know each other. They believe the primary alive for as long as a test waits: one
+    /// that a slow machine stops for a moment stays the primary.
     pub fn start() -> Self {
+        Self::with_silence(PATIENCE)
+    }
+
+    /// The same, but the replica takes over a second or two after the primary is gone.
+    pub fn failing_over() -> Self {
+        Self::with_silence(QUICK)
+    }
+
+    fn with_silence(silence: Duration) -> Self {
         let data = || on_free_ports(|| start_data(None));
         let primary = data();
         let replica = on_free_ports(|| start_data(Some(primary.1)));
         let files = TempDir::new().expect("a temp dir for the sentinels");
-        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files))).collect();
+        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files, silence))).collect();
         let watched = Self { servers: vec![primary, replica], sentinels, _files: files };
         for n in 0..3 {
             eventually("the sentinels know each other", || watched.sentinel_is_ready(n).then_some(()));
@@ -123,15 +129,16 @@ fn start_data(primary: Option<u16>) -> Option<(Guarded, u16)> {
     Some((Guarded::start(&[], |_| arguments)?, port))
 }
 
-fn start_sentinel(n: usize, primary: u16, files: &TempDir) -> Option<(Guarded, u16)> {
+fn start_sentinel(n: usize, primary: u16, files: &TempDir, silence: Duration) -> Option<(Guarded, u16)> {
     let port = free_port();
     let file = files.path().join(format!("sentinel-{n}-{port}.conf"));
     let server = Guarded::start(&[], |folder| {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\nunixsocket redis.sock\nrequirepass {WATCHWORD}\n\
-             sentinel monitor {MASTER} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {MASTER} 1000\n\
+             sentinel monitor {MASTER} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {MASTER} {silence}\n\
              sentinel failover-timeout {MASTER} 4000\n",
-            folder = folder.display()
+            folder = folder.display(),
+            silence = silence.as_millis(),
         );
         fs::write(&file, text).expect("a file in a temp dir");
         vec![file.display().to_string(), "--sentinel".to_owned()]
@@ -142,17 +149,6 @@ fn start_sentinel(n: usize, primary: u16, files: &TempDir) -> Option<(Guarded, u
 fn sentinel_connection(port: u16) -> Connection {
     let url = format!("redis://:{WATCHWORD}@127.0.0.1:{port}");
     ::redis::Client::open(url).unwrap().get_connection().expect("the sentinel answers")
-}
-
-fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = done() {
-            return found;
-        }
-        assert!(began.elapsed() < AGREED, "waited in vain: {what}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 static POOL: Mutex<Vec<SentinelServers>> = Mutex::new(Vec::new());
