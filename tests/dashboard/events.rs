@@ -1,8 +1,8 @@
 //! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
 
 use super::Fixture;
-use crate::stage::{Events, PATIENCE, Served, dashboard};
-use asynq_tests::task;
+use crate::stage::{Events, Served, dashboard};
+use asynq_tests::{eventually, soon, task};
 
 #[tokio::test]
 async fn numbers_come_at_once_and_again_and_again() {
@@ -14,12 +14,15 @@ async fn numbers_come_at_once_and_again_and_again() {
     let first: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
     assert_eq!(first["queues"]["default"]["pending"], 2);
     fixture.enqueue(task("t3")).await;
-    loop {
-        let next: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
-        if next["queues"]["default"]["pending"] == 3 {
-            break;
+    let third = async {
+        loop {
+            let next: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
+            if next["queues"]["default"]["pending"] == 3 {
+                return;
+            }
         }
-    }
+    };
+    soon(third).await;
     let series = served.get("/api/samples?queue=default").await.json();
     let pending = series["pending"].as_array().unwrap();
     assert!(pending.len() >= 2 && pending.last() == Some(&3.into()), "{series}");
@@ -40,10 +43,6 @@ async fn the_sixty_fifth_listener_is_sent_away_until_one_leaves() {
     }
     assert_eq!(Events::open(&served, "").await.0, 503);
     open.pop();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
     // The server notices a closed connection when it sends something.
-    while Events::open(&served, "").await.0 != 200 {
-        assert!(tokio::time::Instant::now() < deadline, "no place became free");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    eventually("a place becomes free", async || (Events::open(&served, "").await.0 == 200).then_some(())).await;
 }

@@ -1,9 +1,9 @@
 //! The broker page over a Redis Cluster: a panel for each master, and where the queues are.
 
-use asynq_tests::{Build as _, task};
+use asynq_tests::{Build as _, eventually, task};
 
 use super::Fixture;
-use crate::stage::{PATIENCE, Request, Served, dashboard};
+use crate::stage::{Request, Served, dashboard};
 
 /// The slot of a queue and the master of it, as the cluster itself says.
 fn place(fixture: &Fixture, queue: &str) -> (u16, String) {
@@ -35,14 +35,11 @@ async fn each_master_has_a_panel_and_each_queue_its_slot() {
     }
 
     let page = Request::new("GET", "/broker").with("accept", "text/html");
-    let begun = tokio::time::Instant::now();
-    let page = loop {
+    let page = eventually("the page shows the nodes", async || {
         let page = served.ask(&page).await.body;
-        if page.contains("id=\"node-0\"") {
-            break page;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{page}");
-    };
+        page.contains("id=\"node-0\"").then_some(page)
+    })
+    .await;
     for part in ["id=\"node-1\"", "id=\"node-2\"", "<dt>Memory used</dt>", "<dt>Cluster</dt>", "Queues in the cluster"]
     {
         assert!(page.contains(part), "{part}: {page}");

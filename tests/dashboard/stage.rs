@@ -10,7 +10,7 @@ use asynq_runtime::{
     broker::{EntryPlan, Run},
     task::SchedulerEntry,
 };
-use asynq_tests::{Build as _, Fixture, Store, default_queue, task};
+use asynq_tests::{Build as _, Fixture, Store, default_queue, soon, task};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
@@ -18,8 +18,6 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How long a test waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Headers of a change as the dashboard's own pages send it.
 pub(crate) const OWN: [(&str, &str); 3] =
     [("sec-fetch-site", "same-origin"), ("x-asynq-dashboard", "1"), ("content-type", "application/json")];
@@ -57,7 +55,7 @@ impl Served {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(&request.bytes(self.address)).await.unwrap();
         let mut lines = BufReader::new(stream).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("an answer in time");
+        let line = soon(lines.next_line()).await;
         line.unwrap().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
     }
 
@@ -66,7 +64,7 @@ impl Served {
         // A server that refuses early may close before it has read everything.
         let _ = stream.write_all(&request.bytes(self.address)).await;
         let mut bytes = Vec::new();
-        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("an answer in time");
+        let read = soon(stream.read_to_end(&mut bytes)).await;
         assert!(read.is_ok() || !bytes.is_empty(), "no answer: {read:?}");
         Answer::parse(&bytes)
     }
@@ -201,19 +199,18 @@ impl Events {
     }
 
     async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(PATIENCE, self.0.next_line()).await.expect("a line in time");
+        let line = soon(self.0.next_line()).await;
         line.unwrap().expect("an open stream")
     }
 
     /// Waits until the server ends it, as it should.
     pub(crate) async fn end(mut self) {
-        let ended = async { while self.0.next_line().await.unwrap().is_some() {} };
-        tokio::time::timeout(PATIENCE, ended).await.expect("an end in time");
+        soon(async { while self.0.next_line().await.unwrap().is_some() {} }).await;
     }
 
     /// The data of the next event of this name.
     pub(crate) async fn next(&mut self, name: &str) -> String {
-        while self.line().await != format!("event: {name}") {}
+        soon(async { while self.line().await != format!("event: {name}") {} }).await;
         let line = self.line().await;
         line.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {line}")).to_owned()
     }

@@ -1,12 +1,11 @@
 //! Payloads are in no log line, whatever level is on and whatever happens to their tasks.
 
-use std::time::{Duration, Instant};
-
 use asynq_runtime::{prelude::*, server::Running};
+use asynq_tests::eventually;
 
 use crate::{
     seen::Seen,
-    stage::{PATIENCE, Stage, on_both_brokers},
+    stage::{Stage, on_both_brokers},
 };
 
 const CANARY: &str = "canary-payload-9b1e";
@@ -57,15 +56,11 @@ on_both_brokers! {
         }
         ids.push(client.enqueue(RawTask::new("canary_fails", format!("\u{1}{CANARY}"))).await.unwrap().id);
         ids.push(client.enqueue(RawTask::new("nobody:knows", CANARY)).await.unwrap().id);
-        let since = Instant::now();
-        loop {
-            let stats = client.inspector().queue("default").await.unwrap();
-            if (stats.completed, stats.archived, stats.retry) == (1, 7, 1) {
-                break;
-            }
-            assert!(since.elapsed() < PATIENCE, "{stats:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("one is completed, seven are archived and one waits", async || {
+            let stats = client.inspector().queue("default").await.ok()?;
+            ((stats.completed, stats.archived, stats.retry) == (1, 7, 1)).then_some(())
+        })
+        .await;
         // What is kept of the errors is shown by every tool.
         for task in client.inspector().tasks("default", TaskState::Archived).await.unwrap() {
             let error = task.last_error.unwrap();

@@ -3,14 +3,12 @@
 use std::{
     io,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::{Duration, Instant},
 };
 
+use asynq_tests::eventually;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, InMemorySpanExporterBuilder, SdkTracerProvider, SpanData};
 use tracing_subscriber::{filter::LevelFilter, fmt::MakeWriter, layer::SubscriberExt as _};
-
-use crate::stage::PATIENCE;
 
 /// What was seen so far.
 #[derive(Debug, Clone)]
@@ -50,19 +48,15 @@ impl Seen {
 
     /// The ended spans of this name whose field has this value, in the order of their ends, once there are `n`.
     pub(crate) async fn spans(&self, n: usize, name: &str, field: &str, value: &str) -> Vec<SpanData> {
-        let since = Instant::now();
-        loop {
+        eventually(&format!("{n} spans {name} with {field}={value}"), async || {
             let all = self.spans.get_finished_spans().unwrap();
             let has = |span: &SpanData| {
                 span.attributes.iter().any(|found| found.key.as_str() == field && found.value.as_str() == value)
             };
             let found: Vec<_> = all.into_iter().filter(|span| span.name == name && has(span)).collect();
-            if found.len() >= n {
-                return found;
-            }
-            assert!(since.elapsed() < PATIENCE, "{} of {n} spans {name} with {field}={value}", found.len());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            (found.len() >= n).then_some(found)
+        })
+        .await
     }
 }
 

@@ -54,19 +54,6 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
     }
 }
 
-#[tokio::test]
-async fn a_blocking_job_that_never_returns_is_handed_back_and_does_not_hold_the_process() {
-    let stage = Stage::sqlite();
-    stage.ask(PROGRAM, &["enqueue", "stuck"]);
-    let mut command = stage.program(PROGRAM);
-    command.args(["--shutdown-timeout", "100ms"]);
-    let worker = Worker::start(command);
-    worker.wait_for(&["serving", "inside a broken library"]);
-    worker.terminate();
-    let stats = until(&stage.client().await, "default", |stats| stats.active == 0).await;
-    assert_eq!((stats.pending, stats.retry, stats.processed), (1, 0, 0), "nothing is spent");
-}
-
 #[test]
 fn json_logs_are_one_object_per_line_and_there_is_no_table() {
     let stage = Stage::sqlite();
@@ -77,5 +64,23 @@ fn json_logs_are_one_object_per_line_and_there_is_no_table() {
     for line in worker.terminate() {
         let object: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(object["level"].is_string() && object["timestamp"].is_string(), "{line}");
+    }
+}
+
+/// A program hands back what it has within a second of its shutdown timeout, as it promises.
+mod timing {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_blocking_job_that_never_returns_is_handed_back_and_does_not_hold_the_process() {
+        let stage = Stage::sqlite();
+        stage.ask(PROGRAM, &["enqueue", "stuck"]);
+        let mut command = stage.program(PROGRAM);
+        command.args(["--shutdown-timeout", "100ms"]);
+        let worker = Worker::start(command);
+        worker.wait_for(&["serving", "inside a broken library"]);
+        worker.terminate();
+        let stats = until(&stage.client().await, "default", |stats| stats.active == 0).await;
+        assert_eq!((stats.pending, stats.retry, stats.processed), (1, 0, 0), "nothing is spent");
     }
 }

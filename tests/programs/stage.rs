@@ -5,7 +5,6 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
-    time::{Duration, Instant},
 };
 
 use asynq_runtime::{
@@ -13,11 +12,8 @@ use asynq_runtime::{
     broker::{Page, QueueStats},
     task::{QueueName, TaskInfo, TaskState},
 };
-use asynq_tests::{Persistence, RedisServer};
+use asynq_tests::{PATIENCE, Persistence, RedisServer, eventually, eventually_blocking, patient};
 use tempfile::TempDir;
-
-/// Longest wait for something that takes milliseconds on a quiet machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One test body as two tests, one per broker.
 macro_rules! on_both_brokers {
@@ -65,7 +61,7 @@ impl Stage {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&self.url).await.unwrap()
+        patient::client(&self.url).await
     }
 
     /// A program that works on this broker.
@@ -149,14 +145,7 @@ impl Worker {
     pub(crate) fn terminate(mut self) -> Vec<String> {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(asked.success());
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "it does not leave");
-            thread::sleep(Duration::from_millis(5));
-        };
+        let status = eventually_blocking("the program leaves", || self.child.try_wait().unwrap());
         let lines = std::mem::take(&mut *self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner));
         assert!(status.success(), "{status}: {lines:#?}");
         lines
@@ -170,21 +159,23 @@ impl Drop for Worker {
     }
 }
 
+/// The lines in which a program complains, but for those of a broker that was late: a slow machine makes it so.
+pub(crate) fn complaints(lines: &[String]) -> Vec<&str> {
+    let is_complaint = |line: &str| line.contains("ERROR") || line.contains("WARN");
+    lines.iter().map(String::as_str).filter(|line| is_complaint(line) && !line.contains("in time")).collect()
+}
+
 pub(crate) fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
 }
 
 /// Waits until the queue is as `wanted` says; another process works on it, so there is nothing to be told by.
 pub(crate) async fn until(client: &Client, name: &str, wanted: impl Fn(&QueueStats) -> bool) -> QueueStats {
-    let start = Instant::now();
-    loop {
+    eventually(&format!("queue {name} is as it should be"), async || {
         let stats = client.broker().queue_stats(&queue(name)).await.unwrap();
-        if wanted(&stats) {
-            return stats;
-        }
-        assert!(start.elapsed() < PATIENCE, "the queue never came to what was wanted: {stats:#?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        wanted(&stats).then_some(stats)
+    })
+    .await
 }
 
 pub(crate) async fn tasks(client: &Client, name: &str, state: TaskState) -> Vec<TaskInfo> {

@@ -1,8 +1,9 @@
 //! Program 1: a worker in ten lines.
 
 use asynq_runtime::{RawTask, task::TaskState};
+use asynq_tests::eventually;
 
-use crate::stage::{PATIENCE, Stage, Worker, on_both_brokers, tasks, until};
+use crate::stage::{Stage, Worker, complaints, on_both_brokers, tasks, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
 
@@ -27,12 +28,10 @@ on_both_brokers! {
         worker.wait_for(&["serving"]);
         // Its subscriber has to be there to be in the way.
         let client = stage.client().await;
-        let begun = std::time::Instant::now();
-        while client.broker().servers().await.unwrap().is_empty() {
-            assert!(begun.elapsed() < PATIENCE);
-        }
+        let listed = async || (!client.broker().servers().await.unwrap().is_empty()).then_some(());
+        eventually("the worker is listed", listed).await;
         let lines = worker.terminate();
-        assert!(!lines.iter().any(|line| line.contains("ERROR") || line.contains("WARN")), "{lines:#?}");
+        assert_eq!(complaints(&lines), [""; 0]);
     }
 
     async fn an_unknown_type_is_handed_back_visibly_and_warned_of_once(stage: &Stage) {

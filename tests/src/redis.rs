@@ -131,10 +131,33 @@ impl RedisServer {
         self.server.restart();
     }
 
+    /// Stops its process, so that it answers nobody, until what is returned is dropped.
+    pub fn stop(&self) -> Stopped {
+        let info: String = ::redis::cmd("INFO").arg("server").query(&mut self.connection()).unwrap();
+        let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).expect("a process").to_owned();
+        signal("STOP", &pid);
+        Stopped(pid)
+    }
+
     /// A connection of the test's own.
     pub fn connection(&self) -> Connection {
         ::redis::Client::open(self.url()).unwrap().get_connection().expect("the private redis-server answers")
     }
+}
+
+/// A process that is stopped; it goes on when this is dropped.
+#[derive(Debug)]
+pub struct Stopped(String);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal("CONT", &self.0);
+    }
+}
+
+fn signal(name: &str, pid: &str) {
+    let sent = std::process::Command::new("kill").args([&format!("-{name}"), pid]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }
 
 static POOL: Mutex<Vec<RedisServer>> = Mutex::new(Vec::new());
