@@ -3,16 +3,25 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
+    sync::{OnceLock, mpsc},
     time::{Duration, Instant},
 };
 
+use asynq_tests::PATIENCE;
 use fantoccini::{Client, ClientBuilder, Locator, wd::WebDriverCompatibleCommand};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything that a test waits for may take.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Why these tests are skipped. No list accepts it: where `CI` is set there has to be a browser.
+pub(crate) const NO_BROWSER: &str = "there is no chromedriver here: apt-get install chromium chromium-driver";
+
+/// Whether a browser can be started.
+pub(crate) fn is_here() -> bool {
+    static IS_HERE: OnceLock<bool> = OnceLock::new();
+    let runs = || Command::new("chromedriver").arg("--version").output().is_ok_and(|said| said.status.success());
+    *IS_HERE.get_or_init(runs)
+}
 
 /// One browser window. [`close`](Self::close) it at the end.
 pub(crate) struct Browser {
@@ -29,7 +38,7 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("chromedriver: apt-get install chromium chromium-driver");
+            .expect(NO_BROWSER);
         let port = port_of(&mut driver);
         let profile = TempDir::new().unwrap();
         let arguments = [
@@ -205,11 +214,15 @@ impl Drop for Browser {
 
 /// The port that chromedriver says it listens on.
 fn port_of(driver: &mut Child) -> u16 {
-    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-    let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains("started successfully on port"));
-    // What it says later would fill the pipe.
-    std::thread::spawn(move || lines.count());
-    line.and_then(|line| line.trim_end_matches('.').rsplit(' ').next()?.parse().ok()).expect("chromedriver starts")
+    let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let (tells, port) = mpsc::channel();
+    // The thread reads on: what chromedriver says later would fill the pipe.
+    std::thread::spawn(move || {
+        for line in lines.filter(|line| line.contains("started successfully on port")) {
+            let _ = tells.send(line.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok()));
+        }
+    });
+    port.recv_timeout(PATIENCE).ok().flatten().expect("chromedriver starts")
 }
 
 /// A command that WebDriver's own words do not have.

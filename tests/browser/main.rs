@@ -14,7 +14,12 @@ mod world;
 
 use std::future::Future;
 
-/// Runs a case to its end.
+use asynq_tests::skip;
+
+/// Runs a case to its end. Without a browser the test is skipped.
 fn wait<F: Future<Output = ()>>(case: F) {
+    if !browser::is_here() {
+        skip!("{}", browser::NO_BROWSER);
+    }
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(case);
 }

@@ -3,33 +3,46 @@
 use std::{collections::HashMap, time::Duration};
 
 use asynq_runtime::Client;
-use asynq_tests::{Build as _, Fixture, RedisStore, SqliteStore, Store, task};
-use serde_json::json;
+use asynq_tests::{Build as _, Fixture, RedisStore, SqliteStore, Store, eventually, task};
+use serde_json::{Value, json};
 
 use crate::{shop, wait, world::World};
 
 /// Most bytes of a page with everything that it needs, nothing of it cached.
 const HEAVIEST: u64 = 100_000;
 
-/// What came over the network since the last look, headers included: for the page itself, and for each page that its script
-/// has fetched since. How many those are is a matter of time: a search looks on, part by part, until it has seen everything.
+/// What came over the network since the last look, headers included: for the page itself, once all that it asked for is there,
+/// and for each page that its script has fetched since. How many those are is a matter of time: a search looks on, part by
+/// part, until it has seen everything.
 async fn weights<S: Store>(world: &World<S>) -> (u64, Vec<u64>) {
-    let events = world.browser.network().await;
-    let told = |method: &'static str| events.iter().filter(move |event| event["method"] == method);
-    let kinds: HashMap<&str, bool> = told("Network.requestWillBeSent")
-        .filter_map(|event| Some((event["params"]["requestId"].as_str()?, event["params"]["type"] == "Fetch")))
+    let mut events = Vec::new();
+    eventually("all that the page asked for is there", async || {
+        events.extend(world.browser.network().await);
+        weighed(&events)
+    })
+    .await
+}
+
+/// The weights that these events tell; `None` while a part of the page is on its way.
+fn weighed(events: &[Value]) -> Option<(u64, Vec<u64>)> {
+    let told = |method: &'static str| {
+        let events = events.iter().filter(move |event| event["method"] == method);
+        events.filter_map(|event| Some((event["params"]["requestId"].as_str()?, &event["params"])))
+    };
+    let finished: HashMap<&str, u64> = told("Network.loadingFinished")
+        .chain(told("Network.loadingFailed"))
+        .map(|(id, params)| (id, params["encodedDataLength"].as_f64().unwrap_or_default() as u64))
         .collect();
     let (mut page, mut fetched) = (0, Vec::new());
-    for event in told("Network.loadingFinished") {
-        let bytes = event["params"]["encodedDataLength"].as_f64().unwrap_or_default() as u64;
-        match event["params"]["requestId"].as_str().and_then(|id| kinds.get(id)) {
-            Some(false) => page += bytes,
-            Some(true) => fetched.push(bytes),
-            // Asked for by the page before this one.
-            None => {}
+    for (id, params) in told("Network.requestWillBeSent") {
+        match (params["type"].as_str(), finished.get(id)) {
+            (Some("Fetch"), bytes) => fetched.extend(bytes),
+            // The stream of news does not end.
+            (Some("EventSource"), _) => {}
+            (_, bytes) => page += bytes?,
         }
     }
-    (page, fetched)
+    Some((page, fetched))
 }
 
 #[test]
@@ -51,7 +64,7 @@ fn every_page_weighs_less_than_100_kb() {
             "/broker",
         ] {
             world.open(path).await;
-            weights(&world).await;
+            world.browser.network().await;
             world.open(path).await;
             world.browser.until("performance.getEntriesByType('resource').length >= 8").await;
             world.browser.until("document.querySelector('[data-search]')?.ariaBusy !== 'true'").await;

@@ -6,10 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_tests::PATIENCE;
+use asynq_tests::{PATIENCE, skip};
 use redis::Commands as _;
 
 use crate::{
+    go::NO_GO,
     side::{Order, Side},
     stage::{Stage, name},
     worker::{Settings, Worker},
@@ -22,7 +23,7 @@ fn setting(variable: &str, default: usize) -> usize {
 
 #[tokio::test]
 async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
-    let Some(stage) = Stage::start().await else { return };
+    let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     let (tasks, kills) = (setting("INTEROP_FLEET_TASKS", 2_000), setting("INTEROP_FLEET_KILLS", 4));
     let pace = Duration::from_millis(setting("INTEROP_FLEET_PACE_MS", 0) as u64);
     let journal = stage.folder.path().join("journal");

@@ -8,11 +8,11 @@ use std::{
     thread,
 };
 
-use asynq_tests::{PATIENCE, note_skip};
+use asynq_tests::PATIENCE;
 use serde_json::Value;
 
-/// Why these tests may be skipped. No list accepts it: where `CI` is set there has to be a Go.
-const NO_GO: &str = "there is no Go 1.24 or newer here to build the real asynq with";
+/// Why these tests are skipped. No list accepts it: where `CI` is set there has to be a Go.
+pub(crate) const NO_GO: &str = "there is no Go 1.24 or newer here to build the real asynq with";
 
 /// The Go programs of this folder, built.
 #[derive(Debug)]
@@ -21,10 +21,10 @@ pub(crate) struct Programs {
     pub(crate) asynqmon: PathBuf,
 }
 
-/// The programs, built by the first test that asks. Where there is no Go the test is noted as skipped, and must return.
+/// The programs, built by the first test that asks; `None` where there is no Go.
 pub(crate) fn programs() -> Option<&'static Programs> {
     static PROGRAMS: OnceLock<Option<Programs>> = OnceLock::new();
-    let programs = PROGRAMS
+    PROGRAMS
         .get_or_init(|| {
             let version = Command::new("go").arg("version").output();
             if !version.is_ok_and(|output| output.status.success()) {
@@ -36,11 +36,7 @@ pub(crate) fn programs() -> Option<&'static Programs> {
                 asynqmon: build(&folder.join("asynqmon"), ".", "asynqmon"),
             })
         })
-        .as_ref();
-    if programs.is_none() {
-        note_skip(NO_GO);
-    }
-    programs
+        .as_ref()
 }
 
 fn build(module: &Path, package: &str, name: &str) -> PathBuf {

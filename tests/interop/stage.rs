@@ -7,13 +7,13 @@ use asynq_runtime::{
     broker::{Broker, Changed},
     task::QueueName,
 };
-use asynq_tests::{Persistence, RedisServer, eventually, patient};
+use asynq_tests::{Persistence, RedisServer, eventually, patient, skip};
 use redis::Commands as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    go::{Talk, programs},
+    go::{NO_GO, Talk, programs},
     matrix,
     side::{Order, Pair, Seen, Side},
     worker::{Settings, Worker},
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 
 /// Plays `step` with every pair, each on queues of its own, and notes that it was shown.
 pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: impl Fn(Arc<Stage>, Pair) -> F) {
-    let Some(stage) = Stage::start().await else { return };
+    let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     matrix::begin(step);
     let [a, b, c, d] = Pair::ALL.map(|pair| play(Arc::clone(&stage), pair));
     tokio::join!(a, b, c, d);

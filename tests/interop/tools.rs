@@ -5,10 +5,11 @@
 
 use std::process::Command;
 
+use asynq_tests::skip;
 use serde_json::{Value, json};
 
 use crate::{
-    go::programs,
+    go::{NO_GO, programs},
     side::{Order, Side},
     stage::Stage,
     worker::{Settings, Worker},
@@ -44,7 +45,7 @@ async fn furnished() -> Option<(std::sync::Arc<Stage>, Worker, Vec<(&'static str
 
 #[tokio::test]
 async fn asynqmon_answers_every_get_route_over_our_data() {
-    let Some((stage, _worker, ids)) = furnished().await else { return };
+    let Some((stage, _worker, ids)) = furnished().await else { skip!("{NO_GO}") };
     let mut paths: Vec<String> =
         ["queues", "queues/shown", "queue_stats", "queues/shown/groups", "servers", "scheduler_entries", "redis_info"]
             .map(|path| format!("/api/{path}"))
@@ -79,7 +80,7 @@ async fn asynqmon_answers_every_get_route_over_our_data() {
 
 #[tokio::test]
 async fn gos_inspector_lists_our_queues_servers_and_tasks() {
-    let Some((stage, _worker, ids)) = furnished().await else { return };
+    let Some((stage, _worker, ids)) = furnished().await else { skip!("{NO_GO}") };
     assert_eq!(stage.go("queues", "", ""), json!(["shown"]));
     let queue = stage.go("queue", "shown", "");
     for field in ["Pending", "Active", "Scheduled", "Retry", "Archived", "Completed", "Aggregating", "Groups"] {

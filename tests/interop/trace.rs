@@ -1,13 +1,14 @@
 //! One trace through a Go program in the middle.
 
 use asynq_runtime::{RawTask, Registry, Server, prelude::JobError};
-use asynq_tests::eventually;
+use asynq_tests::{eventually, skip};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporterBuilder, SdkTracerProvider};
 use tracing::Instrument as _;
 use tracing_subscriber::{filter::LevelFilter, layer::SubscriberExt as _};
 
 use crate::{
+    go::NO_GO,
     side::{Order, Side},
     stage::Stage,
 };
@@ -15,7 +16,7 @@ use crate::{
 // On one thread, so that the subscriber, which is this test's alone, sees its handlers.
 #[tokio::test(flavor = "current_thread")]
 async fn a_trace_goes_on_through_a_go_worker_that_passes_its_headers_on() {
-    let Some(stage) = Stage::start().await else { return };
+    let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     let spans = InMemorySpanExporterBuilder::new().build();
     let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
     let traced = tracing_opentelemetry::layer().with_tracer(provider.tracer("interop"));
