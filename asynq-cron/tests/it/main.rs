@@ -1,0 +1,4 @@
+//! What holds for schedules: against an oracle that looks at every minute, and for random ones.
+
+mod oracle;
+mod properties;

@@ -1,0 +1,267 @@
+//! `TestApp`: what users test their own jobs with.
+
+use std::{sync::Mutex, time::Duration};
+
+use asynq_runtime::{
+    prelude::*,
+    testing::{self, TestApp},
+};
+
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl Seen {
+    fn note(&self, text: impl Into<String>) {
+        self.0.lock().expect("nobody panics while noting").push(text.into());
+    }
+}
+
+#[job(retry = 2)]
+async fn record(ctx: &JobContext, seen: State<std::sync::Arc<Seen>>, text: String) -> JobResult {
+    seen.note(format!("{text} {}", ctx.retried()));
+    match text.as_str() {
+        "fails" => Err(JobError::fail("broken")),
+        "hopeless" => Err(JobError::skip_retry("beyond repair")),
+        "later" => Err(JobError::snooze("5m")),
+        "unwanted" => Err(JobError::revoke("not wanted")),
+        "panics" => panic!("out of cheese"),
+        _ => Ok(()),
+    }
+}
+
+#[job(retention = "1h")]
+async fn double(n: u64) -> JobResult<u64> {
+    Ok(n * 2)
+}
+
+#[job]
+fn blocking(path: String) -> JobResult {
+    std::fs::metadata(path)?;
+    Ok(())
+}
+
+async fn app() -> (TestApp, std::sync::Arc<Seen>) {
+    let seen = std::sync::Arc::new(Seen::default());
+    (TestApp::new().await.state(seen.clone()), seen)
+}
+
+#[tokio::test]
+async fn every_ending_is_counted_as_what_it_is() {
+    let (app, seen) = app().await;
+    for text in ["good", "fails", "hopeless", "later", "unwanted", "panics"] {
+        record::enqueue(app.client(), text).await.unwrap();
+    }
+    blocking::enqueue(app.client(), "/").await.unwrap();
+    app.client().enqueue_raw(RawTask::new("of another language", "x")).await.unwrap();
+
+    let drained = app.drain().await;
+    assert_eq!((drained.succeeded, drained.failed, drained.snoozed, drained.handed_back), (2, 3, 1, 1));
+    assert_eq!(drained.revoked, 1);
+    assert_eq!((drained.retried, drained.archived), (2, 1));
+    let errors: Vec<_> = drained.failures.iter().map(|f| (f.job.as_str(), f.error.as_str(), f.archived)).collect();
+    assert_eq!(errors[0], ("record", "broken", false));
+    assert_eq!(errors[1], ("record", "beyond repair", true));
+    assert!(errors[2].1.contains("out of cheese"), "{errors:?}");
+    assert_eq!(seen.0.lock().unwrap().len(), 6);
+    assert_eq!(app.drain().await, testing::Drained::default(), "nothing is due any more");
+}
+
+#[tokio::test]
+async fn retries_come_when_their_time_has_come_and_end_in_the_archive() {
+    let (app, seen) = app().await;
+    let task = record::enqueue(app.client(), "fails").await.unwrap();
+    assert_eq!(app.drain().await.retried, 1);
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.retried, 1);
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.archived, 1);
+    assert_eq!(*seen.0.lock().unwrap(), ["fails 0", "fails 1", "fails 2"]);
+    let task = app.task(&task).await.unwrap();
+    assert_eq!((task.state, task.last_error.as_deref()), (TaskState::Archived, Some("broken")));
+}
+
+#[tokio::test]
+async fn a_snoozed_task_runs_again_after_its_time_and_not_before() {
+    let (app, seen) = app().await;
+    record::enqueue(app.client(), "later").await.unwrap();
+    assert_eq!(app.drain().await.snoozed, 1);
+    app.advance(Duration::from_secs(299)).await;
+    assert_eq!(app.drain().await.snoozed, 0);
+    app.advance("1s").await;
+    assert_eq!(app.drain().await.snoozed, 1);
+    assert_eq!(*seen.0.lock().unwrap(), ["later 0", "later 0"], "no retry was spent");
+}
+
+#[tokio::test]
+async fn a_kept_result_goes_when_its_retention_is_over() {
+    let app = TestApp::new().await;
+    let task = double::enqueue(app.client(), 21).await.unwrap();
+    assert_eq!(app.drain().await.succeeded, 1);
+    let kept = app.task(&task).await.unwrap();
+    assert_eq!(kept.state, TaskState::Completed);
+    assert!(kept.result.is_some());
+    app.advance("1h1s").await;
+    app.drain().await;
+    assert_eq!(app.task(&task).await, None);
+}
+
+#[tokio::test]
+async fn a_unique_task_is_refused_until_the_first_has_run() {
+    let (app, _) = app().await;
+    let unique = || record::job("good").unique("1h").enqueue(app.client());
+    let first = unique().await.unwrap();
+    let error = unique().await.unwrap_err();
+    assert!(error.is_duplicate() && !error.is_id_conflict());
+    assert_eq!(error.existing_id(), Some(&first.id));
+    app.drain().await;
+    unique().await.unwrap();
+}
+
+#[tokio::test]
+async fn waiting_tasks_are_found_by_type_and_arguments() {
+    let (app, _) = app().await;
+    record::enqueue_in(app.client(), "1d", "tomorrow").await.unwrap();
+    record::enqueue(app.client(), "now").await.unwrap();
+    app.assert_enqueued::<record>(|job| job.text == "tomorrow").await;
+    app.assert_not_enqueued::<record>(|job| job.text == "yesterday").await;
+    app.assert_not_enqueued::<double>(|_| true).await;
+    let mut texts: Vec<_> = app.enqueued::<record>().await.into_iter().map(|job| job.text).collect();
+    texts.sort();
+    assert_eq!(texts, ["now", "tomorrow"]);
+    app.drain().await;
+    app.assert_not_enqueued::<record>(|job| job.text == "now").await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "no such `record` is enqueued (asserted at asynq-runtime/tests/inventory/test_app.rs:")]
+async fn a_failed_assertion_says_where_it_stands() {
+    let (app, _) = app().await;
+    app.assert_enqueued::<record>(|job| job.text == "x").await;
+}
+
+#[tokio::test]
+#[should_panic(
+    expected = "there is:\n  double 21 (scheduled in default, due in 1h)\n  blocking \"/\" (pending in low)"
+)]
+async fn a_failed_assertion_lists_what_is_there() {
+    let app = TestApp::new().await;
+    double::enqueue_in(app.client(), "1h", 21).await.unwrap();
+    blocking::job("/").queue("low").enqueue(app.client()).await.unwrap();
+    app.assert_enqueued::<record>(|_| true).await;
+}
+
+#[tokio::test]
+async fn a_missing_state_is_noticed_when_the_job_runs() {
+    let app = TestApp::new().await;
+    record::enqueue(app.client(), "good").await.unwrap();
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1);
+    assert!(drained.failures[0].error.contains("there is no State<"), "{drained:?}");
+}
+
+#[tokio::test]
+async fn only_the_jobs_of_the_registry_run() {
+    let app = TestApp::new().await.registry(Registry::only::<(double,)>().unwrap());
+    double::enqueue(app.client(), 1).await.unwrap();
+    blocking::enqueue(app.client(), "/").await.unwrap();
+    let drained = app.drain().await;
+    assert_eq!((drained.succeeded, drained.handed_back), (1, 1));
+}
+
+#[tokio::test]
+async fn applications_do_not_see_each_other() {
+    let (one, other) = (TestApp::new().await, TestApp::new().await);
+    double::enqueue(one.client(), 1).await.unwrap();
+    assert_eq!(other.tasks().await, []);
+}
+
+#[tokio::test]
+async fn one_job_runs_through_the_codec_alone() {
+    assert_eq!(testing::run(double { n: 4 }).await.unwrap(), 8);
+    let mut states = asynq_runtime::job::StateMap::default();
+    let seen = std::sync::Arc::new(Seen::default());
+    states.insert(seen.clone());
+    let ctx = JobContext::detached_with(states);
+    let error = testing::run_in(&ctx, record { text: "hopeless".into() }).await.unwrap_err();
+    assert_eq!((error.policy(), seen.0.lock().unwrap().len()), (Policy::SkipRetry, 1));
+    assert!(testing::run(blocking { path: "/does/not/exist".into() }).await.is_err());
+}
+
+mod other_version {
+    use super::*;
+
+    /// The same name on the wire with another shape: what an earlier deploy enqueued.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Doubled {
+        pub(super) factor: u8,
+        pub(super) n: u64,
+    }
+
+    impl Job for Doubled {
+        const NAME: &'static str = "double";
+        type Output = JobResult;
+
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shapes() {
+    let app = TestApp::new().await;
+    let theirs = other_version::Doubled { factor: 3, n: 7 };
+    let task = theirs.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.handed_back, 1);
+    let waiting = app.task(&task).await.unwrap();
+    assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
+    assert_eq!(waiting.payload, task.payload, "the message is untouched");
+
+    app.advance("1d").await;
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1, "{drained:?}");
+    let shape = |job: &str| {
+        let registry = match job {
+            "theirs" => Registry::only::<(other_version::Doubled,)>().unwrap(),
+            _ => Registry::only::<(double,)>().unwrap(),
+        };
+        format!("{:08x}", registry.get("double").unwrap().fingerprint().value)
+    };
+    let reason = &drained.failures[0].error;
+    assert!(reason.contains(&shape("theirs")) && reason.contains(&shape("ours")), "{reason}");
+}
+
+#[tokio::test]
+async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
+    let app = TestApp::new().await;
+    other_version::Doubled { factor: 3, n: 7 }.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.handed_back, 1);
+    let app = app.registry(Registry::only::<(other_version::Doubled,)>().unwrap());
+    app.advance("5s").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+}
+
+#[tokio::test]
+async fn undecodable_arguments_are_archived_at_once() {
+    let app = TestApp::new().await;
+    app.client().enqueue_raw(RawTask::new("double", "{}")).await.unwrap();
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1);
+    assert!(drained.failures[0].error.contains("it looks like JSON"), "{drained:?}");
+}
+
+#[tokio::test]
+async fn a_job_written_by_hand_is_registered() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct ByHand {}
+
+    impl Job for ByHand {
+        const NAME: &'static str = "by hand";
+        type Output = ();
+        async fn run(self, _: &JobContext) {}
+    }
+
+    let app = TestApp::new().await.register::<ByHand>();
+    ByHand {}.enqueue(app.client()).await.unwrap();
+    assert_eq!(app.drain().await.succeeded, 1);
+}

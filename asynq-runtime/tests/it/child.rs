@@ -1,0 +1,154 @@
+//! The test binary as a child process of its own tests: workers that get signals, programs that are killed, a log of a
+//! program's own.
+//!
+//! libtest knows no subcommands, so one test, [`process`], plays the part that its environment names. It passes at once where
+//! the environment names none.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Instant,
+};
+
+use asynq_test_support::{PATIENCE, eventually_blocking};
+
+/// Names the part that a child plays.
+const PART: &str = "ASYNQ_TEST_PART";
+
+/// Tells a child what to play with: a file, a time.
+const WITH: &str = "ASYNQ_TEST_WITH";
+
+/// Not a test: what a child process does.
+#[tokio::test]
+async fn process() {
+    let (Ok(part), Some(with)) = (std::env::var(PART), std::env::var_os(WITH)) else { return };
+    // The pipe ends with the parent, however that ends. No child outlives it.
+    thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
+    play(&part, with).await;
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn play(part: &str, _: OsString) {
+    panic!("no such part: {part}");
+}
+
+#[cfg(feature = "sqlite")]
+async fn play(part: &str, with: OsString) {
+    use crate::{quiet_shutdown, server, sqlite};
+
+    let text = || with.to_str().expect("it is UTF-8");
+    match part {
+        "quiet_shutdown" => quiet_shutdown::leaves_in_order().await,
+        #[cfg(unix)]
+        "worker" => server::signals::worker(text()).await,
+        #[cfg(target_os = "linux")]
+        "full" => sqlite::full::fills_a_disk(with.as_ref()).await,
+        "chaos" => sqlite::chaos::enqueues_and_settles(with.as_ref()).await,
+        "group_chaos" => sqlite::group_chaos::aggregates(with.as_ref()).await,
+        "taker" => sqlite::others::takes_everything(with.as_ref()).await,
+        "transaction" => sqlite::in_transaction::programs::begins_a_transaction(text()).await,
+        other => panic!("no such part: {other}"),
+    }
+}
+
+/// A child process, which ends with the test.
+pub(crate) struct Program {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Program {
+    /// Starts a child that plays `part` with `with`.
+    pub(crate) fn start(part: &str, with: impl AsRef<OsStr>) -> Self {
+        Self::start_by(&[], part, with)
+    }
+
+    /// The same by a command that runs others, such as `unshare`, with its options.
+    pub(crate) fn start_by(by: &[&str], part: &str, with: impl AsRef<OsStr>) -> Self {
+        let program = std::env::current_exe().unwrap();
+        let words = by.iter().map(OsStr::new).chain([program.as_os_str()]).collect::<Vec<_>>();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
+            .args(["child::process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(PART, part)
+            .env(WITH, with)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        // It ends with the child.
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines, said: Vec::new() }
+    }
+
+    /// Waits until the child prints a line that ends with `expected`.
+    ///
+    /// Panics after [`PATIENCE`], or when the child ends without it, with all that the child printed.
+    #[track_caller]
+    pub(crate) fn says(&mut self, expected: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.line(end, expected).ends_with(expected) {}
+    }
+
+    /// Returns the next line that the child prints.
+    ///
+    /// Panics as [`says`](Self::says) does.
+    #[track_caller]
+    pub(crate) fn next_line(&mut self) -> String {
+        self.line(Instant::now() + PATIENCE, "another line")
+    }
+
+    #[track_caller]
+    fn line(&mut self, end: Instant, expected: &str) -> String {
+        match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                self.said.push(line.clone());
+                line
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("waited {PATIENCE:?} in vain for {expected:?}; the child said {:?}", self.said)
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("the child ended without {expected:?}; it said {:?}", self.said)
+            }
+        }
+    }
+
+    /// Sends the signal of this name, such as `-TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Whether the child has not ended yet.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until the child has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        eventually_blocking("the child ends", || self.child.try_wait().unwrap())
+    }
+
+    /// Kills the child, which must not have ended before.
+    pub(crate) fn kill(mut self) {
+        assert!(self.is_running(), "no child may end by itself; it said {:?}", self.said);
+        self.child.kill().unwrap();
+        assert!(!self.ended().success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,91 @@
+//! `Client`: outcomes one by one, limits, and errors a program can act on.
+
+use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
+use chrono::SubsecRound as _;
+
+#[job(queue = "mails", unique = "1h")]
+async fn mail(to: String) -> JobResult {
+    drop(to);
+    Ok(())
+}
+
+#[job]
+async fn tidy() {}
+
+async fn client() -> Client {
+    Client::connect("sqlite::memory:").await.expect("memory is there")
+}
+
+#[tokio::test]
+async fn each_item_of_many_has_its_own_outcome_in_order() {
+    let client = client().await;
+    let tasks: [PreparedTask; 6] = [
+        mail::job("ann").into(),
+        mail::job("ann").into(),
+        tidy::job().task_id("t-1").into(),
+        tidy::job().task_id("t-1").into(),
+        RawTask::new("of go", "x").queue("a{b}").into(),
+        mail { to: "bob".into() }.into(),
+    ];
+    let outcomes = client.enqueue_many(tasks).await.unwrap();
+    let words: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Ok(_) => "ok",
+            Err(EnqueueError::Duplicate { .. }) => "duplicate",
+            Err(EnqueueError::IdConflict { .. }) => "id conflict",
+            Err(EnqueueError::Name(_)) => "name",
+            Err(_) => "other",
+        })
+        .collect();
+    assert_eq!(words, ["ok", "duplicate", "ok", "id conflict", "name", "ok"]);
+
+    let ids: Vec<Option<&TaskId>> =
+        outcomes.iter().map(|o| o.as_ref().map_or_else(|e| e.existing_id(), |t| Some(&t.id))).collect();
+    assert_eq!(ids[0], ids[1], "the holder of the lock is named");
+    assert_eq!(ids[3].map(TaskId::as_str), Some("t-1"));
+    assert_eq!(outcomes[3].as_ref().unwrap_err().to_string(), "task id `t-1` is taken in queue `default`");
+    assert!(client.enqueue_many(Vec::<PreparedTask>::new()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_payload_limit_can_be_raised_and_lowered() {
+    let client = client().await;
+    let big = || RawTask::new("big", vec![0; Client::DEFAULT_PAYLOAD_LIMIT + 1]);
+    assert!(matches!(client.enqueue(big()).await, Err(EnqueueError::TooLarge { .. })));
+    let raised = client.clone().payload_limit(usize::MAX);
+    assert_eq!(raised.enqueue(big()).await.unwrap().state, TaskState::Pending);
+    let beyond_all = vec![0; Client::MAX_PAYLOAD_LIMIT + 1];
+    assert!(matches!(
+        raised.enqueue(RawTask::new("huge", beyond_all)).await,
+        Err(EnqueueError::TooLarge { limit: Client::MAX_PAYLOAD_LIMIT, .. })
+    ));
+    let lowered = client.payload_limit(3);
+    assert!(matches!(
+        lowered.enqueue(RawTask::new("small", "1234")).await,
+        Err(EnqueueError::TooLarge { size: 4, limit: 3 })
+    ));
+}
+
+#[tokio::test]
+async fn an_answer_says_state_queue_and_when() {
+    let client = client().await;
+    // Brokers count in milliseconds.
+    let now = client.broker().now().trunc_subsecs(3);
+    let task = mail::enqueue_in(&client, "10m", "ann").await.unwrap();
+    assert_eq!((task.state, task.queue.as_str(), task.r#type.as_str()), (TaskState::Scheduled, "mails", "mail"));
+    // Due times are kept to the millisecond.
+    let (due, delay) = (task.next_process_at.unwrap(), chrono::TimeDelta::minutes(10));
+    assert!(now + delay <= due && due <= client.broker().now() + delay, "{due}");
+    let task = mail::enqueue_at(&client, now - chrono::TimeDelta::hours(1), "bob").await.unwrap();
+    assert_eq!(task.state, TaskState::Pending, "what has passed means now");
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_used_says_what_to_write_and_no_password() {
+    for url in ["postgres://ann:secret@h/db", "", "secret", "amqp:secret", "redis://:secret@h:port"] {
+        let error = Client::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), asynq_runtime::broker::BrokerErrorKind::Config, "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{url}: {error:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Layers around enqueueing: order, changes, refusals, outcomes.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    EnqueueService, PreparedTask,
+    broker::sqlite::{SqliteBroker, SqliteOptions},
+    prelude::*,
+};
+use asynq_test_support::soon;
+use tower::{Layer, Service, util::MapRequestLayer};
+
+#[job(queue = "mails")]
+async fn mail(to: String) -> JobResult {
+    drop(to);
+    Ok(())
+}
+
+async fn client() -> Client {
+    Client::new(Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap()))
+}
+
+type Said = Arc<Mutex<Vec<String>>>;
+
+/// Notes what goes in and what comes out, and refuses a payload with `bad` in it.
+#[derive(Clone)]
+struct Notes(&'static str, Said);
+
+struct Noting {
+    inner: EnqueueService,
+    notes: Notes,
+}
+
+impl Layer<EnqueueService> for Notes {
+    type Service = Noting;
+
+    fn layer(&self, inner: EnqueueService) -> Noting {
+        Noting { inner, notes: self.clone() }
+    }
+}
+
+impl Service<PreparedTask> for Noting {
+    type Response = TaskInfo;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<TaskInfo, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, task: PreparedTask) -> Self::Future {
+        let Notes(name, said) = self.notes.clone();
+        let queue = task.queue_name().map(ToString::to_string).unwrap_or_default();
+        let trace = task.header_value("trace").unwrap_or("none");
+        said.lock().unwrap().push(format!("{name} sees {} for {queue}, trace {trace}", task.name()));
+        if task.payload().windows(3).any(|bytes| bytes == b"bad") {
+            return Box::pin(async { Err("not for us".into()) });
+        }
+        let answer = self.inner.call(task);
+        Box::pin(async move {
+            let answer = answer.await;
+            said.lock()
+                .unwrap()
+                .push(format!("{name} hears {:?}", answer.as_ref().map(|task| task.state.to_string()).ok()));
+            answer
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_first_layer_is_the_outermost_and_each_sees_what_the_outer_ones_changed() {
+    let said = Said::default();
+    let client = client()
+        .await
+        .layer(Notes("outer", said.clone()))
+        .layer(MapRequestLayer::new(|task: PreparedTask| task.header("trace", "abc").queue("late")))
+        .layer(Notes("inner", said.clone()));
+    let task = mail::enqueue(&client, "ann").await.unwrap();
+    assert_eq!(task.queue, "late");
+    let stored = client.broker().task(&task.queue, &task.id).await.unwrap().unwrap();
+    assert_eq!(stored.headers, [("trace".to_owned(), "abc".to_owned())]);
+    let expected = [
+        "outer sees mail for mails, trace none",
+        "inner sees mail for late, trace abc",
+        "inner hears Some(\"pending\")",
+        "outer hears Some(\"pending\")",
+    ];
+    assert_eq!(*said.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn of_many_tasks_each_has_its_own_outcome_whatever_the_layers_say() {
+    let client = client().await.layer(Notes("only", Said::default()));
+    let jobs = ["ann", "bad", "bob", "bob"].map(|to| mail::job(to).task_id(to));
+    let outcomes = client.enqueue_many(jobs).await.unwrap();
+    let told: Vec<String> = outcomes
+        .iter()
+        .map(|outcome| outcome.as_ref().map_or_else(ToString::to_string, |task| task.id.to_string()))
+        .collect();
+    assert_eq!(told[..2], ["ann", "not for us"]);
+    assert!(matches!(outcomes[1], Err(EnqueueError::Layer(_))));
+    // The two equal ones go side by side; an error of the broker comes through as what it is.
+    assert_eq!(outcomes[2..].iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    assert!(outcomes[2..].iter().any(|outcome| outcome.as_ref().is_err_and(EnqueueError::is_id_conflict)), "{told:?}");
+    // More than go together at a time.
+    let outcomes = client.enqueue_many((0..600).map(|i| mail::job(i.to_string()))).await.unwrap();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 600);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_set_after_the_layers_holds_inside_them() {
+    let client = client().await.layer(Notes("only", Said::default())).payload_limit(8);
+    let error = mail::enqueue(&client, "somebody with a long name").await.unwrap_err();
+    assert!(matches!(error, EnqueueError::TooLarge { limit: 8, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_layer_that_is_not_ready_holds_the_task_back() {
+    let every = Duration::from_millis(40);
+    let client = client().await.layer(tower::limit::RateLimitLayer::new(1, every));
+    let since = Instant::now();
+    // A clone has the same limit.
+    mail::enqueue(&client, "a").await.unwrap();
+    mail::enqueue(&client.clone(), "b").await.unwrap();
+    mail::enqueue(&client, "c").await.unwrap();
+    assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other() {
+    let every = Duration::from_millis(40);
+    let client = client().await.layer(tower::limit::RateLimitLayer::new(1, every));
+    mail::enqueue(&client, "a").await.unwrap();
+    let mut idle = Box::pin(mail::enqueue(&client, "idle"));
+    // Polled once, so that it waits for its turn, and then left alone.
+    assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
+    let other = mail::enqueue(&client, "b");
+    soon(other).await.unwrap();
+    soon(idle).await.unwrap();
+    // Nor does one that is given up while it waits.
+    let given_up = mail::enqueue(&client, "c");
+    assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
+    soon(mail::enqueue(&client, "d")).await.unwrap();
+}

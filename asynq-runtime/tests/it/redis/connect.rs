@@ -1,0 +1,240 @@
+//! Connects, loses the connection, closes; and never shows a password.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    Client, EnqueueError, RawTask,
+    broker::{
+        Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled,
+        redis::{RedisBroker, RedisOptions},
+    },
+    task::{ServerInfo, TaskId},
+};
+use asynq_test_support::{eventually, soon};
+use redis::AsyncCommands;
+
+use super::{
+    server::{BRIEF, Proxy, Server, in_time, patient},
+    tasks::*,
+};
+
+#[tokio::test]
+async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
+    let server = Server::start(&["--requirepass", "secret"]).await;
+    for login in ["?pass=canary", "", "?user=nobody&pass=canary"] {
+        let url = format!("{}{login}", server.url());
+        let error = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Denied, "{login}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("canary"));
+    }
+    let proxy = Proxy::before(&server);
+    for url in [format!("{}?pass=secret", server.url()), format!("redis://:secret@127.0.0.1:{}/1", proxy.port)] {
+        let broker = RedisBroker::connect(&url, patient()).await.unwrap();
+        broker.ping().await.unwrap();
+        assert!(!format!("{broker:?} {}", broker.location()).contains("secret"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_spoken_to_in_its_own_version() {
+    let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
+    let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    // Only the wake-up needs the third version; there is none, so that the caller's own pauses count.
+    let error = broker.wait_for_work(&[queue()], Duration::ZERO).await;
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+
+    let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]).await;
+    let url = format!("{}?user=u&pass=canary", server.url());
+    let mut error: &dyn std::error::Error = &RedisBroker::connect(&url, patient()).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    while let Some(cause) = error.source() {
+        assert!(!cause.to_string().contains("canary"), "{cause}");
+        error = cause;
+    }
+}
+
+#[tokio::test]
+async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
+    let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
+    for (over_tcp, database) in [(true, 5), (false, 6)] {
+        let server = Server::start(&rules.split(' ').collect::<Vec<_>>()).await;
+        // The proxy passes bytes on, so a connection over TCP has to send AUTH and SELECT itself.
+        let proxy = Proxy::before(&server);
+        let url = if over_tcp {
+            format!("redis://worker:p%40ss@127.0.0.1:{}/{database}", proxy.port)
+        } else {
+            format!("{}?user=worker&pass=p%40ss&db={database}", server.url())
+        };
+        let broker = RedisBroker::connect(&url, patient()).await.unwrap();
+        put(&broker, &["a"]).await;
+        assert!(!format!("{broker:?} {}", broker.location()).contains("p@ss"));
+        let mut there = server.foreign_with(&format!("?user=worker&pass=p%40ss&db={database}")).await;
+        let length: u64 = there.llen("asynq:{default}:pending").await.unwrap();
+        assert_eq!(length, 1, "in database {database}, where {url} says");
+        assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+        // The connection that listens for news has to log in and choose the database too.
+        let queues = [queue()];
+        let (woken, ()) = soon(async {
+            tokio::join!(broker.wait_for_work(&queues, HOUR), async {
+                until_tracked(&mut there, 2).await;
+                let () = there.lpush("asynq:{default}:pending", "stranger").await.unwrap();
+            })
+        })
+        .await;
+        woken.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
+    let mut server = Server::start(&[]).await;
+    let options = in_time(BRIEF / 2);
+    let client = Client::new(Arc::new(server.broker_with(options).await));
+    let raw = || RawTask::new("of go", "x");
+    client.enqueue(raw()).await.unwrap();
+    server.kill();
+    let error = soon(client.enqueue(raw())).await.unwrap_err();
+    assert!(error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
+    assert!(matches!(&error, EnqueueError::Broker(broker) if broker.is_unavailable()), "{error:?}");
+    let outer = soon(client.enqueue_many([raw(), raw()])).await.unwrap_err();
+    assert!(outer.is_unavailable(), "nothing was sent: {outer:?}");
+    server.restart().await;
+    // The same client goes on as soon as there is a Redis again.
+    eventually("the client reaches the new Redis", async || client.ping().await.ok()).await;
+    client.enqueue(raw()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
+    let options = || in_time(BRIEF / 4);
+    let error = soon(RedisBroker::connect("redis://127.0.0.1:1", options())).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Unavailable);
+
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", mute.local_addr().unwrap());
+    let error = soon(RedisBroker::connect(&url, options())).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+
+    let mut server = Server::start(&[]).await;
+    let broker = server.broker_with(in_time(BRIEF / 2)).await;
+    let pings = async || broker.ping().await.ok();
+    // Only the call's own time can end it while Redis stands still.
+    server.stop();
+    let error = soon(broker.ping()).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    server.go_on();
+    eventually("the broker reaches Redis again", pings).await;
+    server.restart().await;
+    eventually("the broker reaches the new Redis", pings).await;
+}
+
+#[tokio::test]
+async fn a_closed_broker_says_so_and_wakes_who_waits() {
+    let server = Server::start(&[]).await;
+    let broker = Arc::new(server.broker().await);
+    let waiting = Arc::clone(&broker);
+    let mut listener = broker.cancellations().await.unwrap();
+    let waiter = tokio::spawn(async move { waiting.wait_for_work(&[queue()], HOUR).await });
+    until_tracked(&mut server.foreign().await, 2).await;
+    broker.close().await;
+    broker.close().await;
+    let kind = |error: asynq_runtime::broker::BrokerError| error.kind();
+    assert_eq!(soon(waiter).await.unwrap().map_err(kind), Err(BrokerErrorKind::Closed));
+    assert_eq!(broker.ping().await.map_err(kind), Err(BrokerErrorKind::Closed));
+    assert!(soon(listener.next()).await.is_err());
+    let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
+    assert!(matches!(refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed));
+}
+
+#[tokio::test]
+async fn cancel_requests_of_anyone_arrive() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut listener = broker.cancellations().await.unwrap();
+    broker.cancel(&TaskId::new("a").unwrap()).await.unwrap();
+    let () = server.foreign().await.publish("asynq:cancel", "b").await.unwrap();
+    for id in ["a", "b"] {
+        assert_eq!(soon(listener.next()).await.unwrap(), id);
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]).await;
+    let error = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config);
+    assert!(error.to_string().contains("allkeys-lru"), "{error}");
+    let mut allowed = patient();
+    allowed.allow_eviction = true;
+    server.broker_with(allowed).await;
+}
+
+#[test]
+fn a_blocked_runtime_stops_no_call_of_another_one() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let blocked = runtime();
+    let (_server, broker) = blocked.block_on(async {
+        let server = Server::start(&[]).await;
+        let broker = Arc::new(server.broker().await);
+        (server, broker)
+    });
+    // Nobody drives the runtime that connected; the heart has one of its own.
+    runtime().block_on(async {
+        put(&broker, &["a"]).await;
+        let runs = take(&broker, &member("me"), 1).await;
+        assert_eq!(broker.extend(&[runs[0].key.clone()]).await.unwrap(), [Settled::Ok]);
+        broker.wait_for_work(&[queue()], Duration::from_millis(10)).await.unwrap();
+    });
+}
+
+#[tokio::test]
+async fn options_that_would_lose_tasks_or_never_end_are_refused() {
+    let server = Server::start(&[]).await;
+    let lease = |lease| {
+        let mut options = patient();
+        options.lease = lease;
+        options
+    };
+    for options in [lease(Duration::from_secs(1)), lease(Duration::from_millis(2_500)), in_time(Duration::ZERO)] {
+        let error = RedisBroker::connect(&server.url(), options).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{error}");
+    }
+    let broker = server.broker_with(in_time(Duration::MAX)).await;
+    put(&broker, &["a"]).await;
+}
+
+#[tokio::test]
+async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
+    let server = Server::start(&[]).await;
+    let mut brief = patient();
+    brief.lease = Duration::from_secs(2);
+    let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
+    let ours = ServerInfo { rust_version: "0.1.0".into(), ..Default::default() };
+    broker.join(&member("rust").name, &ours).await.unwrap();
+    let joined = brief.join(&member("brief").name, &ours).await.unwrap();
+    let go = broker.join(&member("go").name, &ServerInfo::default()).await.unwrap();
+    let refused = brief.join(&member("brief too").name, &ours).await.unwrap_err();
+    assert_eq!(refused.kind(), BrokerErrorKind::Config);
+    broker.leave(&go).await.unwrap();
+    brief.join(&member("brief too").name, &ours).await.unwrap();
+    brief.beat(&joined, &ours, &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 3);
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_task_on_redis_joins_no_transaction_of_sqlite() {
+    use asynq_runtime::{broker::sqlite::TransactionError, rusqlite::Connection};
+
+    let server = Server::start(&["--requirepass", "secret"]).await;
+    let client = Client::connect(&format!("{}?pass=secret", server.url())).await.unwrap();
+    let connection = Connection::open_in_memory().unwrap();
+    let attached = client.attach(&connection).unwrap_err();
+    assert!(matches!(attached, TransactionError::NotSqlite { .. }), "{attached:?}");
+    let refused = client.enqueue_in_tx(&connection, RawTask::new("t", "")).unwrap_err();
+    assert!(matches!(refused, EnqueueError::Transaction(TransactionError::NotSqlite { .. })), "{refused:?}");
+    let text = client.row(RawTask::new("t", "")).unwrap_err().to_string();
+    assert!(text.contains("only in SQLite") && text.contains("redis") && !text.contains("secret"), "{text}");
+    client.wake();
+}

@@ -1,0 +1,324 @@
+//! The connection that a lone caller's own task drives: what becomes of it, and of calls that it fails.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::broker::{
+    Action, Broker, BrokerErrorKind, Consume, Inspect, NewTask, Produce, Refused, Settled, UniqueLock,
+    redis::RedisBroker,
+};
+use asynq_test_support::{eventually, eventually_blocking, soon};
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Runtime;
+
+use super::{
+    server::{BRIEF, Proxy, Server, in_time},
+    tasks::*,
+};
+
+/// The connections that callers drive: the only ones of the second protocol, but for `redis` itself.
+pub(crate) async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
+    let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
+    let old = list.lines().filter(|line| line.split(' ').any(|word| word == "resp=2"));
+    let ids = old.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("id=")?.parse().ok()));
+    ids.filter(|id| *id != own).collect()
+}
+
+/// Waits until Redis has closed the caller's connection of this id.
+pub(crate) async fn until_closed(redis: &mut MultiplexedConnection, id: i64) {
+    eventually("the connection is closed", async || (!direct(redis).await.contains(&id)).then_some(())).await;
+}
+
+/// Enqueues one by one until there is such a connection; returns its id and how many tasks there are now.
+async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> (i64, usize) {
+    warm_with(broker, redis, "warm").await
+}
+
+/// The same with tasks of this name.
+async fn warm_with(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) -> (i64, usize) {
+    let (before, mut n) = (direct(redis).await, 0);
+    let id = eventually("the broker opens a connection", async || {
+        n += 1;
+        put(broker, &[&format!("{name}{n}")]).await;
+        // It is of use only after its greeting, which ends with the question whether it may kill.
+        let id = direct(redis).await.into_iter().find(|id| !before.contains(id))?;
+        (last_command(redis, id).await == "evalsha").then_some(id)
+    });
+    (id.await, n)
+}
+
+pub(crate) async fn last_command(redis: &mut MultiplexedConnection, id: i64) -> String {
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("ID").arg(id).query_async(redis).await.unwrap();
+    list.split(' ').find_map(|word| word.strip_prefix("cmd=")).unwrap_or_default().to_owned()
+}
+
+pub(crate) async fn pending(broker: &RedisBroker) -> usize {
+    usize::try_from(broker.queue_stats(&queue()).await.unwrap().pending).unwrap()
+}
+
+#[tokio::test]
+async fn who_enqueues_one_by_one_gets_a_connection_and_the_same_answers() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    put(&broker, &["a"]).await;
+    put(&broker, &["b", "c"]).await;
+    put(&broker, &["d"]).await;
+    assert_eq!(last_command(&mut redis, id).await, "evalsha");
+    let order: Vec<String> =
+        redis::cmd("LRANGE").arg("asynq:{default}:pending").arg(0).arg(3).query_async(&mut redis).await.unwrap();
+    assert_eq!(order, ["d", "c", "b", "a"]);
+
+    let theirs = |id: &str| NewTask { id_is_ours: false, ..task(id) };
+    let taken = broker.enqueue(vec![theirs("a")]).await.remove(0);
+    assert!(matches!(taken, Err(Refused::IdConflict)), "{taken:?}");
+    let unique = |id: &str| {
+        let unique = Some(UniqueLock { key: "asynq:{default}:unique:email:x".into(), ttl: Duration::from_secs(60) });
+        NewTask { unique, ..task(id) }
+    };
+    broker.enqueue(vec![unique("u1")]).await.remove(0).unwrap();
+    let refused = broker.enqueue(vec![unique("u2")]).await.remove(0);
+    assert!(matches!(&refused, Err(Refused::Duplicate { holder: Some(id) }) if *id == "u1"), "{refused:?}");
+    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 5, vec![id]));
+}
+
+/// One call on the direct connection and one beside it, which does not wait for it.
+#[tokio::test]
+async fn nobody_waits_for_a_caller_that_is_not_polled() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    let mut held_up = pin!(broker.enqueue(vec![task("held up")]));
+    std::future::poll_fn(|context| {
+        assert!(held_up.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    for other in ["a", "b", "c"] {
+        put(&broker, &[other]).await;
+    }
+    held_up.await.remove(0).unwrap();
+    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 4, vec![id]));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_its_connection_along() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    let mut call = Box::pin(broker.enqueue(vec![task("dropped")]));
+    std::future::poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    drop(call);
+    put(&broker, &["next"]).await;
+    until_closed(&mut redis, id).await;
+    let stored = pending(&broker).await;
+    assert!((n + 1..=n + 2).contains(&stored), "the dropped one is stored once or not at all: {stored} after {n}");
+}
+
+/// F9 on this connection: stored, answer lost, run and deleted, before the call is repeated.
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let worker = server.broker().await;
+    let me = member("w");
+    for round in 0..3 {
+        let (_, n) = warm(&broker, &mut redis).await;
+        assert_eq!(take(&worker, &me, n).await.len(), n);
+        let id = format!("lost{round}");
+        proxy.lose_answers(1);
+        let work = async {
+            loop {
+                worker.wait_for_work(&[queue()], HOUR).await.unwrap();
+                if let Some(run) = take(&worker, &me, 1).await.pop() {
+                    return settle(&worker, &run, Action::Done).await;
+                }
+            }
+        };
+        let one = [id.as_str()];
+        let ((), settled) = soon(async { tokio::join!(put(&broker, &one), work) }).await;
+        assert_eq!((settled, proxy.still_to_lose(), pending(&worker).await), (Settled::Ok, 0, 0));
+        let _: () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    }
+}
+
+/// What was sent here arrives when the repeat has been answered: it must not be run any more.
+#[tokio::test]
+async fn a_call_that_redis_reads_late_is_not_stored_again() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let worker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    assert_eq!(take(&worker, &member("w"), n).await.len(), n);
+    proxy.hold_back();
+    let began = Instant::now();
+    put(&broker, &["late"]).await;
+    assert!(began.elapsed() >= BRIEF, "it was answered at once");
+    let run = take(&worker, &member("w"), 1).await.remove(0);
+    assert_eq!(settle(&worker, &run, Action::Done).await, Settled::Ok);
+    proxy.release().await;
+    assert!(!direct(&mut redis).await.contains(&id));
+    assert_eq!(pending(&worker).await, 0);
+}
+
+#[tokio::test]
+async fn a_redis_that_stands_still_stores_each_task_once() {
+    const LIMIT: Duration = Duration::from_millis(500);
+    // The call times out twice, and is repeated until six seconds have passed.
+    const STILL: Duration = Duration::from_millis(1_200);
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker_with(in_time(LIMIT)).await;
+    let (_, n) = warm(&broker, &mut redis).await;
+    server.stop();
+    tokio::join!(put(&broker, &["still"]), async {
+        tokio::time::sleep(STILL).await;
+        server.go_on();
+    });
+    let observer = server.broker().await;
+    assert_eq!(pending(&observer).await, n + 1);
+    // The same when Redis takes commands and does not run them.
+    let (_, more) = warm_with(&broker, &mut redis, "again").await;
+    let ms = u64::try_from(STILL.as_millis()).unwrap();
+    let () = redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").query_async(&mut redis).await.unwrap();
+    put(&broker, &["paused"]).await;
+    assert_eq!(pending(&observer).await, n + more + 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_nobody_looked_costs_no_call() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    for next in ["a", "b"] {
+        put(&broker, &[next]).await;
+    }
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+    let (id, more) = warm_with(&broker, &mut redis, "again").await;
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+    put(&broker, &["forgotten"]).await;
+    assert_eq!((direct(&mut redis).await, last_command(&mut redis, id).await), (vec![id], "eval".to_owned()));
+    // An idle time-out of the server ends all that say nothing.
+    let () = redis::cmd("CLIENT")
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .query_async(&mut redis)
+        .await
+        .map(|_: i64| ())
+        .unwrap();
+    put(&broker, &["all"]).await;
+    assert_eq!(pending(&broker).await, n + more + 4);
+}
+
+#[tokio::test]
+async fn a_redis_that_starts_anew_is_used_again() {
+    let mut server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    warm(&broker, &mut redis).await;
+    server.restart().await;
+    put(&broker, &["first"]).await;
+    assert_eq!(pending(&broker).await, 1);
+    let mut redis = server.foreign().await;
+    let (_, n) = warm(&broker, &mut redis).await;
+    assert_eq!(pending(&broker).await, n + 1);
+}
+
+#[test]
+fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let (server, mut redis, broker) = two.block_on(async {
+        let server = Server::start(&[]).await;
+        let (redis, broker) = (server.foreign().await, Arc::new(server.broker().await));
+        (server, redis, broker)
+    });
+    let ids = |redis: &mut MultiplexedConnection| two.block_on(direct(redis));
+    assert!(ids(&mut redis).is_empty());
+    // `redis` is served by the other runtime all the while.
+    let (mut n, mut more) = (0, 0);
+    eventually_blocking("the first runtime gets a connection", || {
+        n += 1;
+        one.block_on(put(&broker, &[&format!("one{n}")]));
+        (!ids(&mut redis).is_empty()).then_some(())
+    });
+    let of_one = ids(&mut redis);
+    // Callers of two runtimes by turns: each is served, and nobody's connection is taken away.
+    for turn in 0..20 {
+        one.block_on(put(&broker, &[&format!("a{turn}")]));
+        two.block_on(put(&broker, &[&format!("b{turn}")]));
+    }
+    assert_eq!(ids(&mut redis), of_one);
+    // Its runtime is gone: the other's callers go on, and get one.
+    drop(one);
+    eventually_blocking("the second runtime gets a connection", || {
+        more += 1;
+        two.block_on(put(&broker, &[&format!("two{more}")]));
+        let now = ids(&mut redis);
+        (now != of_one && !now.is_empty()).then_some(())
+    });
+    assert_eq!(two.block_on(pending(&broker)), n + 40 + more);
+    drop(server);
+}
+
+#[tokio::test]
+async fn without_the_right_to_end_a_connection_there_is_none() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let () = redis::cmd("ACL")
+        .arg(&["SETUSER", "jobs", "on", ">secret", "~*", "&*", "+@all", "-client|kill"])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let url = format!("{}?user=jobs&pass=secret", server.url());
+    let broker = RedisBroker::connect(&url, in_time(BRIEF)).await.unwrap();
+    for n in 0..200 {
+        put(&broker, &[&format!("t{n}")]).await;
+        assert_ne!(last_of(&mut redis, "jobs").await, "evalsha", "a call was sent on a connection of its own");
+    }
+    assert_eq!(pending(&broker).await, 200);
+}
+
+/// The last command of a caller's connection of this user.
+async fn last_of(redis: &mut MultiplexedConnection, user: &str) -> String {
+    for id in direct(redis).await {
+        let list: String = redis::cmd("CLIENT").arg("LIST").arg("ID").arg(id).query_async(redis).await.unwrap();
+        if list.contains(&format!("user={user}")) {
+            return list.split(' ').find_map(|word| word.strip_prefix("cmd=")).unwrap_or_default().to_owned();
+        }
+    }
+    String::new()
+}
+
+#[tokio::test]
+async fn a_broker_that_is_closed_keeps_no_connection_and_opens_none() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    warm(&broker, &mut redis).await;
+    broker.close().await;
+    eventually("no connection is left", async || direct(&mut redis).await.is_empty().then_some(())).await;
+    for n in 0..20 {
+        let refused = broker.enqueue(vec![task(&format!("late{n}"))]).await.remove(0).unwrap_err();
+        assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed), "{refused:?}");
+    }
+    assert!(direct(&mut redis).await.is_empty());
+}

@@ -1,0 +1,133 @@
+//! The fence: attacks of FENCE.md §2 that can be made without Go.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{Action, Inspect, Maintain, Settle, Settled, Settlement},
+    task::Progress,
+};
+use redis::AsyncCommands;
+
+use super::{server::Server, tasks::*};
+
+#[tokio::test]
+async fn a_task_goes_through_its_life_and_leaves_only_counters() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let me = member("me");
+    put(&broker, &["a", "b", "c"]).await;
+    let runs = take(&broker, &me, 10).await;
+    assert_eq!(ids(&runs), ["a", "b", "c"]);
+    assert!(runs.iter().all(|run| run.crashes == 0 && run.message.as_ref().unwrap().payload == "hello"));
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 3);
+    for run in &runs {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed, stats.processed_total, stats.failed), (0, 3, 3, 0));
+    assert_eq!(broker.queues().await.unwrap(), [queue()]);
+}
+
+/// One field holds since when a task is pending, or else the token of its run. They may be equal by chance.
+#[tokio::test]
+async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_like_any_other() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, _clock) = with_clock(&server).await;
+    let me = member("me");
+    put(&broker, &["first", "a", "b"]).await;
+    let first = take(&broker, &me, 1).await.remove(0);
+    // The clock stands still: the next token is the next microsecond's.
+    let next = first.key.token.0 + 1000;
+    for id in ["a", "b"] {
+        let () = redis.hset(format!("asynq:{{default}}:t:{id}"), "pending_since", next).await.unwrap();
+    }
+    let runs = take(&broker, &me, 10).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert_eq!(runs[0].key.token.0, next);
+    for run in &runs {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+}
+
+/// FENCE.md §2, attack A: our recoverer put the task back and somebody runs it or ended it; the late one changes nothing.
+#[tokio::test]
+async fn a_late_outcome_changes_nothing_whoever_took_the_task() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for action in every_action() {
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+        put(&broker, &["a"]).await;
+        let late = take(&broker, &member("late"), 1).await.remove(0);
+        clock.advance(Duration::from_secs(31));
+        assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+        let before = dump(&mut redis).await;
+        assert_eq!(settle(&broker, &late, action.clone()).await, Settled::Fenced, "{action:?} while pending");
+        assert_eq!(broker.extend(std::slice::from_ref(&late.key)).await.unwrap(), [Settled::Fenced]);
+        assert_eq!(broker.write_result(&late.key, &"r".into()).await.unwrap(), Settled::Fenced);
+        assert_eq!(broker.write_progress(&late.key, &Progress::new(0.5, "")).await.unwrap(), Settled::Fenced);
+        assert!(dump(&mut redis).await == before, "{action:?} changed a pending task");
+
+        let next = take(&broker, &member("next"), 1).await.remove(0);
+        assert_eq!(next.crashes, 1);
+        let before = dump(&mut redis).await;
+        assert_eq!(settle(&broker, &late, action.clone()).await, Settled::Fenced, "{action:?} while it runs again");
+        assert!(dump(&mut redis).await == before, "{action:?} changed the other run");
+
+        assert_eq!(settle(&broker, &next, Action::Done).await, Settled::Ok);
+        let before = dump(&mut redis).await;
+        assert_eq!(settle(&broker, &late, action.clone()).await, Settled::Gone, "{action:?} after the end");
+        assert_eq!(broker.write_result(&late.key, &"r".into()).await.unwrap(), Settled::Gone);
+        assert!(dump(&mut redis).await == before, "{action:?} made a ghost");
+
+        // C1: the id is used again.
+        put(&broker, &["a"]).await;
+        let again = take(&broker, &member("again"), 1).await.remove(0);
+        let before = dump(&mut redis).await;
+        assert_eq!(settle(&broker, &late, action.clone()).await, Settled::Fenced, "{action:?} after the id's re-use");
+        assert!(dump(&mut redis).await == before);
+        assert_eq!(settle(&broker, &again, Action::Done).await, Settled::Ok);
+    }
+}
+
+/// B: Go's dequeue, which deletes `pending_since` (PROTOCOL §5.5), has the task.
+#[tokio::test]
+async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for action in every_action() {
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+        put(&broker, &["a"]).await;
+        let late = take(&broker, &member("late"), 1).await.remove(0);
+        // A stale Go worker requeues our live run, another one dequeues it (B3).
+        let () = redis.hset("asynq:{default}:t:a", "state", "active").await.unwrap();
+        let () = redis.hdel("asynq:{default}:t:a", "pending_since").await.unwrap();
+        let before = dump(&mut redis).await;
+        assert_eq!(settle(&broker, &late, action.clone()).await, Settled::Fenced);
+        assert!(dump(&mut redis).await == before, "{action:?} changed the Go run");
+        clock.advance(Duration::from_secs(31));
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty(), "Go's runs have 30 s more");
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    }
+}
+
+/// D and E: a repeat is recognised, and a lapsed lease that nobody took is still ours.
+#[tokio::test]
+async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
+    let server = Server::start(&[]).await;
+    let (broker, clock) = with_clock(&server).await;
+    for (i, action) in every_action().into_iter().enumerate() {
+        let id = format!("task {i}");
+        put(&broker, &[&id]).await;
+        let run = take(&broker, &member("me"), 1).await.remove(0);
+        clock.advance(Duration::from_secs(300));
+        assert_eq!(settle(&broker, &run, action.clone()).await, Settled::Ok, "{action:?} with a lapsed lease");
+        let again = Settlement { resend: true, ..settlement(&run, action.clone()) };
+        assert_eq!(broker.settle(&[again]).await.remove(0).unwrap(), Settled::Ok, "{action:?} again");
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.processed, stats.failed, stats.active), (4, 2, 0), "each counted once");
+}

@@ -1,0 +1,388 @@
+//! The connection that the one who fetches drives: what becomes of it, of calls that it fails, and of those who are held up.
+
+use std::{
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{
+    RawTask, Registry, Server as Worker,
+    broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Settled, Wanted, redis::RedisBroker},
+    prelude::JobResult,
+    server::Running,
+    task::QueueName,
+};
+use asynq_test_support::{eventually, soon};
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Runtime;
+
+use super::{
+    direct::{direct, last_command},
+    server::{BRIEF, Proxy, Server, in_time},
+    tasks::*,
+};
+
+/// Fetches, in vain, until that happens on a connection of its own; returns its id.
+async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
+    let before = direct(redis).await;
+    eventually("the broker opens a connection", async || {
+        assert!(take(broker, &member("me"), 1).await.is_empty());
+        let id = direct(redis).await.into_iter().find(|id| !before.contains(id))?;
+        (last_command(redis, id).await == "evalsha").then_some(id)
+    })
+    .await
+}
+
+fn one() -> [Wanted; 1] {
+    [Wanted { queue: queue(), n: 1 }]
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn active(broker: &RedisBroker) -> u64 {
+    broker.queue_stats(&queue()).await.unwrap().active
+}
+
+/// Waits until Redis has run the fetch of a task.
+async fn until_taken(broker: &RedisBroker) {
+    eventually("Redis has run the fetch", async || (active(broker).await > 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn who_fetches_gets_a_connection_and_the_same_answers() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    assert!(broker.dequeues_beside_jobs());
+    let id = warm(&broker, &mut redis).await;
+    put(&producer, &["a", "b", "c"]).await;
+    let runs = take(&broker, &member("me"), 2).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+    // Ended by somebody, and the script forgotten: the call goes another way.
+    let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 5).await), ["c"]);
+    assert!(!direct(&mut redis).await.contains(&id));
+    warm(&broker, &mut redis).await;
+    broker.close().await;
+    let closed = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+    assert_eq!(closed.kind(), BrokerErrorKind::Closed);
+    eventually("no connection is left", async || direct(&mut redis).await.is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_fetch_that_redis_refused_costs_no_connection() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let id = warm(&broker, &mut redis).await;
+    put(&producer, &["a"]).await;
+    let () = redis::cmd("SET").arg("asynq:{default}:active").arg("foreign").query_async(&mut redis).await.unwrap();
+    for _ in 0..3 {
+        let refused = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+        assert_eq!(refused.kind(), BrokerErrorKind::Corrupt, "{refused:?}");
+    }
+    let () = redis::cmd("DEL").arg("asynq:{default}:active").query_async(&mut redis).await.map(|_: i64| ()).unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+    assert!(direct(&mut redis).await.contains(&id));
+}
+
+/// F6 on this connection.
+#[tokio::test]
+async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let producer = server.broker().await;
+    for round in ["0", "1", "2"] {
+        let id = warm(&broker, &mut redis).await;
+        put(&producer, &[round]).await;
+        proxy.lose_answers(1);
+        let lost = broker.dequeue(&member("me"), &one()).await.unwrap_err();
+        assert!(lost.is_unavailable(), "{lost:?}");
+        assert_eq!((proxy.still_to_lose(), active(&producer).await), (0, 1));
+        let run = take(&broker, &member("me"), 1).await.remove(0);
+        assert_eq!((run.key.id.as_str(), run.crashes), (round, 0));
+        assert_eq!(settle(&broker, &run, Action::Done).await, Settled::Ok);
+        assert!(!direct(&mut redis).await.contains(&id));
+    }
+}
+
+/// What was sent here arrives when its tasks have been looked for: it must not be run any more.
+#[tokio::test]
+async fn a_fetch_that_redis_reads_late_takes_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let producer = server.broker().await;
+    warm(&broker, &mut redis).await;
+    put(&producer, &["late"]).await;
+    proxy.hold_back();
+    assert!(broker.dequeue(&member("me"), &one()).await.unwrap_err().is_unavailable());
+    let taken = broker.take_unanswered(&member("me"), Duration::from_secs(60)).await.unwrap();
+    assert!(taken.is_empty(), "it was never run: {taken:?}");
+    proxy.release().await;
+    assert_eq!((active(&producer).await, ids(&take(&broker, &member("me"), 1).await)), (0, vec!["late"]));
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_held_up_is_taken_over_and_returns_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let me = member("me");
+    warm(&broker, &mut redis).await;
+    put(&producer, &["a", "b"]).await;
+    let wanted = one();
+    let mut held_up = pin!(broker.dequeue(&me, &wanted));
+    assert!(poll_once(held_up.as_mut()).is_pending());
+    until_taken(&producer).await;
+    assert!(broker.take_unanswered(&me, Duration::from_secs(60)).await.unwrap().is_empty(), "it is not late");
+    let taken = broker.take_unanswered(&me, Duration::ZERO).await.unwrap();
+    assert_eq!(ids(&taken), ["a"]);
+    assert!(broker.take_unanswered(&me, Duration::ZERO).await.unwrap().is_empty(), "once is enough");
+    // Its connection was ended, or its answer had come: either way the task is not here.
+    if let Ok(runs) = held_up.await {
+        assert!(runs.is_empty(), "{runs:?}");
+    }
+    assert_eq!(settle(&broker, &taken[0], Action::Done).await, Settled::Ok);
+    assert_eq!(ids(&take(&broker, &me, 2).await), ["b"]);
+}
+
+#[tokio::test]
+async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let me = member("me");
+    for round in 0..4 {
+        let id = warm(&broker, &mut redis).await;
+        put(&producer, &["t"]).await;
+        let wanted = one();
+        let mut dropped = Box::pin(broker.dequeue(&me, &wanted));
+        assert!(poll_once(dropped.as_mut()).is_pending());
+        until_taken(&producer).await;
+        drop(dropped);
+        let runs = if round % 2 == 0 {
+            broker.take_unanswered(&me, Duration::from_secs(60)).await.unwrap()
+        } else {
+            take(&broker, &me, 1).await
+        };
+        assert_eq!(ids(&runs), ["t"]);
+        assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+        assert!(!direct(&mut redis).await.contains(&id));
+    }
+}
+
+/// The ids of the connections that are told of changes, and of the others of the third protocol.
+async fn listening(redis: &mut MultiplexedConnection) -> (Vec<i64>, Vec<i64>) {
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
+    let word = |line: &str, name: &str| line.split(' ').find_map(|word| word.strip_prefix(name).map(str::to_owned));
+    let third = list.lines().filter(|line| word(line, "resp=").is_some_and(|resp| resp == "3"));
+    let (told, others): (Vec<&str>, Vec<&str>) =
+        third.partition(|line| word(line, "flags=").is_some_and(|flags| flags.contains('t')));
+    let ids = |lines: Vec<&str>| lines.into_iter().map(|line| word(line, "id=").unwrap().parse().unwrap()).collect();
+    (ids(told), ids(others))
+}
+
+/// The id of the connection that all who wait for something else share.
+async fn shared(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
+    broker.wait_for_due(&[queue()], Duration::ZERO).await.unwrap();
+    listening(redis).await.0[0]
+}
+
+/// Waits, in vain, until that happens on a connection of its own; returns its id.
+async fn warm_wait(broker: &RedisBroker, redis: &mut MultiplexedConnection, shared: i64) -> i64 {
+    eventually("a wait has a connection of its own", async || {
+        broker.wait_for_work(&[queue()], Duration::from_millis(1)).await.unwrap();
+        let own = listening(redis).await.0.into_iter().find(|id| *id != shared)?;
+        (last_command(redis, own).await == "exists").then_some(own)
+    })
+    .await
+}
+
+async fn kill(redis: &mut MultiplexedConnection, id: i64) {
+    let killed: i64 = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(redis).await.unwrap();
+    assert_eq!(killed, 1);
+}
+
+#[tokio::test]
+async fn who_waits_again_hears_of_a_task_on_its_own_connection_and_of_nothing_old() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, producer) = (server.broker().await, server.broker().await);
+    let shared = shared(&broker, &mut redis).await;
+    let id = warm_wait(&broker, &mut redis, shared).await;
+    for task in ["a", "b", "c"] {
+        let queues = [queue()];
+        let enqueued = async {
+            until_tracked(&mut server.foreign().await, 2).await;
+            put(&producer, &[task]).await;
+        };
+        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), enqueued) }).await;
+        woken.unwrap();
+        assert_eq!(last_command(&mut redis, id).await, "exists");
+        assert_eq!(ids(&take(&broker, &member("me"), 1).await), [task]);
+        // What has come and gone since the last wait is no news.
+        broker.wait_for_work(&queues, Duration::ZERO).await.unwrap();
+        let gone = format!("gone with {task}");
+        put(&producer, &[&gone]).await;
+        assert_eq!(ids(&take(&broker, &member("me"), 1).await), [gone.as_str()]);
+        let (begun, limit) = (Instant::now(), Duration::from_millis(100));
+        broker.wait_for_work(&queues, limit).await.unwrap();
+        assert!(begun.elapsed() >= limit, "woken for nothing after {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let shared = shared(&broker, &mut redis).await;
+    for (kills_own, queue_of_round) in [(true, "first"), (false, "second")] {
+        let own = warm_wait(&broker, &mut redis, shared).await;
+        // A queue that nobody has asked for: what is tracked from here on is of this wait, and nothing wakes it.
+        let (queues, before) = ([QueueName::new(queue_of_round).unwrap()], tracked_keys(&mut redis).await);
+        let killed = async {
+            until_tracked(&mut redis, before + 2).await;
+            let others = listening(&mut redis).await.1;
+            for id in if kills_own { vec![own] } else { others } {
+                kill(&mut redis, id).await;
+            }
+        };
+        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), killed) }).await;
+        woken.unwrap();
+        // A connection that ended before the wait, perhaps with its Redis.
+        let own = warm_wait(&broker, &mut redis, shared).await;
+        kill(&mut redis, own).await;
+        soon(broker.wait_for_work(&queues, HOUR)).await.unwrap();
+    }
+    let own = warm_wait(&broker, &mut redis, shared).await;
+    let (queues, before) = ([QueueName::new("third").unwrap()], tracked_keys(&mut redis).await);
+    let closed = async {
+        until_tracked(&mut redis, before + 2).await;
+        broker.close().await;
+    };
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), closed) }).await;
+    assert_eq!(woken.unwrap_err().kind(), BrokerErrorKind::Closed);
+    let is_closed = async || (!listening(&mut redis).await.0.contains(&own)).then_some(());
+    eventually("the connection of the wait is closed", is_closed).await;
+}
+
+/// A worker whose only thread a job has blocked, while a fetch is on its way.
+struct Blocked {
+    broker: RedisBroker,
+    running: Running,
+    jobs: Runtime,
+    /// Ends every job when it is dropped.
+    gate: mpsc::Sender<()>,
+    ran: Arc<Mutex<Vec<String>>>,
+    /// How many outcomes there were before.
+    settled: u64,
+    _server: Server,
+}
+
+/// More than a few fetches take, so that the next fetch is always on its way.
+const ALL: usize = 900;
+
+fn names() -> Vec<String> {
+    (0..ALL).map(|n| format!("t{n:03}")).collect()
+}
+
+/// Lets the first job that starts block the thread. Nothing else runs from then on, whichever job that is.
+async fn blocked() -> Blocked {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (gate, opens) = mpsc::channel::<()>();
+    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
+    let log = Arc::clone(&ran);
+    let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let builder = Worker::builder(format!("{}?lease=2s", server.url()))
+        .registry(Registry::default())
+        .concurrency(ALL)
+        .shutdown_timeout(Duration::from_millis(50))
+        .handle("email", move |task: RawTask| {
+            let (opens, log, starts) = (Arc::clone(&opens), Arc::clone(&log), starts.clone());
+            async move {
+                let id = task.context().id().to_string();
+                if !id.starts_with("warm") {
+                    let _ = starts.send(());
+                    let _ = opens.lock().unwrap().recv();
+                }
+                log.lock().unwrap().push(id);
+                JobResult::Ok(())
+            }
+        });
+    let worker = builder.build().await.unwrap();
+    let running = jobs.spawn(worker.start()).await.unwrap().unwrap();
+    // Until its connection is there, its fetches go another way. The producer has one, too.
+    let mut n = 0;
+    eventually("worker and producer have connections", async || {
+        n += 1;
+        put(&broker, &[&format!("warm{n}")]).await;
+        soon(running.signals().settled.reached(n)).await;
+        let mut ready = 0;
+        for id in direct(&mut redis).await {
+            ready += usize::from(last_command(&mut redis, id).await == "evalsha");
+        }
+        (ready == 2).then_some(())
+    })
+    .await;
+    ran.lock().unwrap().clear();
+    // While the queue is paused nothing is fetched. So no fetch finds less than it asks for.
+    assert!(broker.pause(&queue()).await.unwrap());
+    let names = names();
+    put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert!(broker.resume(&queue()).await.unwrap());
+    soon(started.recv()).await.unwrap();
+    Blocked { broker, running, jobs, gate, ran, settled: n, _server: server }
+}
+
+/// Where the only thread for jobs is blocked, what it fetched and has not read goes to others before a lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
+    let Blocked { broker, running, jobs, gate, ran, settled, _server } = blocked().await;
+    // No job can end, so the next outcome is of a task that went back. All of one fetch are settled together.
+    soon(running.signals().settled.reached(settled + 1)).await;
+    let others = member("other");
+    let runs = take(&broker, &others, ALL).await;
+    let kept = ALL - runs.len();
+    assert!(kept > 0, "the worker has those that it started");
+    assert_eq!(ids(&runs), names()[kept..]);
+    assert!(runs.iter().all(|run| run.crashes == 0), "nobody died");
+    for run in &runs {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+    // Longer than a lease, which the heart extends.
+    let extended = running.signals().extended.count();
+    soon(running.signals().extended.reached(extended + 4)).await;
+    drop(gate);
+    let is_empty = async || (broker.queue_stats(&queue()).await.unwrap().size == 0).then_some(());
+    eventually("the queue is empty", is_empty).await;
+    let mut ran = std::mem::take(&mut *ran.lock().unwrap());
+    ran.sort();
+    assert_eq!(ran, names()[..kept], "each once, and nothing of what went back");
+    assert_eq!(running.signals().lost.count(), 0);
+    soon(running.shutdown()).await.unwrap();
+    jobs.shutdown_background();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_blocked_worker_that_leaves_hands_back_all_that_it_has() {
+    let Blocked { broker, running, jobs, gate, ran, _server, .. } = blocked().await;
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(*ran.lock().unwrap(), [""; 0], "no job has ended");
+    assert_eq!(ids(&take(&broker, &member("other"), ALL).await), names());
+    drop(gate);
+    jobs.shutdown_background();
+}

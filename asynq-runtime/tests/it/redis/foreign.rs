@@ -1,0 +1,133 @@
+//! What no program of asynq's would write: ids in two places, scores at the ends of the numbers, names without keys.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::{GroupRules, Groups, Inspect, Maintain, Page, TaskSet, redis::RedisBroker},
+    task::{GroupName, QueueName, TaskState},
+};
+use asynq_test_support::soon;
+use redis::AsyncCommands;
+
+use super::{server::Server, tasks::*};
+
+/// Moves tasks until none is due.
+async fn forward_all(broker: &RedisBroker) {
+    soon(async { while broker.forward(&[queue()]).await.unwrap().moved > 0 {} }).await;
+}
+
+#[tokio::test]
+async fn an_id_in_two_places_runs_and_ends() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    // In pending while it is active: the run that is there is neither lost nor joined by a second one for ever.
+    put(&broker, &["a"]).await;
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
+    put(&broker, &["good"]).await;
+    let twice = take(&broker, &member("me"), 9).await;
+    assert!(ids(&twice).contains(&"good"), "{:?}", ids(&twice));
+    for run in std::iter::once(&run).chain(&twice) {
+        settle(&broker, run, asynq_runtime::broker::Action::Done).await;
+    }
+    broker.sweep(&queue()).await.unwrap();
+    assert!(take(&broker, &member("me"), 9).await.is_empty());
+    assert!(broker.queue_stats(&queue()).await.unwrap().is_idle());
+
+    // In scheduled and in retry: it is due twice and runs once.
+    put(&broker, &["b"]).await;
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    settle(&broker, &run, retry(Duration::from_secs(1))).await;
+    let due: f64 = redis.zscore("asynq:{default}:retry", "b").await.unwrap();
+    let () = redis.zadd("asynq:{default}:scheduled", "b", due).await.unwrap();
+    clock.advance(Duration::from_secs(2));
+    forward_all(&broker).await;
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["b"]);
+    settle(&broker, &runs[0], asynq_runtime::broker::Action::Done).await;
+    broker.sweep(&queue()).await.unwrap();
+    assert!(take(&broker, &member("me"), 9).await.is_empty());
+    assert!(broker.queue_stats(&queue()).await.unwrap().is_idle());
+}
+
+#[tokio::test]
+async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for (id, score) in [("never", "+inf"), ("now", "-inf"), ("late", "1e308"), ("part", "0.5"), ("good", "1")] {
+        put(&broker, &[id]).await;
+        let run = take(&broker, &member("me"), 1).await.remove(0);
+        settle(&broker, &run, retry(Duration::from_secs(3600))).await;
+        let () =
+            redis::cmd("ZADD").arg("asynq:{default}:retry").arg(score).arg(id).query_async(&mut redis).await.unwrap();
+        // Go's programs know no other due time.
+        let () = redis.zrem("asynq:{default}:x:due", id).await.unwrap();
+    }
+    let listed = broker.tasks(&queue(), TaskState::Retry, Page { number: 1, size: 9 }).await.unwrap();
+    assert_eq!(listed.len(), 5);
+    clock.advance(Duration::from_secs(5));
+    forward_all(&broker).await;
+    let runs = take(&broker, &member("me"), 9).await;
+    let mut due = ids(&runs);
+    due.sort_unstable();
+    assert_eq!(due, ["good", "now", "part"]);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().retry, 2);
+}
+
+#[tokio::test]
+async fn a_pause_of_a_foreign_type_and_names_without_keys_hurt_nobody() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["a"]).await;
+    let () = redis.hset("asynq:{default}:paused", "by", "a foreign program").await.unwrap();
+    assert!(broker.queue_stats(&queue()).await.unwrap().paused, "any key pauses, as for Go");
+    assert!(take(&broker, &member("me"), 1).await.is_empty());
+    broker.resume(&queue()).await.unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+
+    let () = redis.sadd("asynq:queues", "nothing").await.unwrap();
+    let nothing = QueueName::new("nothing").unwrap();
+    assert!(broker.queues().await.unwrap().contains(&nothing));
+    assert!(broker.queue_stats(&nothing).await.unwrap().is_idle());
+    assert!(broker.tasks(&nothing, TaskState::Pending, Page { number: 1, size: 9 }).await.unwrap().is_empty());
+}
+
+/// Puts 5,000 tasks into the group `g`, from number ARGV[1] on; ids have six digits.
+const CROWD: &str = r#"
+for n = tonumber(ARGV[1]), ARGV[1] + 4999 do
+    local id = string.format("%06d", n)
+    local key = "asynq:{default}:t:" .. id
+    redis.call("HSET", key, "state", "aggregating", "group", "g",
+        "msg", "\10\5email\26\6" .. id .. "\34\7default\40\25\64\60\114\1g")
+    redis.call("ZADD", KEYS[1], 1700000000, id)
+end
+redis.call("SADD", KEYS[2], "g")
+redis.call("SADD", "asynq:queues", "default")
+"#;
+
+#[tokio::test]
+async fn a_group_of_two_hundred_thousand_is_taken_in_slices() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, _clock) = with_clock(&server).await;
+    let keys = ["asynq:{default}:g:g", "asynq:{default}:groups"];
+    for first in (0..200_000).step_by(5_000) {
+        let () = redis::cmd("EVAL").arg(CROWD).arg(2).arg(&keys).arg(first).query_async(&mut redis).await.unwrap();
+    }
+    let group = GroupName::new("g").unwrap();
+    for taken in 1..=3 {
+        let before = commands(&mut redis).await;
+        // No largest size, which is asynq's `GroupMaxSize(0)`.
+        let set = broker.claim_set(&queue(), &group, &GroupRules::default()).await.unwrap().unwrap();
+        assert_eq!(set.members.len(), TaskSet::MOST);
+        assert!(set.members.iter().all(|member| member.message.is_ok()));
+        let left: usize = redis.zcard(keys[0]).await.unwrap();
+        assert_eq!(left, 200_000 - taken * TaskSet::MOST);
+        // Others wait while the script looks at the members of the set, and at no other task of the group.
+        let cost = commands(&mut redis).await - before;
+        assert!(cost < 2 * TaskSet::MOST as u64, "{cost} commands for {} members", TaskSet::MOST);
+    }
+}

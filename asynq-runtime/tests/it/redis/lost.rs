@@ -1,0 +1,243 @@
+//! Lost answers, forgotten scripts, callers that go away.
+
+use std::sync::Arc;
+
+use asynq_runtime::broker::{
+    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
+};
+use asynq_test_support::{eventually, soon};
+use redis::AsyncCommands;
+
+use super::{
+    server::{BRIEF, Proxy, Server, in_time, patient},
+    tasks::*,
+};
+
+#[tokio::test]
+async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    for round in 0..20 {
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let names: Vec<String> = (0..150).map(|i| format!("{round}-{i}")).collect();
+        put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let runs = take(&broker, &member("me"), 150).await;
+        assert_eq!(ids(&runs), names);
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+        let batch: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
+        assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, 3000));
+}
+
+#[tokio::test]
+async fn a_lost_answer_loses_and_doubles_nothing() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let direct = server.broker().await;
+    let me = member("me");
+    // Scripts are known from here on, so that one write is one try.
+    put(&direct, &["warm"]).await;
+    let warm = take(&direct, &me, 1).await.remove(0);
+    assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
+
+    proxy.lose_answers(1);
+    put(&broker, &["a", "b"]).await;
+    assert_eq!(proxy.still_to_lose(), 0);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().pending, 2);
+
+    proxy.lose_answers(1);
+    let lost = broker.dequeue(&me, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err();
+    assert!(lost.is_unavailable(), "{lost:?}");
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 1);
+    let runs = take(&broker, &me, 1).await;
+    assert_eq!(ids(&runs), ["a"], "the task of the lost answer comes first");
+    assert_eq!(ids(&take(&broker, &me, 1).await), ["b"]);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 2);
+
+    proxy.lose_answers(1);
+    let first = broker.settle(&[settlement(&runs[0], Action::Done)]).await.remove(0);
+    assert!(first.unwrap_err().is_unavailable());
+    let again = Settlement { resend: true, ..settlement(&runs[0], Action::Done) };
+    assert_eq!(broker.settle(&[again]).await.remove(0).unwrap(), Settled::Ok);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed, 2);
+}
+
+/// F9 with a worker: the task was stored, run and deleted before its enqueue was repeated.
+#[tokio::test]
+async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let direct = server.broker().await;
+    put(&direct, &["warm"]).await;
+    let warm = take(&direct, &member("w"), 1).await.remove(0);
+    assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
+    for round in 0..10 {
+        let id = format!("t{round}");
+        let one = [id.as_str()];
+        proxy.lose_answers(1);
+        let worker = async {
+            loop {
+                direct.wait_for_work(&[queue()], HOUR).await.unwrap();
+                if let Some(run) = take(&direct, &member("w"), 1).await.pop() {
+                    return settle(&direct, &run, Action::Done).await;
+                }
+            }
+        };
+        let ((), settled) = soon(async { tokio::join!(put(&broker, &one), worker) }).await;
+        assert_eq!((settled, proxy.still_to_lose()), (Settled::Ok, 0));
+    }
+    let stats = direct.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, 11), "each task ran once");
+}
+
+#[tokio::test]
+async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    put(&broker, &["a", "b"]).await;
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let me = member("me");
+    // Polled once, so that it is on its way, then dropped.
+    let mut call = Box::pin(broker.dequeue(&me, &wanted));
+    std::future::poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    drop(call);
+    let mut found = Vec::new();
+    eventually("both tasks are found", async || {
+        found.extend(ids(&take(&broker, &me, 2).await).into_iter().map(str::to_owned));
+        (found.len() >= 2).then_some(())
+    })
+    .await;
+    assert_eq!(found, ["a", "b"]);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+#[tokio::test]
+async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let mut redis = server.foreign().await;
+    let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 2 }]);
+    // So that Redis knows the script, and the answer that is lost is not that it does not.
+    assert!(take(&broker, &me, 2).await.is_empty());
+    put(&broker, &["a", "b"]).await;
+    proxy.lose_answers(1);
+    assert!(broker.dequeue(&me, &wanted).await.is_err());
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2, "taken, but nobody knows");
+    let newer: Vec<String> = (0..5000).map(|n| format!("newer{n}")).collect();
+    let () = redis.lpush("asynq:{default}:active", newer).await.unwrap();
+    let () = redis.set("asynq:{default}:t:newer7", "a key of a foreign type").await.unwrap();
+    assert_eq!(ids(&take(&broker, &me, 2).await), ["a", "b"]);
+}
+
+/// The first send reaches Redis after we gave it up: it must take nothing that nobody gets.
+#[tokio::test]
+async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker_with(in_time(BRIEF / 2)).await;
+    put(&broker, &["a", "b", "c", "d"]).await;
+    for expected in ["a", "b"] {
+        server.stop();
+        let wanted = [Wanted { queue: queue(), n: 1 }];
+        let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+        assert!(late.is_unavailable(), "{late:?}");
+        server.go_on();
+        let runs = eventually("Redis answers again", async || match broker.dequeue(&member("me"), &wanted).await {
+            Ok(runs) => Some(runs),
+            Err(error) => {
+                assert!(error.is_unavailable(), "{error:?}");
+                None
+            }
+        })
+        .await;
+        assert_eq!(ids(&runs), [expected]);
+        assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+        assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 0, "nothing was taken besides");
+    }
+}
+
+/// As above, but the network keeps the first send until long after the second was answered.
+#[tokio::test]
+async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    put(&broker, &["a", "b"]).await;
+    proxy.hold_back();
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+    assert!(late.is_unavailable(), "{late:?}");
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
+    proxy.release().await;
+    for _ in 0..10 {
+        broker.ping().await.unwrap();
+    }
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.active, stats.pending), (1, 1), "the late one took a task for nobody");
+}
+
+/// Nothing is lost and nothing runs twice, whichever answer gets lost.
+#[tokio::test]
+async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
+    const CALLERS: usize = 8;
+    const TASKS: usize = 40;
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let connect = || async { Arc::new(RedisBroker::connect(&proxy.url(), patient()).await.unwrap()) };
+    let (producer, worker) = (connect().await, connect().await);
+    proxy.lose_every(7);
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let producer = Arc::clone(&producer);
+            tokio::spawn(async move {
+                for i in 0..TASKS {
+                    put(&producer, &[&format!("{caller}-{i}")]).await;
+                }
+            })
+        })
+        .collect();
+
+    let mut ran = Vec::new();
+    let mut outbox: Vec<Settlement> = Vec::new();
+    soon(async {
+        while ran.len() < CALLERS * TASKS || !outbox.is_empty() {
+            if let Ok(runs) = worker.dequeue(&member("me"), &[Wanted { queue: queue(), n: 5 }]).await {
+                ran.extend(runs.iter().map(|run| run.key.id.to_string()));
+                outbox.extend(runs.iter().map(|run| settlement(run, Action::Done)));
+            }
+            let answers = worker.settle(&outbox).await;
+            let mut open = Vec::new();
+            for (settlement, answer) in outbox.into_iter().zip(answers) {
+                match answer {
+                    Ok(settled) => assert_eq!(settled, Settled::Ok, "{:?}", settlement.run),
+                    Err(error) => {
+                        assert!(error.is_unavailable(), "{error:?}");
+                        open.push(Settlement { resend: true, ..settlement });
+                    }
+                }
+            }
+            outbox = open;
+        }
+    })
+    .await;
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    proxy.lose_every(0);
+    ran.sort();
+    let all = ran.len();
+    ran.dedup();
+    assert_eq!((ran.len(), all), (CALLERS * TASKS, CALLERS * TASKS));
+    let stats = server.broker().await.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed), (0, (CALLERS * TASKS) as u64));
+}

@@ -1,0 +1,18 @@
+//! What only the Redis broker can get wrong: fence, lost answers, forgotten scripts, full memory, wake-up.
+
+mod connect;
+mod direct;
+mod fence;
+mod fetching;
+mod foreign;
+mod groups;
+mod idle;
+mod lost;
+mod presence;
+mod repair;
+mod schedule;
+mod server;
+mod store;
+mod tasks;
+mod timing;
+mod wake;

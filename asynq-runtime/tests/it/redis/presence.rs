@@ -1,0 +1,116 @@
+//! The clocks of the hosts on which servers run, as the list of servers tells them.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use asynq_runtime::{
+    broker::{Presence, redis::RedisBroker},
+    task::ServerInfo,
+};
+use chrono::TimeDelta;
+use prost::Message as _;
+
+use super::{
+    server::{Server, patient},
+    tasks::*,
+};
+
+/// What tells clocks that are set wrong from a busy machine.
+const CLOSE: TimeDelta = TimeDelta::seconds(20);
+
+fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
+    ahead.is_some_and(|ahead| (ahead - TimeDelta::seconds(seconds)).abs() < CLOSE)
+}
+
+#[tokio::test]
+async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
+    let server = Server::start(&[]).await;
+    let right = server.broker().await;
+    right.join(&member("a right host").name, &named("a right host")).await.unwrap();
+    let off = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
+    off.join(&member("b ahead").name, &named("b ahead")).await.unwrap();
+    let off = RedisBroker::connect(&ahead_of(&server, 100), patient()).await.unwrap();
+    off.join(&member("c behind").name, &named("c behind")).await.unwrap();
+
+    let servers = right.servers().await.unwrap();
+
+    let told: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.clock_ahead)).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for ((host, ahead), (expected, seconds)) in
+        told.iter().zip([("a right host", 0), ("b ahead", 100), ("c behind", -100)])
+    {
+        assert_eq!(*host, expected);
+        assert!(is_about(*ahead, seconds), "{host}: {ahead:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_clock_of_a_go_server_is_read_from_its_listing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    // As Go's `WriteServerState` does on a host whose clock is 60 s ahead.
+    let key = "asynq:servers:{go:7:id}";
+    let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60 + 10;
+    let info = ServerInfo { host: "go".into(), ..ServerInfo::default() }.encode_to_vec();
+    let () = redis::cmd("ZADD").arg("asynq:servers").arg(until).arg(key).query_async(&mut redis).await.unwrap();
+    let () = redis::cmd("SETEX").arg(key).arg(10).arg(info).query_async(&mut redis).await.unwrap();
+    let servers = broker.servers().await.unwrap();
+    assert!(is_about(servers[0].clock_ahead, 60), "{servers:?}");
+    // A key without an end tells nothing.
+    let () = redis::cmd("PERSIST").arg(key).query_async(&mut redis).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap()[0].clock_ahead, None);
+}
+
+fn named(host: &str) -> ServerInfo {
+    ServerInfo { host: host.into(), rust_version: "0.1.0".into(), ..ServerInfo::default() }
+}
+
+/// The URL of a line to the server on which every answer to `TIME` is `seconds` later: as Redis looks from a host whose
+/// clock is as much behind.
+fn ahead_of(server: &Server, seconds: i64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let socket = server.socket();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(redis) = UnixStream::connect(&socket) else { return };
+            pass(client, redis, seconds);
+        }
+    });
+    url
+}
+
+fn pass(client: TcpStream, redis: UnixStream, seconds: i64) {
+    let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
+    let (mut to_client, mut from_redis) = (client, redis);
+    thread::spawn(move || std::io::copy(&mut from_client, &mut to_redis));
+    thread::spawn(move || {
+        let mut buffer = vec![0; 65536];
+        while let Ok(n @ 1..) = from_redis.read(&mut buffer) {
+            turn_clocks(&mut buffer[..n], seconds);
+            if to_client.write_all(&buffer[..n]).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Answers to `TIME` are arrays of two texts, the first the seconds in ten digits.
+fn turn_clocks(bytes: &mut [u8], seconds: i64) {
+    const HEAD: &[u8] = b"*2\r\n$10\r\n";
+    for at in 0..bytes.len().saturating_sub(HEAD.len() + 10) {
+        if !bytes[at..].starts_with(HEAD) {
+            continue;
+        }
+        let digits = &mut bytes[at + HEAD.len()..][..10];
+        if let Some(time) = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i64>().ok()) {
+            digits.copy_from_slice(format!("{:010}", time + seconds).as_bytes());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Periodic entries in a Redis that is full, forgets, loses answers, or holds keys of others; what only its keys show.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::{
+    broker::{
+        Broker, BrokerErrorKind, Candidate, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page, Repair,
+        Schedules, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+    },
+    task::{GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
+};
+use chrono::{DateTime, Utc};
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+
+use super::{
+    server::{Proxy, Server, patient},
+    tasks::*,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HISTORY: &str = "asynq:scheduler_history:e";
+
+fn tick(at: DateTime<Utc>) -> Tick {
+    let entry = EntryId::from_wire("e");
+    let at = DateTime::from_timestamp(at.timestamp(), 0).unwrap();
+    let task = task(entry.task_id(at).as_str());
+    let (spec, zone) = ("* * * * * *".into(), "UTC".into());
+    let plan = EntryPlan { queue: queue(), entry, spec, zone, revision: 1, keep: 100 * MINUTE };
+    Tick { plan, at, marker: MINUTE, overlap: Overlap::Allow, task }
+}
+
+async fn fires(broker: &RedisBroker, tick: &Tick) -> bool {
+    matches!(broker.tick(tick).await.unwrap(), Ticked::Enqueued { .. })
+}
+
+fn marker(tick: &Tick) -> String {
+    format!("asynq:{{default}}:x:tick:e:{}", tick.at.timestamp())
+}
+
+#[tokio::test]
+async fn an_entry_and_its_markers_end_by_themselves() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let tick = tick(broker.now());
+    let begun = Instant::now();
+    assert!(fires(&broker, &tick).await);
+    let lasts: (i64, i64) =
+        redis::pipe().ttl(marker(&tick)).ttl("asynq:{default}:x:cron:e").query_async(&mut redis).await.unwrap();
+    // Redis rounds to seconds, and some may have passed.
+    let since = 1 + i64::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((60 - since..=60).contains(&lasts.0) && (6000 - since..=6000).contains(&lasts.1), "{lasts:?}");
+    assert!(redis.sismember::<_, _, bool>("asynq:queues", "default").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_deleted() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let tick = tick(broker.now());
+    assert!(fires(&broker, &tick).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    settle(&broker, &run, asynq_runtime::broker::Action::Done).await;
+    let () = redis.del("asynq:{default}:x:cron:e").await.unwrap();
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+    assert_eq!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last, tick.at);
+    broker.delete_queue(&queue()).await.unwrap();
+    assert!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().is_none());
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let direct = server.broker().await;
+    // The script is known from here on, so that one write is one try.
+    let warm = tick(direct.now() - chrono::TimeDelta::seconds(5));
+    assert!(fires(&direct, &warm).await);
+    for seconds in 1..5 {
+        let tick = tick(warm.at + chrono::TimeDelta::seconds(seconds));
+        proxy.lose_answers(1);
+        assert!(broker.tick(&tick).await.unwrap_err().is_unavailable());
+        assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+        assert_eq!(direct.queue_stats(&queue()).await.unwrap().pending, 1 + seconds as u64);
+    }
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let first = tick(broker.now());
+    assert!(fires(&broker, &first).await);
+    let now = first.at.timestamp();
+    clock.advance(SECOND);
+    limit_memory(&mut redis, "1").await;
+
+    let next = Tick { overlap: Overlap::Replace, ..tick(broker.now()) };
+    let before = dump(&mut redis).await;
+    for _ in 0..2 {
+        assert!(broker.tick(&next).await.unwrap_err().is_full());
+    }
+    assert_eq!(dump(&mut redis).await, before, "the task that it would replace is there, too");
+    assert!(matches!(broker.tick(&first).await.unwrap(), Ticked::Duplicate { .. }));
+    let skip = Tick { overlap: Overlap::Skip, ..next.clone() };
+    assert!(matches!(broker.tick(&skip).await.unwrap(), Ticked::Skipped(_)));
+    clock.advance(SECOND);
+    assert!(broker.pause_entry(&queue(), &first.plan.entry, true).await.unwrap());
+    assert!(matches!(broker.tick(&tick(broker.now())).await.unwrap(), Ticked::Paused));
+    assert!(broker.pause_entry(&queue(), &first.plan.entry, false).await.unwrap());
+    assert_eq!(broker.plan_entry(&first.plan).await.unwrap().last.timestamp(), now + 2);
+
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
+    for _ in 0..2 {
+        assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
+    }
+    broker.show_entries("s", &[SchedulerEntry::default()], MINUTE).await.unwrap();
+    assert_eq!(broker.scheduler_entries().await.unwrap().len(), 1);
+    broker.record_enqueue("e", &SchedulerEnqueueEvent::default()).await.unwrap();
+
+    limit_memory(&mut redis, "0").await;
+    clock.advance(SECOND);
+    assert!(fires(&broker, &Tick { overlap: Overlap::Replace, ..tick(broker.now()) }).await);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 1);
+}
+
+async fn limit_memory(redis: &mut MultiplexedConnection, bytes: &str) {
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query_async(redis).await.unwrap();
+}
+
+async fn is_refused(broker: &RedisBroker, redis: &mut MultiplexedConnection, tick: &Tick, key: &str) {
+    let aside = format!("aside:{key}");
+    if redis.exists(key).await.unwrap() {
+        let () = redis.rename(key, &aside).await.unwrap();
+    }
+    let () = redis.set(key, "of a foreign program").await.unwrap();
+    let before = dump(redis).await;
+    let refused = broker.tick(tick).await.unwrap_err();
+    assert_eq!(refused.kind(), BrokerErrorKind::Corrupt, "{key}: {refused}");
+    assert_eq!(dump(redis).await, before, "{key}: nothing was changed");
+    let () = redis.del(key).await.unwrap();
+    if redis.exists(&aside).await.unwrap() {
+        let () = redis.rename(&aside, key).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn foreign_keys_stop_a_tick_before_anything_is_changed() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let key = |name: &str| format!("asynq:{{default}}:{name}");
+    let mut grouped = tick(broker.now());
+    grouped.task.message.group_key = "g".into();
+    grouped.task.group = Some(GroupName::new("g").unwrap());
+    assert!(fires(&broker, &grouped).await);
+    clock.advance(SECOND);
+    // The previous task waits in a group and is replaced.
+    let plain = Tick { overlap: Overlap::Replace, ..tick(broker.now()) };
+    let mut later = plain.clone();
+    later.task.when = asynq_runtime::broker::When::In(MINUTE);
+    let mut joining = plain.clone();
+    joining.task.group = Some(GroupName::new("h").unwrap());
+    for (tick, name) in [
+        (&plain, "x:cron:e"),
+        (&plain, "pending"),
+        (&plain, "groups"),
+        (&later, "scheduled"),
+        (&later, "x:due"),
+        (&joining, "g:h"),
+    ] {
+        is_refused(&broker, &mut redis, tick, &key(name)).await;
+    }
+    assert!(fires(&broker, &plain).await);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 1, "it was replaced");
+}
+
+#[tokio::test]
+async fn foreign_keys_in_the_place_of_lock_queues_or_previous_task_do_no_harm() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let () = redis.set("asynq:queues", "of a foreign program").await.unwrap();
+    let first = tick(broker.now());
+    assert!(fires(&broker, &first).await);
+    let () = redis.rename(format!("asynq:{{default}}:t:{}", first.task.id), "aside").await.unwrap();
+    let () = redis.set(format!("asynq:{{default}}:t:{}", first.task.id), "of a foreign program").await.unwrap();
+    clock.advance(SECOND);
+    let skip = Tick { overlap: Overlap::Skip, ..tick(broker.now()) };
+    assert!(fires(&broker, &skip).await, "what is no task does not run");
+    clock.advance(SECOND);
+    let mut unique = tick(broker.now());
+    let lock = "asynq:{default}:unique:email:x";
+    let () = redis.lpush(lock, "of a foreign program").await.unwrap();
+    unique.task.unique = Some(UniqueLock { key: lock.into(), ttl: MINUTE });
+    assert!(matches!(broker.tick(&unique).await.unwrap(), Ticked::Refused(_)));
+}
+
+/// A hash says that it waits, but it is in no list: nobody will ever run it.
+#[tokio::test]
+async fn a_task_that_its_list_has_lost_stops_no_schedule() {
+    for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
+        let server = Server::start(&[]).await;
+        let mut redis = server.foreign().await;
+        let (broker, clock) = with_clock(&server).await;
+        let mut first = tick(broker.now());
+        match state {
+            TaskState::Scheduled => first.task.when = asynq_runtime::broker::When::In(MINUTE),
+            TaskState::Aggregating => first.task.group = Some(GroupName::new("g").unwrap()),
+            _ => {}
+        }
+        assert!(fires(&broker, &first).await);
+        let place = if state == TaskState::Aggregating { "g:g".to_owned() } else { state.to_string() };
+        assert_eq!(redis.del::<_, i64>(format!("asynq:{{default}}:{place}")).await.unwrap(), 1);
+        clock.advance(SECOND);
+        assert!(fires(&broker, &Tick { overlap: Overlap::Skip, ..tick(broker.now()) }).await, "{state}");
+    }
+}
+
+/// W2, W4: active, but in no list and without a lease.
+#[tokio::test]
+async fn what_go_left_active_when_it_broke_off_stops_no_schedule() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    assert!(fires(&broker, &tick(broker.now())).await);
+    assert_eq!(broker.dequeue(&member("me"), &[Wanted { queue: queue(), n: 1 }]).await.unwrap().len(), 1);
+    let () = redis.del(&["asynq:{default}:active", "asynq:{default}:lease"]).await.unwrap();
+    clock.advance(SECOND);
+    assert!(fires(&broker, &Tick { overlap: Overlap::Skip, ..tick(broker.now()) }).await);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_of_other_schedulers_hides_nothing_else() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let entry = SchedulerEntry { id: "ours".into(), ..SchedulerEntry::default() };
+    broker.show_entries("s", std::slice::from_ref(&entry), MINUTE).await.unwrap();
+    let ours = "asynq:schedulers:{s}";
+    let () = redis.lpush(ours, b"\xff\xff").await.unwrap();
+    let () = redis.set("asynq:schedulers:{foreign}", "text").await.unwrap();
+    let far = broker.now().timestamp() + 100;
+    let dead = broker.now().timestamp() - 100;
+    for (name, until) in [("foreign", far), ("gone", far), ("dead", dead)] {
+        let () = redis.zadd("asynq:schedulers", format!("asynq:schedulers:{{{name}}}"), until).await.unwrap();
+    }
+    assert_eq!(broker.scheduler_entries().await.unwrap(), [entry]);
+    assert_eq!(redis.zcard::<_, i64>("asynq:schedulers").await.unwrap(), 3, "the dead one is forgotten, as by Go");
+
+    let event = SchedulerEnqueueEvent { task_id: "t".into(), enqueue_time: Some(broker.now().into()) };
+    broker.record_enqueue("e", &event).await.unwrap();
+    let () = redis.zadd(HISTORY, b"\xff\xff", far).await.unwrap();
+    assert_eq!(broker.enqueue_history("e", Page::default()).await.unwrap(), [event]);
+}
+
+#[tokio::test]
+async fn a_wait_for_the_lead_runs_no_script_on_the_tracking_connection() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
+    assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
+    broker.wait_for_lead("shop", Duration::from_millis(50)).await.unwrap();
+    assert_eq!(tracked_keys(&mut server.foreign().await).await, 1, "the leader's key alone");
+}

@@ -1,0 +1,256 @@
+//! A private redis-server on a unix socket, and a proxy before it that can lose answers.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
+use asynq_test_support::eventually;
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Ends with the test.
+pub(crate) struct Server {
+    child: Child,
+    folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl Server {
+    pub(crate) async fn start(options: &[&str]) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("asynq-redis-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let child = Self::spawn(&folder, &options);
+        let server = Self { child, folder, options };
+        server.until_it_answers().await;
+        server
+    }
+
+    fn spawn(folder: &Path, options: &[String]) -> Child {
+        let socket = folder.join("redis.sock");
+        let fixed = ["--port", "0", "--save", "", "--appendonly", "no", "--dir"];
+        let mut command = Command::new("redis-server");
+        command.args(fixed).arg(folder).arg("--unixsocket").arg(socket).args(options);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    async fn until_it_answers(&self) {
+        let connects = async || UnixStream::connect(self.socket()).ok();
+        eventually("redis-server answers", connects).await;
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("redis.sock")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    pub(crate) async fn broker(&self) -> RedisBroker {
+        self.broker_with(patient()).await
+    }
+
+    pub(crate) async fn broker_with(&self, options: RedisOptions) -> RedisBroker {
+        RedisBroker::connect(&self.url(), options).await.unwrap()
+    }
+
+    /// A connection of another program.
+    pub(crate) async fn foreign(&self) -> MultiplexedConnection {
+        self.foreign_with("").await
+    }
+
+    /// The same with a query, such as `?user=worker`.
+    pub(crate) async fn foreign_with(&self, query: &str) -> MultiplexedConnection {
+        let client = redis::Client::open(format!("unix://{}{query}", self.socket().display())).unwrap();
+        // By default a command fails after half a second, which a busy machine needs now and then.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
+    }
+
+    /// Kills the server as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Has the server stand still, as a machine does that is out of memory.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").arg(name).arg(self.child.id().to_string()).status().unwrap().success());
+    }
+
+    /// Kills the server, if that was not done before, and starts an empty one in its place.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let _ = fs::remove_file(self.socket());
+        self.child = Self::spawn(&self.folder, &self.options);
+        self.until_it_answers().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// For a machine that does much else besides: no case but those about time-outs may run into one.
+pub(crate) fn patient() -> RedisOptions {
+    in_time(Duration::from_secs(30))
+}
+
+/// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it on a
+/// busy machine too.
+pub(crate) const BRIEF: Duration = Duration::from_secs(2);
+
+/// Ends calls after this time.
+pub(crate) fn in_time(call_timeout: Duration) -> RedisOptions {
+    let mut options = RedisOptions::default();
+    options.call_timeout = call_timeout;
+    options
+}
+
+/// Passes everything on; told so, it cuts the connection in place of the next answer to a script.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    lose: Arc<Lose>,
+    late: Arc<Late>,
+}
+
+/// Which answers do not arrive.
+#[derive(Default)]
+struct Lose {
+    next: AtomicUsize,
+    every: AtomicUsize,
+    answers: AtomicUsize,
+}
+
+/// A write that arrives late.
+#[derive(Default)]
+struct Late {
+    wanted: AtomicBool,
+    released: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Late {
+    fn hold(&self) {
+        if self.wanted.swap(false, Ordering::SeqCst) {
+            // A test that fails releases nothing, and this thread ends with the process.
+            while !self.released.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Proxy {
+    pub(crate) fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let lose = Arc::new(Lose::default());
+        let late = Arc::new(Late::default());
+        let (socket, losing, holding) = (server.socket(), Arc::clone(&lose), Arc::clone(&late));
+        // It ends with the test's process; its connections end with either side.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if let Ok(redis) = UnixStream::connect(&socket) {
+                    pass(client, redis, &losing, &holding);
+                }
+            }
+        });
+        Self { port, lose, late }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Loses the answers to the next `n` writes that hold a script.
+    pub(crate) fn lose_answers(&self, n: usize) {
+        self.lose.next.store(n, Ordering::SeqCst);
+    }
+
+    /// Loses every `n`th answer to a script from now on; 0 ends it.
+    pub(crate) fn lose_every(&self, n: usize) {
+        self.lose.every.store(n, Ordering::SeqCst);
+    }
+
+    /// Keeps the next write that holds a script back until [`release`](Self::release).
+    pub(crate) fn hold_back(&self) {
+        self.late.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets what was held back go on, and returns when it was written or could not be.
+    pub(crate) async fn release(&self) {
+        self.late.released.store(true, Ordering::SeqCst);
+        let is_over = async || self.late.over.load(Ordering::SeqCst).then_some(());
+        eventually("the held write has been passed on", is_over).await;
+    }
+
+    pub(crate) fn still_to_lose(&self) -> usize {
+        self.lose.next.load(Ordering::SeqCst)
+    }
+}
+
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>) {
+    let scripted = Arc::new(AtomicBool::new(false));
+    let (seen, lose, late) = (Arc::clone(&scripted), Arc::clone(lose), Arc::clone(late));
+    let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
+    let (mut to_client, mut from_redis) = (client, redis);
+    thread::spawn(move || {
+        copy(&mut from_client, &mut to_redis, |bytes| {
+            if bytes.windows(4).any(|word| word == b"EVAL") {
+                seen.store(true, Ordering::SeqCst);
+                late.hold();
+            }
+            true
+        });
+        late.over.store(late.released.load(Ordering::SeqCst), Ordering::SeqCst);
+        let _ = to_redis.shutdown(Shutdown::Both);
+    });
+    thread::spawn(move || {
+        copy(&mut from_redis, &mut to_client, |_| {
+            let is_answer = scripted.swap(false, Ordering::SeqCst);
+            let take = |left: usize| left.checked_sub(1);
+            let every = lose.every.load(Ordering::SeqCst);
+            let unlucky = is_answer && every > 0 && lose.answers.fetch_add(1, Ordering::SeqCst) % every == every - 1;
+            !(unlucky || is_answer && lose.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok())
+        });
+        let _ = to_client.shutdown(Shutdown::Both);
+    });
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write, pass: impl Fn(&[u8]) -> bool) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(n) = from.read(&mut buffer) {
+        if n == 0 || !pass(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What is in Redis: full memory, foreign and broken keys, locks, sizes.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Client, EnqueueError, Registry, Server as Worker,
+    broker::{
+        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled,
+        Settlement, UniqueLock, Wanted, When,
+    },
+    job,
+    prelude::JobResult,
+    task::TaskState,
+};
+use asynq_test_support::soon;
+use redis::AsyncCommands;
+
+use super::{server::Server, tasks::*};
+
+#[tokio::test]
+async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    put(&broker, &["a", "b", "c", "d", "e"]).await;
+    let mut later = task("later");
+    later.when = When::In(Duration::from_secs(5));
+    broker.enqueue(vec![later]).await.remove(0).unwrap();
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+
+    let refused = broker.enqueue(vec![task("f")]).await.remove(0).unwrap_err();
+    assert!(matches!(&refused, Refused::Broker(error) if error.is_full()), "{refused:?}");
+    let runs = take(&broker, &member("me"), 5).await;
+    assert_eq!(runs.len(), 5);
+    let keys: Vec<_> = runs.iter().map(|run| run.key.clone()).collect();
+    assert!(broker.extend(&keys).await.unwrap().into_iter().all(|settled| settled == Settled::Ok));
+    let batch: Vec<_> = runs.iter().zip(every_action()).map(|(run, action)| settlement(run, action)).collect();
+    assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(take(&broker, &member("me"), 5).await.len(), 2);
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
+    assert_eq!(broker.sweep(&queue()).await.unwrap(), Default::default());
+}
+
+#[job]
+async fn chore() -> JobResult {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_drains_a_full_redis() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let mut redis = server.foreign().await;
+    let broker: Arc<dyn Broker> = Arc::new(server.broker().await);
+    let client = Client::new(Arc::clone(&broker));
+    for outcome in client.enqueue_many((0..300).map(|_| chore::job())).await.unwrap() {
+        outcome.unwrap();
+    }
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    let refused = chore::enqueue(&client).await.unwrap_err();
+    assert!(matches!(&refused, EnqueueError::Broker(error) if error.is_full()), "{refused:?}");
+    assert!(!refused.is_ambiguous(), "nothing was stored");
+
+    // A whole worker with its heart and its housekeeping, started while there is no room.
+    let jobs = Registry::only::<(chore,)>().unwrap();
+    let server = Worker::builder("nothing://is-connected").broker(Arc::clone(&broker)).registry(jobs).concurrency(8);
+    let running = server.build().await.unwrap().start().await.unwrap();
+    // All are done although Redis is full.
+    soon(running.signals().settled.reached(300)).await;
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.size, stats.processed, stats.failed), (0, 300, 0));
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hash_that_is_no_task_and_an_id_without_one_do_not_stop_the_queue() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let ghosts: Vec<String> = (0..1000).map(|i| format!("ghost{i}")).collect();
+    let () = redis.lpush("asynq:{default}:pending", ghosts).await.unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "text").await.unwrap();
+    let () = redis.set("asynq:{default}:t:text", "no hash").await.unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "junk").await.unwrap();
+    let () =
+        redis.hset_multiple("asynq:{default}:t:junk", &[("msg", "\u{1}junk"), ("state", "pending")]).await.unwrap();
+    put(&broker, &["good"]).await;
+    // One call passes a thousand ids without a task.
+    let runs = take(&broker, &member("me"), 64).await;
+    assert_eq!(ids(&runs), ["junk", "good"]);
+    let raw = &runs[0].message.as_ref().unwrap_err().raw;
+    assert_eq!(raw[..], b"\x01junk"[..]);
+    let orphans: u64 = redis.scard("asynq:{default}:x:orphans").await.unwrap();
+    assert_eq!(orphans, 1001);
+    let left: bool = redis.exists("asynq:{default}:t:ghost1").await.unwrap();
+    assert!(!left, "no stub was made");
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
+}
+
+#[tokio::test]
+async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_moved_away() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for (container, action) in [("completed", 1), ("retry", 2), ("x:due", 2), ("archived", 3), ("pending", 4)] {
+        put(&broker, &["a", "b"]).await;
+        let runs = take(&broker, &member("me"), 2).await;
+        let key = format!("asynq:{{default}}:{container}");
+        let aside = format!("aside:{container}");
+        let had_some: bool = redis.exists(&key).await.unwrap();
+        if had_some {
+            let () = redis.rename(&key, &aside).await.unwrap();
+        }
+        let () = redis.set(&key, "of a foreign program").await.unwrap();
+        let action = every_action().into_iter().nth(action).unwrap();
+        let stuck = settlement(&runs[0], action);
+        let answers = broker.settle(&[stuck.clone(), settlement(&runs[1], Action::Done)]).await;
+        assert_eq!(answers[0].as_ref().unwrap_err().kind(), BrokerErrorKind::Corrupt, "{container}: {answers:?}");
+        assert_eq!(*answers[1].as_ref().unwrap(), Settled::Ok, "its neighbour ends");
+        assert_eq!(broker.queue_stats(&queue()).await.map_or(1, |stats| stats.active), 1, "{container}");
+        if container == "pending" {
+            clock.advance(Duration::from_secs(31));
+            broker.recover(&[queue()]).await.unwrap_err();
+            let active: Vec<String> = redis.lrange("asynq:{default}:active", 0, -1).await.unwrap();
+            assert_eq!(active, ["a"], "what cannot go back stays");
+        }
+        let () = redis.del(&key).await.unwrap();
+        if had_some {
+            let () = redis.rename(&aside, &key).await.unwrap();
+        }
+        let again = Settlement { resend: true, ..stuck };
+        assert_eq!(*broker.settle(&[again]).await[0].as_ref().unwrap(), Settled::Ok, "{container}");
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let key = "asynq:{default}:unique:email:x";
+    let unique = |id: &str| {
+        let mut task = task(id);
+        task.message.unique_key = key.into();
+        task.unique = Some(UniqueLock { key: key.into(), ttl: Duration::from_secs(60) });
+        task
+    };
+    put(&broker, &["a"]).await;
+    let conflict = broker.enqueue(vec![unique("a")]).await.remove(0);
+    assert!(matches!(conflict, Err(Refused::IdConflict)), "{conflict:?}");
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19a");
+    let outcomes = broker.enqueue(vec![unique("b"), unique("c"), task("d")]).await;
+    assert!(outcomes[0].is_ok() && outcomes[2].is_ok());
+    assert!(matches!(&outcomes[1], Err(Refused::Duplicate { holder: Some(id) }) if *id == "b"), "{outcomes:?}");
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a", "b", "d"]);
+    assert_eq!(settle(&broker, &runs[1], archive()).await, Settled::Ok);
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19d");
+}
+
+#[tokio::test]
+async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = Arc::new(server.broker().await);
+    // While Redis stands still two sends are on their way at most. Everything else waits together.
+    server.stop();
+    let callers: Vec<_> = (0..500)
+        .map(|i| {
+            let broker = Arc::clone(&broker);
+            // Every id twice.
+            let mut call = Box::pin(async move { broker.enqueue(vec![task(&format!("t{}", i / 2))]).await.remove(0) });
+            let call_of = call.as_mut() as Pin<&mut dyn Future<Output = _>>;
+            assert!(call_of.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            tokio::spawn(call)
+        })
+        .collect();
+    server.go_on();
+    let (mut placed, mut conflicts) = (0, 0);
+    for caller in callers {
+        match soon(caller).await.unwrap() {
+            Ok(_) => placed += 1,
+            Err(Refused::IdConflict) => conflicts += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((placed, conflicts), (250, 250));
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha")).unwrap();
+    let calls: u32 = line.split(['=', ',']).nth(1).unwrap().parse().unwrap();
+    // A script carries up to 64 tasks. 500 are eight scripts, and each of four sends may begin and end with a part of one.
+    assert!(calls <= 16, "{calls} scripts for 500 callers");
+}
+
+#[tokio::test]
+async fn large_tasks_travel_in_answers_that_arrive_in_time_and_in_order() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let names: Vec<String> = (0..40).map(|i| format!("t{i}")).collect();
+    let large = names.iter().map(|id| {
+        let mut task = task(id);
+        task.message.payload = vec![7; 300_000].into();
+        task
+    });
+    for outcome in broker.enqueue(large.collect()).await {
+        outcome.unwrap();
+    }
+    let mut runs = Vec::new();
+    while runs.len() < 40 {
+        let some = take(&broker, &member("me"), 40).await;
+        assert!((1..=4).contains(&some.len()), "{} tasks of 300 kB in one answer", some.len());
+        runs.extend(some);
+    }
+    assert_eq!(ids(&runs), names);
+    let batch: Vec<_> = runs.iter().map(|run| settlement(run, retry(Duration::ZERO))).collect();
+    assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.retry, stats.active, stats.failed), (40, 0, 40));
+}
+
+#[tokio::test]
+async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["a", "b"]).await;
+    for key in ["asynq:{default}:active", "asynq:{default}:lease"] {
+        let () = redis.set(key, "foreign").await.unwrap();
+        let wanted = [Wanted { queue: queue(), n: 2 }];
+        let error = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error:?}");
+        let () = redis.del(key).await.unwrap();
+    }
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn an_id_that_lies_in_pending_twice_runs_once() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["a"]).await;
+    let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a"]);
+    assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let names: Vec<String> = (0..2_500).map(|i| format!("t{i}")).collect();
+    put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for size in [usize::MAX, 2_500, 2_001] {
+        let page = Page { number: 1, size };
+        let listed = broker.tasks(&queue(), TaskState::Pending, page).await.unwrap();
+        let listed: Vec<_> = listed.into_iter().map(|task| task.id.to_string()).collect();
+        assert_eq!(listed, names[..size.min(2_500)]);
+    }
+    assert!(
+        broker.tasks(&queue(), TaskState::Aggregating, Page { number: 1, size: usize::MAX }).await.unwrap().is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_crowd_of_lapsed_go_runs_is_not_asked_for_again_and_again() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let now = broker.now().timestamp();
+    let mut pipeline = redis::pipe();
+    for i in 0..1_200 {
+        // As Go's dequeue leaves them: active, with a lease, without a token.
+        pipeline.lpush("asynq:{default}:active", i).ignore();
+        pipeline.zadd("asynq:{default}:lease", i, now - 1).ignore();
+        pipeline.hset_multiple(format!("asynq:{{default}}:t:{i}"), &[("msg", "m"), ("state", "active")]).ignore();
+    }
+    let () = pipeline.query_async(&mut redis).await.unwrap();
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert!(recovered.tasks.is_empty() && !recovered.more, "they have Go's grace, and asking again changes nothing");
+
+    clock.advance(Duration::from_secs(31));
+    let (mut back, mut calls) = (0, 0);
+    loop {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        (back, calls) = (back + recovered.tasks.len(), calls + 1);
+        if !recovered.more {
+            break;
+        }
+    }
+    assert_eq!((back, calls), (1_200, 12));
+}
+
+#[tokio::test]
+async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let lock = "asynq:{default}:unique:email:1";
+    for foreign in ["pending", "scheduled", "x:due"] {
+        let key = format!("asynq:{{default}}:{foreign}");
+        let () = redis.set(&key, "foreign").await.unwrap();
+        let mut unique = task("a");
+        unique.unique = Some(UniqueLock { key: lock.into(), ttl: Duration::from_secs(600) });
+        let mut later = task("b");
+        later.when = When::In(Duration::from_secs(600));
+        for outcome in broker.enqueue(vec![unique, later]).await {
+            assert!(outcome.is_err(), "{foreign}");
+        }
+        assert!(!redis.exists::<_, bool>(lock).await.unwrap(), "{foreign}: nobody would free it");
+        let () = redis.del(&key).await.unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! Tasks, runs and outcomes in few words.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{
+        Action, Consume, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted, When,
+        redis::RedisBroker,
+    },
+    clock::ManualClock,
+    task::{Extra, QueueName, TaskId, TaskMessage},
+};
+use asynq_test_support::eventually;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+
+use super::server::{Server, patient};
+
+/// Longer than any test lasts. A wait that may take so long, and ends, was woken.
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+pub(crate) fn queue() -> QueueName {
+    QueueName::new("default").unwrap()
+}
+
+pub(crate) fn member(name: &str) -> Member {
+    Member { name: ServerName { host: "h".into(), pid: 1, server_id: name.into() }, number: 0 }
+}
+
+pub(crate) fn task(id: &str) -> NewTask {
+    let message = TaskMessage {
+        r#type: "email".into(),
+        payload: "hello".into(),
+        id: id.into(),
+        queue: "default".into(),
+        retry: 25,
+        timeout: 1800,
+        ..Default::default()
+    };
+    NewTask {
+        message,
+        queue: queue(),
+        id: TaskId::new(id).unwrap(),
+        id_is_ours: true,
+        when: When::Now,
+        unique: None,
+        group: None,
+        extra: Extra::default(),
+    }
+}
+
+pub(crate) async fn put(broker: &RedisBroker, ids: &[&str]) {
+    for outcome in broker.enqueue(ids.iter().map(|id| task(id)).collect()).await {
+        outcome.unwrap();
+    }
+}
+
+pub(crate) async fn take(broker: &RedisBroker, member: &Member, n: usize) -> Vec<Run> {
+    broker.dequeue(member, &[Wanted { queue: queue(), n }]).await.unwrap()
+}
+
+pub(crate) fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+pub(crate) fn settlement(run: &Run, action: Action) -> Settlement {
+    let message = Arc::new(run.message.clone().unwrap());
+    Settlement { run: run.key.clone(), message, action, resend: false }
+}
+
+pub(crate) async fn settle(broker: &RedisBroker, run: &Run, action: Action) -> Settled {
+    broker.settle(&[settlement(run, action)]).await.remove(0).unwrap()
+}
+
+pub(crate) fn retry(delay: Duration) -> Action {
+    Action::Retry { delay, error: Some("boom".into()), counted: true, extra: Extra::default() }
+}
+
+pub(crate) fn archive() -> Action {
+    Action::Archive { error: "dead".into(), extra: Extra::default() }
+}
+
+pub(crate) fn every_action() -> [Action; 5] {
+    [
+        Action::Done,
+        Action::Complete { result: Some("r".into()) },
+        retry(Duration::from_secs(60)),
+        archive(),
+        Action::Requeue,
+    ]
+}
+
+/// Every key of the queue with its contents.
+pub(crate) async fn dump(connection: &mut MultiplexedConnection) -> Vec<(String, Vec<u8>)> {
+    let mut keys: Vec<String> = connection.keys("asynq:*").await.unwrap();
+    keys.sort();
+    let mut found = Vec::new();
+    for key in keys {
+        found.push((key.clone(), redis::cmd("DUMP").arg(&key).query_async(connection).await.unwrap()));
+    }
+    found
+}
+
+/// A broker whose clock stands still.
+pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
+    let clock = ManualClock::default();
+    let mut options = patient();
+    options.clock = Some(Arc::new(clock.clone()));
+    (server.broker_with(options).await, clock)
+}
+
+/// How many keys Redis would announce changes of.
+pub(crate) async fn tracked_keys(redis: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query_async(redis).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("tracking_total_keys:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// Waits until Redis would announce changes of so many keys: then a waiter has asked, and sleeps.
+pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) {
+    let what = format!("Redis tracks {keys} keys");
+    eventually(&what, async || (tracked_keys(redis).await >= keys).then_some(())).await;
+}
+
+/// Every command that Redis has run, those that scripts call included; not those by which a test looks at Redis.
+pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
+    let lines = stats.lines().filter(|line| line.starts_with("cmdstat_"));
+    let foreign = |line: &&str| line.starts_with("cmdstat_info:") || line.starts_with("cmdstat_config|resetstat:");
+    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    lines.filter(|line| !foreign(line)).filter_map(calls).sum()
+}

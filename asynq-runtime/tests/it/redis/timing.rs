@@ -1,0 +1,62 @@
+//! How long wake-ups take, beside bare round trips. `scripts/lanes` runs these tests alone, one at a time.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::broker::{Broker, Consume, Maintain, Produce, When};
+use asynq_test_support::soon;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+
+use super::{server::Server, tasks::*};
+use crate::measure::half_are_below;
+
+const ROUNDS: usize = 31;
+
+async fn round_trip(redis: &mut MultiplexedConnection) -> Duration {
+    let begun = Instant::now();
+    let _: String = redis::cmd("PING").query_async(redis).await.unwrap();
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (mut took, mut round_trips) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let queues = [queue()];
+        let woken = async {
+            broker.wait_for_work(&queues, HOUR).await.unwrap();
+            Instant::now()
+        };
+        let pushed = async {
+            until_tracked(&mut redis, 2).await;
+            round_trips.push(round_trip(&mut redis).await);
+            let at = Instant::now();
+            let () = redis.lpush("asynq:{default}:pending", round).await.unwrap();
+            at
+        };
+        let (woken, pushed) = soon(async { tokio::join!(woken, pushed) }).await;
+        took.push(woken.saturating_duration_since(pushed));
+        let () = redis.del("asynq:{default}:pending").await.unwrap();
+    }
+    half_are_below(took, Duration::from_millis(20), round_trips);
+}
+
+#[tokio::test]
+async fn half_of_all_due_tasks_are_noticed_within_fifty_milliseconds() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (mut late, mut round_trips) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let mut delayed = task(&format!("t{round}"));
+        delayed.when = When::In(Duration::from_millis(50));
+        let placed = broker.enqueue(vec![delayed]).await.remove(0).unwrap();
+        round_trips.push(round_trip(&mut redis).await);
+        soon(broker.wait_for_due(&[queue()], HOUR)).await.unwrap();
+        late.push((broker.now() - placed.process_at).to_std().unwrap_or_default());
+        assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    }
+    half_are_below(late, Duration::from_millis(50), round_trips);
+}

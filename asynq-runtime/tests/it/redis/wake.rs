@@ -1,0 +1,110 @@
+//! Wakes up when a queue changes, by whichever program. Each wait here may last an hour, so only a notification or a due time
+//! can have ended it.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::{
+    broker::{Consume, Inspect, Maintain, Page, Placed, Produce, When, redis::RedisBroker},
+    task::TaskState,
+};
+use asynq_test_support::{eventually, soon};
+use redis::AsyncCommands;
+
+use super::{
+    server::{Server, patient},
+    tasks::*,
+};
+
+#[tokio::test]
+async fn a_waiting_worker_wakes_on_the_push_of_a_stranger() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    for round in 0..20 {
+        let queues = [queue()];
+        let pushed = async {
+            until_tracked(&mut redis, 2).await;
+            let () = redis.lpush("asynq:{default}:pending", round).await.unwrap();
+        };
+        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), pushed) }).await;
+        woken.unwrap();
+        let () = redis.del("asynq:{default}:pending").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
+    let mut server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    put(&broker, &["a"]).await;
+    assert!(broker.pause(&queue()).await.unwrap());
+    assert!(!broker.pause(&queue()).await.unwrap());
+    assert!(take(&broker, &member("me"), 1).await.is_empty());
+    let queues = [queue()];
+    let resumed = async {
+        until_tracked(&mut server.foreign().await, 2).await;
+        broker.resume(&queue()).await
+    };
+    let (woken, resumed) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), resumed) }).await;
+    woken.unwrap();
+    assert!(resumed.unwrap());
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), server.restart()) }).await;
+    // Either it was told of the loss, or it could not ask; it must not sleep on.
+    assert!(woken.is_ok() || woken.unwrap_err().is_unavailable());
+    eventually("the new Redis takes a task", async || broker.enqueue(vec![task("b")]).await.remove(0).ok()).await;
+    soon(broker.wait_for_work(&queues, HOUR)).await.unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["b"]);
+    assert_eq!(broker.queues().await.unwrap(), [queue()], "made known again to a Redis that lost it");
+}
+
+#[tokio::test]
+async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time() {
+    const DELAY: Duration = Duration::from_millis(150);
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let queues = [queue()];
+    let mut late = task("late");
+    late.when = When::In(HOUR);
+    let placed: Placed = broker.enqueue(vec![late]).await.remove(0).unwrap();
+    assert_eq!(placed.state, TaskState::Scheduled);
+    let listed = broker.tasks(&queue(), TaskState::Scheduled, Page::default()).await.unwrap();
+    assert_eq!(listed[0].next_process_at, Some(placed.process_at));
+    // A task that is due earlier comes while the forwarder sleeps until the late one.
+    let mut early = task("early");
+    early.when = When::In(DELAY);
+    let begun = Instant::now();
+    let enqueued = async {
+        until_tracked(&mut server.foreign().await, 3).await;
+        broker.enqueue(vec![early]).await.remove(0).unwrap();
+    };
+    let (waited, ()) = soon(async { tokio::join!(broker.wait_for_due(&queues, 2 * HOUR), enqueued) }).await;
+    waited.unwrap();
+    // Redis counts in whole milliseconds.
+    assert!(begun.elapsed() >= DELAY - Duration::from_millis(1), "{:?}", begun.elapsed());
+    assert_eq!(broker.forward(&queues).await.unwrap().moved, 1);
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["early"]);
+}
+
+#[tokio::test]
+async fn where_tracking_is_refused_the_queue_is_polled() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let rules = ["SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-client|tracking"];
+    let () = redis::cmd("ACL").arg(&rules).query_async(&mut redis).await.unwrap();
+    let url = format!("{}?user=limited&pass=pw", server.url());
+    let broker = RedisBroker::connect(&url, patient()).await.unwrap();
+    let queues = [queue()];
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), put(&broker, &["a"])) }).await;
+    woken.unwrap();
+    assert_eq!(tracked_keys(&mut redis).await, 0);
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+    let mut delayed = task("delayed");
+    delayed.when = When::In(Duration::from_millis(300));
+    let (woken, placed) =
+        soon(async { tokio::join!(broker.wait_for_due(&queues, HOUR), broker.enqueue(vec![delayed])) }).await;
+    woken.unwrap();
+    placed[0].as_ref().unwrap();
+    assert_eq!(broker.forward(&queues).await.unwrap().moved, 1);
+}

@@ -1,0 +1,153 @@
+//! The broker fails, loses answers, or says that a task is somebody else's.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use asynq_runtime::{Client, State, TaskState, broker::Broker, prelude::*};
+use asynq_test_support::eventually;
+
+use super::{Log, flaky::Flaky, ids, memory, queue, server, settled, soon, start, told};
+
+#[job]
+async fn counts(log: State<Log>, n: u32) -> JobResult {
+    log.send(n.to_string())?;
+    Ok(())
+}
+
+#[job]
+async fn hangs(log: State<Log>) -> JobResult {
+    struct Dropped(State<Log>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            let _ = self.0.send("dropped".into());
+        }
+    }
+    let _dropped = Dropped(log.clone());
+    log.send("started".into())?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn outcomes_are_kept_until_the_broker_takes_them_and_nothing_runs_twice() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..100).map(counts::job)).await.unwrap();
+    flaky.refuse_settles.store(3, SeqCst);
+    flaky.lose_answers.store(3, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(100)).await;
+    soon(running.shutdown()).await.unwrap();
+    let mut ran: Vec<u32> = Vec::new();
+    while let Some(n) = log.recv().await {
+        ran.push(n.parse().unwrap());
+    }
+    ran.sort_unstable();
+    assert_eq!(ran, (0..100).collect::<Vec<_>>());
+    let stats = broker.queue_stats(&queue("default")).await.unwrap();
+    assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 100, 0));
+    // What was sent without an answer was sent again as such.
+    assert!(flaky.settled.lock().unwrap().iter().any(|(_, settlement)| settlement.resend));
+}
+
+#[tokio::test]
+async fn a_fetch_that_fails_is_tried_again() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.refuse_dequeues.store(3, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    counts::enqueue(&running.client(), 7).await.unwrap();
+    assert_eq!(told(&mut log).await, "7");
+    assert_eq!(flaky.refuse_dequeues.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_run_that_is_somebody_elses_is_stopped_at_once_and_its_outcome_dropped() {
+    let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let running = start(builder).await;
+    hangs::job().task_id("h").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    flaky.fenced.store(true, SeqCst);
+    assert_eq!(told(&mut log).await, "dropped");
+    soon(running.signals().lost.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+    assert!(flaky.settled.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_archived_with_its_bytes() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.garbled.store(true, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    counts::job(1).task_id("g").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let running = start(builder).await;
+    let task = settled(&broker, &running, "g", TaskState::Archived).await;
+    assert_eq!((task.r#type.as_str(), &task.payload[..]), ("undecodable", &b"\xff\xfe"[..]));
+    assert_eq!(task.last_error.as_deref(), Some("undecodable task message (2 bytes): garbled"));
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn fetching_stops_while_too_many_outcomes_wait() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..600).map(counts::job)).await.unwrap();
+    flaky.refuse_settles.store(1_000_000, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    // As many as may wait, and those in the four slots: then nothing more, whatever time passes.
+    for _ in 0..512 {
+        told(&mut log).await;
+    }
+    let before = flaky.refuse_settles.load(SeqCst);
+    let is_refused_twice = async || (flaky.refuse_settles.load(SeqCst) + 2 <= before).then_some(());
+    eventually("outcomes are refused twice more", is_refused_twice).await;
+    let mut started = 512;
+    eventually("what was fetched has started", async || {
+        while log.try_recv().is_ok() {
+            started += 1;
+        }
+        (ids(&broker, TaskState::Pending).await.len() == 600 - started).then_some(())
+    })
+    .await;
+    assert!(started <= 516, "{started}");
+    flaky.refuse_settles.store(0, SeqCst);
+    soon(running.signals().settled.reached(600)).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_the_broker_refuses_does_not_hold_up_the_others() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    counts::job(0).task_id("stubborn").enqueue(&client).await.unwrap();
+    client.enqueue_many((1..300).map(counts::job)).await.unwrap();
+    flaky.refuse_stubborn.store(4, SeqCst);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(300)).await;
+    assert_eq!(flaky.refuse_stubborn.load(SeqCst), 0);
+    let settled = flaky.settled.lock().unwrap();
+    let (last, settlement) = settled.last().unwrap();
+    assert_eq!((last.as_str(), settlement.resend), ("stubborn", true));
+}
+
+#[tokio::test]
+async fn a_component_that_panics_is_started_again() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.panics.store(1, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    counts::job(5).process_in(Duration::from_millis(5)).enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "5");
+}

@@ -1,0 +1,178 @@
+//! What a program is told, and that telling it harms nobody.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Client, State, TaskState,
+    broker::{Broker, BrokerError},
+    prelude::*,
+    server::FailedTask,
+};
+use tokio::sync::mpsc;
+
+use super::{Log, flaky::Flaky, memory, queue, server, settled, soon, start, task, told};
+
+#[job]
+async fn ends(log: State<Log>, how: String) -> JobResult {
+    log.send(how.clone())?;
+    match how.as_str() {
+        "well" => Ok(()),
+        "revoke" => Err(JobError::revoke("unwanted")),
+        "snooze" => Err(JobError::snooze("1h")),
+        "busy" => Err(JobError::not_a_failure("come back later")),
+        other => Err(JobError::fail(other.to_owned())),
+    }
+}
+
+fn line(what: &str, task: &FailedTask) -> String {
+    let FailedTask { id, name, retried, max_retry, error, is_archived, .. } = task;
+    format!("{what} {id} {name} {retried}/{max_retry} {error} {is_archived}")
+}
+
+#[tokio::test]
+async fn failed_attempts_are_told_before_the_broker_knows_and_others_are_not() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(ends,)>(&broker);
+    let (sender, mut said) = mpsc::unbounded_channel();
+    let (errors, archives) = (sender.clone(), sender);
+    let tell = |what, sender: mpsc::UnboundedSender<String>| {
+        move |task: FailedTask| {
+            let _ = sender.send(line(what, &task));
+            std::future::ready(())
+        }
+    };
+    let builder = builder.on_error(tell("error", errors)).on_archive(tell("archive", archives)).concurrency(1);
+    let running = start(builder).await;
+    let client = running.client();
+    for (how, retry) in [("well", 1), ("revoke", 1), ("snooze", 1), ("busy", 1), ("no", 1), ("never", 0)] {
+        ends::job(how).task_id(how).retry(retry).enqueue(&client).await.unwrap();
+    }
+    settled(&broker, &running, "never", TaskState::Archived).await;
+    let mut all = Vec::new();
+    while let Ok(line) = said.try_recv() {
+        all.push(line);
+    }
+    assert_eq!(
+        all,
+        ["error no ends 0/1 no false", "error never ends 0/0 never true", "archive never ends 0/0 never true"]
+    );
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_a_failure_keeps_its_text_and_spends_and_counts_nothing() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(ends,)>(&broker);
+    let running = start(builder.is_failure(|error| error.to_string() != "throttled")).await;
+    let client = running.client();
+    // asynq would archive both, because no retry is left.
+    for how in ["busy", "throttled"] {
+        ends::job(how).task_id(how).retry(0).enqueue(&client).await.unwrap();
+        let task = settled(&broker, &running, how, TaskState::Retry).await;
+        let text = if how == "busy" { "come back later" } else { how };
+        assert_eq!((task.retried, task.last_error.as_deref()), (0, Some(text)));
+    }
+    let stats = broker.queue_stats(&queue("default")).await.unwrap();
+    assert_eq!((stats.failed, stats.retry), (0, 2));
+    ends::job("broken").task_id("broken").retry(0).enqueue(&client).await.unwrap();
+    settled(&broker, &running, "broken", TaskState::Archived).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_changes_nothing() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(ends,)>(&broker);
+    let builder = builder
+        .on_error(|_| async { panic!("in a hook") })
+        .on_archive(|_| -> std::future::Ready<()> { panic!("in the call of a hook") })
+        .on_drain(|_| async { panic!("in the last hook") })
+        .health_check("5ms", |_| panic!("in the health check"));
+    let running = start(builder).await;
+    ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
+    let archived = settled(&broker, &running, "a", TaskState::Archived).await;
+    assert_eq!(archived.last_error.as_deref(), Some("no"));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn hooks_that_never_end_do_not_keep_a_server_from_leaving() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(ends,)>(&broker);
+    let builder = builder
+        .on_error(|_| std::future::pending())
+        .on_drain(|_| std::future::pending())
+        .shutdown_timeout(Duration::from_millis(50));
+    let running = start(builder).await;
+    ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "no");
+    soon(running.shutdown()).await.unwrap();
+    // The attempt had ended, and its outcome counts.
+    assert_eq!(task(&broker, "a").await.map(|task| task.state), Some(TaskState::Archived));
+}
+
+#[tokio::test]
+async fn the_start_waits_for_its_hooks_and_the_drain_is_told() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(ends,)>(&broker);
+    let (sender, mut said) = mpsc::unbounded_channel();
+    let last = sender.clone();
+    let builder = builder
+        .before_start(|client: Client| async move { ends::job("well").enqueue(&client).await.map(drop) })
+        .before_start(move |_| async move { sender.send("before") })
+        .on_drain(move |client: Client| async move {
+            let _ = client.ping().await;
+            let _ = last.send("drain");
+        });
+    let running = start(builder).await;
+    assert_eq!(soon(said.recv()).await, Some("before"));
+    assert_eq!(told(&mut log).await, "well");
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(soon(said.recv()).await, Some("drain"));
+}
+
+#[tokio::test]
+async fn a_hook_may_keep_the_server_from_starting() {
+    for (fails, expected) in [(true, "the hook `before_start` failed: no licence"), (false, "panic")] {
+        let broker = memory().await;
+        let (builder, _log) = server::<(ends,)>(&broker);
+        let builder = builder.before_start(move |_| async move {
+            assert!(fails, "in a hook");
+            Err::<(), _>("no licence")
+        });
+        let error = builder.build().await.unwrap().start().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(broker.servers().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_health_of_the_broker_is_told_again_and_again() {
+    let inner = memory().await;
+    let flaky = Flaky::new(inner);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, _log) = server::<(ends,)>(&broker);
+    let (sender, mut said) = mpsc::unbounded_channel();
+    let told = Arc::new(AtomicU32::new(0));
+    let times = Arc::clone(&told);
+    let running = start(builder.health_check("5ms", move |result: Result<(), BrokerError>| {
+        times.fetch_add(1, SeqCst);
+        let _ = sender.send(result.is_ok());
+    }))
+    .await;
+    assert_eq!(soon(said.recv()).await, Some(true));
+    flaky.refuse_pings.store(true, SeqCst);
+    soon(async { while said.recv().await == Some(true) {} }).await;
+    flaky.refuse_pings.store(false, SeqCst);
+    soon(async { while said.recv().await == Some(false) {} }).await;
+    soon(running.shutdown()).await.unwrap();
+    let at_the_end = told.load(SeqCst);
+    assert!(at_the_end >= 3);
+    assert_eq!(Server::HEALTH_CHECK, Duration::from_secs(15));
+}

@@ -1,0 +1,351 @@
+//! Layers around execution: order, errors, back-pressure, and what they never see.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use asynq_runtime::{
+    Bytes, Client, State, TaskState,
+    broker::{Action, Broker},
+    prelude::*,
+    server::{JobRequest, JobResponse, JobService},
+};
+use tower::{Layer, Service, layer::layer_fn};
+
+use super::{Log, enqueue, flaky::Flaky, ids, memory, server, settled, soon, start, told};
+
+#[job]
+async fn tells(ctx: &JobContext, log: State<Log>, what: String) -> JobResult<u8> {
+    let seen = ctx.extension::<&'static str>().map(|seen| *seen).unwrap_or("nothing");
+    log.send(format!("job {what} {seen}"))?;
+    match what.as_str() {
+        "skip" => Err(JobError::skip_retry("no use")),
+        _ => Ok(7),
+    }
+}
+
+#[job]
+async fn hangs(log: State<Log>) -> JobResult {
+    log.send("started".into())?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+/// Says when it is entered and left, and what it saw.
+#[derive(Clone)]
+struct Says {
+    name: &'static str,
+    log: Log,
+}
+
+struct Saying<S> {
+    inner: S,
+    says: Says,
+}
+
+impl<S> Layer<S> for Says {
+    type Service = Saying<S>;
+
+    fn layer(&self, inner: S) -> Saying<S> {
+        Saying { inner, says: self.clone() }
+    }
+}
+
+impl<S> Service<JobRequest> for Saying<S>
+where
+    S: Service<JobRequest, Response = JobResponse>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = JobResponse;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<JobResponse, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        let Says { name, log } = self.says.clone();
+        let _ = log.send(format!("{name} in {}", request.name()));
+        request.context().insert(name);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await.map_err(Into::into);
+            let said = match &answer {
+                Ok(response) => format!("{:?}", response.result().map(Bytes::len)),
+                Err(error) => error.to_string(),
+            };
+            let _ = log.send(format!("{name} out {said}"));
+            answer
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_left() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+    let says = |name| Says { name, log: sender.clone() };
+    let running = start(builder.layer(says("outer")).layer(says("inner"))).await;
+    tells::job("a").task_id("a").retention("1h").enqueue(&running.client()).await.unwrap();
+    settled(&broker, &running, "a", TaskState::Completed).await;
+    assert_eq!(told(&mut log).await, "job a inner");
+    for expected in ["outer in tells", "inner in tells", "inner out Some(2)", "outer out Some(2)"] {
+        assert_eq!(told(&mut said).await, expected);
+    }
+    // A policy goes through them, and so does what nobody here knows.
+    tells::job("skip").task_id("s").enqueue(&running.client()).await.unwrap();
+    let skipped = settled(&broker, &running, "s", TaskState::Archived).await;
+    assert_eq!(skipped.last_error.as_deref(), Some("no use"));
+    enqueue(&broker, RawTask::new("nobody's", "").task_id("u")).await;
+    let unknown = settled(&broker, &running, "u", TaskState::Retry).await;
+    assert_eq!(
+        (unknown.retried, unknown.last_error),
+        (0, Some("handler not found for task \"nobody's\"".to_owned())),
+        "it was handed back"
+    );
+    let mut all = Vec::new();
+    while let Ok(line) = said.try_recv() {
+        all.push(line);
+    }
+    assert!(all.contains(&"outer out no use".to_owned()), "{all:?}");
+    assert!(all.contains(&"inner in nobody's".to_owned()), "{all:?}");
+    assert!(all.iter().any(|line| line.starts_with("outer out handler not found for task")), "{all:?}");
+    soon(running.shutdown()).await.unwrap();
+}
+
+/// Refuses by error, or answers itself.
+fn refuses(what: &'static str) -> impl Layer<JobService, Service = Refusing> + Send + 'static {
+    layer_fn(move |inner| Refusing { inner, what })
+}
+
+struct Refusing {
+    inner: JobService,
+    what: &'static str,
+}
+
+impl Service<JobRequest> for Refusing {
+    type Response = JobResponse;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<JobResponse, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        match self.what {
+            "panic" => panic!("in a layer"),
+            "done" => Box::pin(async { Ok(JobResponse::done()) }),
+            "revoke" => Box::pin(async { Err(JobError::revoke("unwanted").into_error()) }),
+            "fail" => Box::pin(async { Err("not today".into()) }),
+            _ => self.inner.call(request),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_layer_may_answer_itself_and_its_errors_and_panics_are_the_tasks() {
+    for (what, state, error) in [
+        ("done", None, None),
+        ("revoke", None, None),
+        ("fail", Some(TaskState::Retry), Some("not today")),
+        ("panic", Some(TaskState::Retry), Some("panic")),
+        ("nothing", None, None),
+    ] {
+        let broker = memory().await;
+        let (builder, mut log) = server::<(tells,)>(&broker);
+        let running = start(builder.layer(refuses(what))).await;
+        let seen = running.signals().settled.count();
+        tells::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        soon(running.signals().settled.reached(seen + 1)).await;
+        let task = super::task(&broker, "a").await;
+        assert_eq!(task.as_ref().map(|task| task.state), state, "{what}");
+        let text = task.and_then(|task| task.last_error).unwrap_or_default();
+        assert!(error.is_none_or(|error| text.contains(error)), "{what}: {text}");
+        assert_eq!(log.try_recv().is_ok(), what == "nothing", "{what}");
+        soon(running.shutdown()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_layers_timeout_ends_the_job() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let running = start(builder.layer(tower::timeout::TimeoutLayer::new(Duration::from_millis(20)))).await;
+    hangs::job().task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    let task = settled(&broker, &running, "a", TaskState::Archived).await;
+    assert_eq!(task.last_error.as_deref(), Some("request timed out"));
+    soon(running.shutdown()).await.unwrap();
+}
+
+/// Ready as long as nobody has called it since the test said so.
+#[derive(Default)]
+struct Door {
+    open: AtomicU32,
+    asked: AtomicBool,
+    waiting: std::sync::Mutex<Option<Waker>>,
+}
+
+impl Door {
+    fn open(&self, times: u32) {
+        self.open.fetch_add(times, SeqCst);
+        self.waiting.lock().unwrap().take().map(Waker::wake).unwrap_or_default();
+    }
+}
+
+struct Guarded(Arc<Door>, JobService);
+
+impl Service<JobRequest> for Guarded {
+    type Response = JobResponse;
+    type Error = BoxError;
+    type Future = <JobService as Service<JobRequest>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        *self.0.waiting.lock().unwrap() = Some(cx.waker().clone());
+        self.0.asked.store(true, SeqCst);
+        if self.0.open.load(SeqCst) > 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        self.0.open.fetch_sub(1, SeqCst);
+        self.1.call(request)
+    }
+}
+
+#[tokio::test]
+async fn while_layers_are_not_ready_nothing_is_fetched_and_nothing_is_lost() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    let jobs = (0..5).map(|i| tells::job(i.to_string()).task_id(i.to_string()));
+    client.enqueue_many(jobs).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let door = Arc::new(Door::default());
+    let guard = Arc::clone(&door);
+    let running = start(builder.layer(layer_fn(move |inner| Guarded(Arc::clone(&guard), inner)))).await;
+    soon(running.signals().beat.reached(1)).await;
+    for (open, first) in [(2, 0), (1, 2)] {
+        door.open(open);
+        for i in first..first + open {
+            assert_eq!(told(&mut log).await, format!("job {i} nothing"));
+        }
+        soon(running.signals().settled.reached(u64::from(first + open))).await;
+        let waiting: Vec<String> = (first + open..5).map(|i| i.to_string()).collect();
+        assert_eq!(ids(&broker, TaskState::Pending).await, waiting);
+        assert_eq!(ids(&broker, TaskState::Active).await, [""; 0]);
+    }
+    assert!(door.asked.load(SeqCst));
+    // It leaves although they never become ready.
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["3", "4"]);
+}
+
+#[tokio::test]
+async fn towers_rate_limit_spaces_the_starts() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..6).map(|i| tells::job(i.to_string()))).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let every = Duration::from_millis(60);
+    let since = std::time::Instant::now();
+    let running = start(builder.layer(tower::limit::RateLimitLayer::new(2, every))).await;
+    for i in 0..6 {
+        assert_eq!(told(&mut log).await, format!("job {i} nothing"));
+    }
+    assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_that_the_layers_were_not_asked_about_go_back_in_order() {
+    let inner = memory().await;
+    let jobs = (0..5).map(|i| tells::job(i.to_string()).task_id(i.to_string()));
+    Client::new(inner.clone()).enqueue_many(jobs).await.unwrap();
+    // As after a lost answer: the broker gives more than was asked for now.
+    let flaky = Flaky::new(inner.clone());
+    flaky.generous.store(1, SeqCst);
+    let broker: Arc<dyn Broker> = flaky;
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let door = Arc::new(Door::default());
+    let guard = Arc::clone(&door);
+    let running = start(builder.layer(layer_fn(move |inner| Guarded(Arc::clone(&guard), inner)))).await;
+    door.open(1);
+    assert_eq!(told(&mut log).await, "job 0 nothing");
+    soon(running.signals().settled.reached(3)).await;
+    assert_eq!(ids(&inner, TaskState::Pending).await, ["1", "2", "3", "4"]);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn layers_that_are_always_ready_are_trusted_with_batches() {
+    const TASKS: u32 = 600;
+    // 64 one by one, then twice as many each time, up to 128: eleven calls.
+    const CALLS: u32 = 64 + 11;
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..TASKS).map(|i| tells::job(i.to_string()))).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    // As many slots as tasks: it does not matter for a batch how soon the earlier jobs end.
+    let running = start(builder.concurrency(TASKS as usize).layer(refuses("nothing"))).await;
+    let mut seen: Vec<u32> = Vec::new();
+    for _ in 0..TASKS {
+        seen.push(told(&mut log).await.split(' ').nth(1).unwrap().parse().unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..TASKS).collect::<Vec<_>>(), "each once");
+    let calls = flaky.dequeues.load(SeqCst);
+    // A look before the first task, or after the last one, may be one call each.
+    assert!((CALLS..=CALLS + 2).contains(&calls), "{calls} calls for {TASKS} tasks");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() {
+    let inner = memory().await;
+    let flaky = Flaky::new(inner.clone());
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let name = |i: u32| format!("{i:03}");
+    Client::new(inner.clone()).enqueue_many((0..120).map(|i| tells::job(name(i)).task_id(name(i)))).await.unwrap();
+    let (builder, mut log) = server::<(tells,)>(&broker);
+    let door = Arc::new(Door::default());
+    let guard = Arc::clone(&door);
+    // In the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
+    door.open(80);
+    let layer = layer_fn(move |inner| Guarded(Arc::clone(&guard), inner));
+    // More slots than tasks that start: a busy machine must not cut the batches elsewhere.
+    let running = start(builder.concurrency(128).layer(layer)).await;
+    for _ in 0..80 {
+        told(&mut log).await;
+    }
+    let all_but = |n: u32| (n..120).map(name).collect::<Vec<_>>();
+    let has_settled = |n: usize| flaky.settled.lock().unwrap().len() >= n;
+    for seen in 1.. {
+        if has_settled(80) && ids(&inner, TaskState::Active).await.is_empty() {
+            break;
+        }
+        soon(running.signals().settled.reached(seen)).await;
+    }
+    assert_eq!(ids(&inner, TaskState::Pending).await, all_but(80));
+    let handed_back = || flaky.settled.lock().unwrap().iter().filter(|(_, s)| s.action == Action::Requeue).count();
+    let before = handed_back();
+    assert!(before > 0, "a batch was cut");
+    // One by one again: nothing is taken that is not started.
+    door.open(3);
+    for _ in 0..3 {
+        told(&mut log).await;
+    }
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&inner, TaskState::Pending).await, all_but(83));
+    assert_eq!(handed_back(), before);
+}

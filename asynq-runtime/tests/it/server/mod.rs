@@ -1,0 +1,99 @@
+//! The server over the embedded broker in memory: every ending, every fault, every way to stop.
+
+mod endings;
+mod faults;
+mod flaky;
+mod handlers;
+mod hooks;
+mod layers;
+mod locks;
+mod misbehaving;
+mod quarantine;
+mod queues;
+mod setup;
+#[cfg(unix)]
+pub(crate) mod signals;
+mod stopping;
+mod timing;
+
+use std::sync::Arc;
+
+use asynq_runtime::{
+    Client, RawTask, Registry, Server, TaskId, TaskInfo, TaskState,
+    broker::{
+        Broker, Page,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    job::JobSet,
+    server::{Running, ServerBuilder},
+    task::QueueName,
+};
+pub(crate) use asynq_test_support::soon;
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::mpsc;
+
+/// What jobs tell the test, in their order.
+pub(crate) type Log = mpsc::UnboundedSender<String>;
+
+/// Checks that a time that was set between `begun` and now lies `from` to `to` later, however long the test has taken.
+#[track_caller]
+pub(crate) fn is_later(time: Option<DateTime<Utc>>, begun: DateTime<Utc>, from: TimeDelta, to: TimeDelta) {
+    // Brokers keep whole milliseconds.
+    let (earliest, latest) = (begun + from - TimeDelta::milliseconds(1), Utc::now() + to);
+    assert!(time.is_some_and(|time| earliest <= time && time <= latest), "{time:?} is not in {earliest}..={latest}");
+}
+
+pub(crate) async fn memory() -> Arc<dyn Broker> {
+    Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap())
+}
+
+/// A server of the jobs `S` with four slots, and what its jobs tell.
+pub(crate) fn server<S: JobSet>(broker: &Arc<dyn Broker>) -> (ServerBuilder, mpsc::UnboundedReceiver<String>) {
+    let (sender, receiver) = mpsc::unbounded_channel::<String>();
+    let builder = Server::builder("nothing://is-connected")
+        .broker(Arc::clone(broker))
+        .registry(Registry::only::<S>().unwrap())
+        .state::<Log>(sender)
+        .concurrency(4);
+    (builder, receiver)
+}
+
+pub(crate) async fn start(builder: ServerBuilder) -> Running {
+    builder.build().await.unwrap().start().await.unwrap()
+}
+
+pub(crate) async fn told(log: &mut mpsc::UnboundedReceiver<String>) -> String {
+    soon(log.recv()).await.unwrap()
+}
+
+pub(crate) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+pub(crate) fn id(id: &str) -> TaskId {
+    TaskId::new(id).unwrap()
+}
+
+pub(crate) async fn task(broker: &Arc<dyn Broker>, id: &str) -> Option<TaskInfo> {
+    broker.task(&queue("default"), &self::id(id)).await.unwrap()
+}
+
+/// The task in this state, as soon as it is settled.
+pub(crate) async fn settled(broker: &Arc<dyn Broker>, running: &Running, id: &str, state: TaskState) -> TaskInfo {
+    for seen in 1.. {
+        soon(running.signals().settled.reached(seen)).await;
+        if let Some(task) = task(broker, id).await.filter(|task| task.state == state) {
+            return task;
+        }
+    }
+    unreachable!()
+}
+
+pub(crate) async fn ids(broker: &Arc<dyn Broker>, state: TaskState) -> Vec<String> {
+    let tasks = broker.tasks(&queue("default"), state, Page { number: 1, size: 1000 }).await.unwrap();
+    tasks.into_iter().map(|task| task.id.to_string()).collect()
+}
+
+pub(crate) async fn enqueue(broker: &Arc<dyn Broker>, task: RawTask) -> TaskInfo {
+    Client::new(Arc::clone(broker)).enqueue(task).await.unwrap()
+}

@@ -1,0 +1,295 @@
+//! Every way to stop: in order, in time, at once.
+
+use std::{
+    sync::{Arc, Mutex, mpsc::Receiver},
+    time::Duration,
+};
+
+use asynq_runtime::{Client, State, TaskState, broker::Broker, job::BoxFuture, prelude::*, server::JobResponse};
+use asynq_test_support::eventually_blocking;
+use tokio::sync::Notify;
+use tower::util::MapFutureLayer;
+
+use super::{Log, flaky::Flaky, ids, memory, server, soon, start, task, told};
+
+type Gate = Arc<tokio::sync::Semaphore>;
+
+#[job]
+async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
+    log.send(format!("{name} started"))?;
+    gate.acquire().await?.forget();
+    log.send(format!("{name} ended"))?;
+    Ok(())
+}
+
+#[job]
+fn deaf(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+    log.send("started".into())?;
+    while !ctx.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    log.send("noticed".into())?;
+    let _ = gate.lock().unwrap().recv();
+    log.send("returned".into())?;
+    Err(JobError::fail("gave up"))
+}
+
+#[job]
+async fn quick(log: State<Log>) -> JobResult {
+    log.send("quick".into())?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_running_jobs_end() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    let shutdown = tokio::spawn(running.shutdown());
+    gate.add_permits(1);
+    soon(shutdown).await.unwrap().unwrap();
+    assert_eq!(told(&mut log).await, "a ended");
+    assert!(task(&broker, "a").await.is_none());
+    assert!(broker.servers().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_shutdown_may_wait_for_as_long_as_it_takes() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone()).shutdown_timeout(Duration::MAX)).await;
+    waits::job("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    let shutdown = tokio::spawn(running.shutdown());
+    gate.add_permits(1);
+    soon(shutdown).await.unwrap().unwrap();
+    assert_eq!(told(&mut log).await, "a ended");
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let client = Client::new(broker.clone());
+    for name in ["a", "b", "c"] {
+        waits::job(name).task_id(name).enqueue(&client).await.unwrap();
+    }
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate).concurrency(1).shutdown_timeout(Duration::from_millis(50))).await;
+    assert_eq!(told(&mut log).await, "a started");
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["a", "b", "c"]);
+    let a = task(&broker, "a").await.unwrap();
+    assert_eq!((a.retried, a.crashes, a.last_error), (0, 0, None));
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_quiet_server_fetches_nothing_and_goes_on_with_what_runs() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    running.quiet();
+    soon(running.signals().quiet.reached(1)).await;
+    waits::job("b").task_id("b").enqueue(&running.client()).await.unwrap();
+    gate.add_permits(2);
+    assert_eq!(told(&mut log).await, "a ended");
+    soon(running.signals().settled.reached(1)).await;
+    // It goes on telling that it lives.
+    soon(running.signals().beat.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
+    const TASKS: usize = 600;
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let client = Client::new(broker.clone());
+    let name = |i: usize| format!("{i:04}");
+    let jobs = (0..TASKS).map(|i| waits::job(name(i)).task_id(name(i)));
+    assert!(client.enqueue_many(jobs).await.unwrap().iter().all(Result::is_ok));
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(Duration::from_millis(50))).await;
+    for _ in 0..TASKS - 50 {
+        told(&mut log).await;
+    }
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, (0..TASKS).map(name).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let running = start(builder.state(Mutex::new(gate)).concurrency(1)).await;
+    deaf::job().task_id("deaf").timeout("1s").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    quick::enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "noticed");
+    // Its time is over, but it runs: neither is it settled, nor has anything else its slot.
+    assert_eq!(running.running(), 1);
+    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    open.send(()).unwrap();
+    assert_eq!(told(&mut log).await, "returned");
+    assert_eq!(told(&mut log).await, "quick");
+    soon(running.signals().settled.reached(2)).await;
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layer_that_gives_a_blocking_job_up_does_not_free_its_slot() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let give_up = Arc::new(Notify::new());
+    let told_to = Arc::clone(&give_up);
+    let gives_up = MapFutureLayer::new(move |attempt: BoxFuture<'static, Result<JobResponse, BoxError>>| {
+        let told_to = Arc::clone(&told_to);
+        async move {
+            tokio::select! {
+                answer = attempt => answer,
+                () = told_to.notified() => Err(BoxError::from("given up")),
+            }
+        }
+    });
+    let running = start(builder.state(Mutex::new(gate)).concurrency(1).layer(gives_up)).await;
+    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    give_up.notify_one();
+    quick::enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "noticed");
+    assert_eq!(running.running(), 1);
+    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    open.send(()).unwrap();
+    assert_eq!(told(&mut log).await, "returned");
+    assert_eq!(told(&mut log).await, "quick");
+    soon(running.signals().settled.reached(2)).await;
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("given up")));
+}
+
+/// How many threads are in a job now, and the most there ever were.
+#[derive(Default)]
+struct Crowd(Mutex<(usize, usize)>);
+
+const SLOTS: usize = 4;
+
+#[job(timeout = "1s")]
+fn overstays(log: State<Log>, ctx: &JobContext, crowd: State<Arc<Crowd>>) -> JobResult {
+    let enter = |crowd: &mut (usize, usize)| {
+        crowd.0 += 1;
+        crowd.1 = crowd.1.max(crowd.0);
+    };
+    enter(&mut crowd.0.lock().unwrap());
+    // However slowly the threads start, all slots are taken at some time.
+    eventually_blocking("the time is over and all slots are taken", || {
+        (ctx.is_cancelled() && crowd.0.lock().unwrap().1 >= SLOTS).then_some(())
+    });
+    // Long enough for a slot that was freed too early to be taken.
+    std::thread::sleep(Duration::from_millis(100));
+    crowd.0.lock().unwrap().0 -= 1;
+    log.send("returned".into())?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..8).map(|_| overstays::job())).await.unwrap();
+    let (builder, mut log) = server::<(overstays,)>(&broker);
+    let crowd = Arc::new(Crowd::default());
+    let running = start(builder.state(crowd.clone()).concurrency(SLOTS)).await;
+    for _ in 0..8 {
+        assert_eq!(told(&mut log).await, "returned");
+    }
+    assert_eq!(*crowd.0.lock().unwrap(), (0, SLOTS), "as many as there are slots, never more");
+    soon(running.signals().settled.reached(8)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(deaf,)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50))).await;
+    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    soon(running.shutdown()).await.unwrap();
+    let deaf = task(&broker, "deaf").await.unwrap();
+    assert_eq!((deaf.state, deaf.retried), (TaskState::Pending, 0));
+    open.send(()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
+    #[job]
+    async fn burns(log: State<Log>, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+        log.send("started".into())?;
+        let _ = gate.lock().unwrap().recv();
+        Ok(())
+    }
+    let flaky = Flaky::with_lease(memory().await, Duration::from_millis(300));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(burns,)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let builder = builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50));
+    let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = builder.build().await.unwrap();
+    let running = jobs.spawn(server.start()).await.unwrap().unwrap();
+    burns::job().task_id("b").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "started");
+    // The only thread for jobs is blocked, and still:
+    let extended = running.signals().extended.count();
+    soon(running.signals().extended.reached(extended + 3)).await;
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    open.send(()).unwrap();
+    jobs.shutdown_background();
+}
+
+#[tokio::test]
+async fn dropping_a_running_server_drops_its_jobs() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let running = start(builder.state(gate.clone())).await;
+    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    assert_eq!(told(&mut log).await, "a started");
+    drop(running);
+    // The job held the last sender but the states': it is gone with its future, and so is the server.
+    assert!(soon(log.recv()).await.is_none());
+    assert_eq!(gate.available_permits(), 0);
+    assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);
+}
+
+#[test]
+fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_hands_them_back() {
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    ours.block_on(async {
+        let broker = memory().await;
+        let (builder, mut log) = server::<(waits,)>(&broker);
+        let gate = Gate::new(tokio::sync::Semaphore::new(0));
+        let server = builder.state(gate).build().await.unwrap();
+        let running = theirs.spawn(server.start()).await.unwrap().unwrap();
+        waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        assert_eq!(told(&mut log).await, "a started");
+        theirs.shutdown_background();
+        soon(running.signals().quiet.reached(1)).await;
+        soon(running.shutdown()).await.unwrap();
+        assert_eq!(ids(&broker, TaskState::Pending).await, ["a"]);
+    });
+}

@@ -1,0 +1,91 @@
+//! How long a stop takes. `scripts/lanes` runs these tests alone, one at a time.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{Client, State, broker::Broker, prelude::*};
+
+use super::{Log, flaky::Flaky, memory, server, soon, start, told};
+
+type Gate = Arc<tokio::sync::Semaphore>;
+
+/// A stop takes no longer than its timeout and a second, on a busy machine a few. One that waited for an answer of the
+/// broker would take fifteen seconds more.
+const IN_TIME: Duration = Duration::from_secs(5);
+
+#[job]
+async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
+    log.send(format!("{name} started"))?;
+    gate.acquire().await?.forget();
+    log.send(format!("{name} ended"))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stop_returns_in_time_although_the_broker_is_dead() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(waits,)>(&broker);
+    let gate = Gate::new(tokio::sync::Semaphore::new(0));
+    let timeout = Duration::from_millis(300);
+    let running = start(builder.state(gate.clone()).shutdown_timeout(timeout)).await;
+    for name in ["a", "b"] {
+        waits::job(name).task_id(name).enqueue(&running.client()).await.unwrap();
+        told(&mut log).await;
+    }
+    flaky.dead.store(true, SeqCst);
+    // One ends into the void, the other never ends.
+    gate.add_permits(1);
+    told(&mut log).await;
+    let since = Instant::now();
+    soon(running.shutdown()).await.unwrap();
+    let took = since.elapsed();
+    assert!(took >= timeout && took < timeout + IN_TIME, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_stop_returns_in_time_whichever_call_the_broker_leaves_unanswered() {
+    const CALLS: [&str; 17] = [
+        "ping",
+        "dequeue_sparing",
+        "ready",
+        "wait_for_work",
+        "settle",
+        "free_lock",
+        "write_result",
+        "forward",
+        "wait_for_due",
+        "extend",
+        "extend_locks",
+        "recover",
+        "sweep",
+        "beat",
+        "leave",
+        "cancellations",
+        "queues",
+    ];
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    let mut stops = tokio::task::JoinSet::new();
+    for call in CALLS {
+        stops.spawn(async move {
+            let inner = memory().await;
+            let flaky = Flaky::with_lease(inner.clone(), Duration::from_millis(60));
+            let broker: Arc<dyn Broker> = flaky.clone();
+            let (builder, mut log) = server::<(waits,)>(&broker);
+            let builder = builder.state(Gate::new(tokio::sync::Semaphore::new(0)));
+            let builder = builder.queue("default", 1).queue("tenant:*", 1).health_check("10ms", |_| {});
+            let running = start(builder.shutdown_timeout(TIMEOUT)).await;
+            waits::job("a").enqueue(&Client::new(inner)).await.unwrap();
+            assert_eq!(told(&mut log).await, "a started");
+            *flaky.hangs.lock().unwrap() = Some(call);
+            let since = Instant::now();
+            soon(running.shutdown()).await.unwrap();
+            (call, since.elapsed())
+        });
+    }
+    for (call, took) in stops.join_all().await {
+        assert!(took < TIMEOUT + IN_TIME, "{call}: {took:?}");
+    }
+}

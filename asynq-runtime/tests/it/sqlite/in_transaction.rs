@@ -1,0 +1,322 @@
+//! Enqueues in a transaction of the caller's own connection: by the client's function, and by the view that other libraries
+//! use. Most cases are the same for both.
+
+pub(crate) mod programs;
+mod view;
+
+use asynq_runtime::{
+    Client, EnqueueError, RawTask,
+    broker::{Inspect as _, Maintain as _, sqlite::TransactionError},
+    clock::{Clock as _, ManualClock},
+    job::PreparedTask,
+    rusqlite::{self, Connection, Error, Transaction, TransactionBehavior::Immediate, ffi, params},
+    task::TaskState,
+};
+use tempfile::TempDir;
+
+use super::{others::check_whole, *};
+
+/// The two ways into a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Function,
+    View,
+}
+
+const WAYS: [Way; 2] = [Way::Function, Way::View];
+
+/// How a task was refused, however that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Refusal {
+    Id,
+    Lock,
+}
+
+impl Way {
+    fn enqueue(self, client: &Client, tx: &Connection, task: impl Into<PreparedTask>) -> Result<(), Refusal> {
+        match self {
+            Self::Function => match client.enqueue_in_tx(tx, task) {
+                Ok(_) => Ok(()),
+                Err(EnqueueError::IdConflict { .. }) => Err(Refusal::Id),
+                Err(EnqueueError::Duplicate { holder: Some(_) }) => Err(Refusal::Lock),
+                Err(error) => panic!("{error:?}"),
+            },
+            Self::View => {
+                let row = client.row(task).unwrap();
+                match tx.execute(row.sql, params![row.facts, row.message, row.extra]) {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(unique_error(&error)),
+                }
+            }
+        }
+    }
+}
+
+/// What a UNIQUE error of the view means.
+fn unique_error(error: &Error) -> Refusal {
+    let Error::SqliteFailure(code, Some(text)) = error else { panic!("{error:?}") };
+    let unique = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
+    assert!(unique.contains(&code.extended_code), "{error:?}");
+    if text.contains("task.id") {
+        Refusal::Id
+    } else if text.contains("ulock.key") {
+        Refusal::Lock
+    } else {
+        panic!("{text}")
+    }
+}
+
+struct World {
+    folder: TempDir,
+    clock: ManualClock,
+    broker: Arc<SqliteBroker>,
+    member: Member,
+    client: Client,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::at("").await
+    }
+
+    /// `query` is that of the URL.
+    async fn at(query: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(chrono::DateTime::from_timestamp(2_000_000_000, 678_912_345).unwrap());
+        let file = folder.path().join("jobs.db");
+        let options = SqliteOptions::with_clock(clock.clone());
+        let broker = Arc::new(SqliteBroker::open(&format!("{}{query}", url(&file)), options).await.unwrap());
+        let member = join(&broker).await;
+        Self { client: Client::new(broker.clone()), folder, clock, broker, member }
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("jobs.db")
+    }
+
+    /// A connection of the user's own, with a table of theirs.
+    fn theirs(&self) -> Connection {
+        let connection = Connection::open(self.file()).unwrap();
+        connection.execute_batch("CREATE TABLE IF NOT EXISTS person(name TEXT)").unwrap();
+        self.client.attach(&connection).unwrap();
+        connection
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        Connection::open(self.file()).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    async fn size(&self) -> u64 {
+        self.broker.queue_stats(&queue()).await.map_or(0, |stats| stats.pending + stats.scheduled)
+    }
+}
+
+fn begin(connection: &mut Connection) -> Transaction<'_> {
+    connection.transaction_with_behavior(Immediate).unwrap()
+}
+
+fn add_person(tx: &Connection, name: &str) {
+    tx.execute("INSERT INTO person(name) VALUES (?1)", [name]).unwrap();
+}
+
+fn raw(id: &str) -> RawTask {
+    RawTask::new("mail", id.to_owned()).task_id(id)
+}
+
+#[tokio::test]
+async fn a_row_and_its_task_are_there_together_or_not_at_all() {
+    for way in WAYS {
+        let t = World::new().await;
+        let mut theirs = t.theirs();
+        let tx = begin(&mut theirs);
+        add_person(&tx, "ann");
+        way.enqueue(&t.client, &tx, raw("a")).unwrap();
+        assert_eq!(t.size().await, 0, "{way:?}: nobody sees it yet");
+        tx.commit().unwrap();
+        assert_eq!(t.size().await, 1);
+        let run = dequeue(&t.broker, &t.member, 9).await.remove(0);
+        assert_eq!((run.key.id.as_str(), &run.message.as_ref().unwrap().payload[..]), ("a", &b"a"[..]));
+        assert_eq!(settle(&t.broker, outcome(&run, Action::Done)).await, Settled::Ok);
+
+        let tables = ["person", "queue", "task", "body", "ulock"];
+        let counts = || tables.map(|table| t.number(&format!("SELECT count(*) FROM {table}")));
+        let before = counts();
+        let tx = begin(&mut theirs);
+        add_person(&tx, "bob");
+        way.enqueue(&t.client, &tx, raw("b").queue("fresh").unique("1h")).unwrap();
+        tx.rollback().unwrap();
+        assert_eq!(counts(), before, "{way:?}: nothing is left of it");
+        check_whole(&t.file());
+    }
+}
+
+#[tokio::test]
+async fn a_refused_task_leaves_the_rest_of_the_transaction() {
+    for way in WAYS {
+        let t = World::new().await;
+        let mut theirs = t.theirs();
+        t.client.enqueue(raw("taken")).await.unwrap();
+        t.client.enqueue(RawTask::new("mail", "to ann").unique("1h")).await.unwrap();
+        let tx = begin(&mut theirs);
+        add_person(&tx, "ann");
+        way.enqueue(&t.client, &tx, raw("before")).unwrap();
+        assert_eq!(way.enqueue(&t.client, &tx, raw("taken")), Err(Refusal::Id), "{way:?}");
+        let equal = || RawTask::new("mail", "to ann").unique("1h");
+        assert_eq!(way.enqueue(&t.client, &tx, equal()), Err(Refusal::Lock), "{way:?}");
+        way.enqueue(&t.client, &tx, equal().task_id("before")).unwrap_err();
+        way.enqueue(&t.client, &tx, raw("after").unique("1h")).unwrap();
+        assert_eq!(way.enqueue(&t.client, &tx, raw("after").queue("default")), Err(Refusal::Id), "{way:?}");
+        tx.commit().unwrap();
+        let runs = dequeue(&t.broker, &t.member, 9).await;
+        assert_eq!(runs.len(), 4);
+        assert_eq!(ids(&runs[2..]), ["before", "after"], "{way:?}");
+        assert_eq!(t.number("SELECT count(*) FROM person"), 1);
+        check_whole(&t.file());
+    }
+}
+
+#[tokio::test]
+async fn a_lock_whose_time_has_passed_is_free() {
+    for way in WAYS {
+        let t = World::new().await;
+        let mut theirs = t.theirs();
+        let task = |id: &str| RawTask::new("mail", "same").unique("1h").task_id(id);
+        t.client.enqueue(task("a")).await.unwrap();
+        t.clock.advance(Duration::from_secs(3_599));
+        let tx = begin(&mut theirs);
+        assert_eq!(way.enqueue(&t.client, &tx, task("b")), Err(Refusal::Lock), "{way:?}");
+        t.clock.advance(Duration::from_secs(1));
+        way.enqueue(&t.client, &tx, task("b")).unwrap();
+        tx.commit().unwrap();
+        assert_eq!(t.number("SELECT count(*) FROM ulock WHERE id = 'b'"), 1, "{way:?}");
+    }
+}
+
+/// Every way stores the same: each column of each table, for tasks with every option.
+#[tokio::test]
+async fn a_task_is_stored_as_an_enqueue_stores_it() {
+    let tasks = |clock: &ManualClock| -> Vec<RawTask> {
+        vec![
+            raw("plain"),
+            raw("options").queue("low").retry(3).timeout("90s").retention("1d").max_crashes(1).header("k", "it's"),
+            raw("deadline").deadline(clock.now() + Duration::from_secs(7_200)),
+            raw("late").process_in("10m"),
+            raw("at").process_at(clock.now() + Duration::from_micros(1_500)),
+            raw("past").process_at(clock.now() - Duration::from_secs(5)),
+            raw("locked").unique("1h"),
+            raw("locked later").process_in("1m").unique("1h"),
+            RawTask::without_payload("quote's \"type\"").task_id("ünïcode"),
+        ]
+    };
+    for query in ["", "?shared=1"] {
+        let mut stored = Vec::new();
+        for way in [None, Some(Way::Function), Some(Way::View)] {
+            let t = World::at(query).await;
+            let mut theirs = t.theirs();
+            // The last place in line lies in the future once somebody has put the clock back.
+            t.clock.advance(Duration::from_secs(60));
+            t.client.enqueue(raw("first")).await.unwrap();
+            t.clock.set(t.clock.now() - Duration::from_secs(60));
+            for task in tasks(&t.clock) {
+                match way {
+                    None => {
+                        t.client.enqueue(task).await.unwrap();
+                    }
+                    Some(way) => {
+                        let tx = begin(&mut theirs);
+                        way.enqueue(&t.client, &tx, task).unwrap();
+                        tx.commit().unwrap();
+                    }
+                }
+            }
+            let p = if query.is_empty() { "" } else { "asynq_" };
+            stored.push(["queue", "task", "body", "ulock", "tally"].map(|table| rows(&theirs, &format!("{p}{table}"))));
+        }
+        assert!(stored[0][1].lines().count() == 10, "{:?}", stored[0]);
+        assert_eq!(stored[1], stored[0], "by the function, {query:?}");
+        assert_eq!(stored[2], stored[0], "by the view, {query:?}");
+    }
+}
+
+fn rows(connection: &Connection, table: &str) -> String {
+    let mut rows = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+    let columns = rows.column_count();
+    let row = |row: &rusqlite::Row<'_>| {
+        (0..columns).map(|i| row.get::<_, rusqlite::types::Value>(i)).collect::<Result<Vec<_>, _>>()
+    };
+    let rows: Vec<_> = rows.query_map([], row).unwrap().map(|row| format!("{:?}\n", row.unwrap())).collect();
+    rows.concat()
+}
+
+#[tokio::test]
+async fn the_info_says_where_the_task_will_be() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let tx = begin(&mut theirs);
+    let info = t.client.enqueue_in_tx(&tx, raw("a").process_in("1m")).unwrap();
+    assert_eq!((info.state, info.id.as_str()), (TaskState::Scheduled, "a"));
+    tx.commit().unwrap();
+    assert_eq!(t.broker.task(&queue(), &info.id).await.unwrap().unwrap().next_process_at, info.next_process_at);
+    t.clock.advance(Duration::from_secs(60));
+    assert_eq!(t.broker.forward(&[queue()]).await.unwrap().moved, 1);
+    let bad = t.client.enqueue_in_tx(&theirs, raw("b").queue("a{b}")).unwrap_err();
+    assert!(matches!(bad, EnqueueError::Name(_)), "{bad:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_take_a_task_is_told_why() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    let error = t.client.enqueue_in_tx(&theirs, raw("a")).unwrap_err();
+    assert!(matches!(error, EnqueueError::Transaction(TransactionError::NoTransaction)), "{error:?}");
+    assert!(!error.is_ambiguous() && !error.is_duplicate());
+
+    let other = t.folder.path().join("other.db");
+    let (foreign, memory) = (Connection::open(&other).unwrap(), Connection::open_in_memory().unwrap());
+    for connection in [&foreign, &memory] {
+        connection.execute_batch("CREATE TABLE task(x); BEGIN IMMEDIATE").unwrap();
+        let before = connection.total_changes();
+        let refused = t.client.attach(connection).unwrap_err();
+        assert!(matches!(refused, TransactionError::OtherFile { .. }), "{refused:?}");
+        let refused = t.client.enqueue_in_tx(connection, raw("a")).unwrap_err();
+        assert!(matches!(refused, EnqueueError::Transaction(TransactionError::OtherFile { .. })), "{refused:?}");
+        assert_eq!(connection.total_changes(), before, "it is left as it was");
+    }
+    let same = Connection::open(t.folder.path().join("./jobs.db")).unwrap();
+    t.client.attach(&same).unwrap();
+
+    let in_memory = Client::connect("sqlite::memory:").await.unwrap();
+    let error = in_memory.attach(&theirs).unwrap_err().to_string();
+    assert!(error.contains("and the client :memory:"), "{error}");
+    t.broker.close().await;
+    let error = t.client.attach(&theirs).unwrap_err().to_string();
+    assert!(error.contains("closed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_read_before_others_wrote_is_told_to_begin_immediate() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let tx = theirs.transaction().unwrap();
+    let _: i64 = tx.query_row("SELECT count(*) FROM person", [], |row| row.get(0)).unwrap();
+    t.client.enqueue(raw("meanwhile")).await.unwrap();
+    let error = t.client.enqueue_in_tx(&tx, raw("a")).unwrap_err();
+    assert!(matches!(error, EnqueueError::Transaction(TransactionError::Stale)), "{error:?}");
+    assert!(error.to_string().contains("BEGIN IMMEDIATE"), "{error}");
+}
+
+#[tokio::test]
+async fn a_failure_half_way_takes_back_the_whole_task_and_nothing_else() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let tx = begin(&mut theirs);
+    add_person(&tx, "ann");
+    // The last of the writes fails.
+    tx.execute_batch("CREATE TRIGGER no BEFORE INSERT ON tally BEGIN SELECT RAISE(FAIL, 'no'); END").unwrap();
+    let error = t.client.enqueue_in_tx(&tx, raw("a").unique("1h")).unwrap_err();
+    assert!(matches!(error, EnqueueError::Transaction(TransactionError::Broker(_))), "{error:?}");
+    tx.execute_batch("DROP TRIGGER no").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM ulock)"), 0);
+    assert_eq!(t.number("SELECT count(*) FROM person"), 1);
+}

@@ -1,0 +1,115 @@
+//! Whole programs: one that is killed, one that waits for work, one that holds the write lock for long.
+
+use asynq_runtime::broker::BrokerErrorKind;
+use asynq_test_support::soon;
+
+use super::{super::others::intercept, *};
+use crate::child::Program;
+
+/// What the child does: it enqueues, commits or does not, and waits to be killed. It is told when, and the file.
+pub(crate) async fn begins_a_transaction(told: &str) {
+    let (when, file) = told.split_once(':').unwrap();
+    let client = Client::new(Arc::new(open(Path::new(file)).await));
+    let mut theirs = Connection::open(file).unwrap();
+    let tx = begin(&mut theirs);
+    add_person(&tx, when);
+    for way in WAYS {
+        way.enqueue(&client, &tx, raw(&format!("{when} {way:?}")).unique("1h")).unwrap();
+    }
+    if when == "after" {
+        tx.commit().unwrap();
+        println!("\nready");
+        std::future::pending::<()>().await;
+    }
+    println!("\nready");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_program_killed_before_its_commit_leaves_nothing_and_after_it_everything() {
+    let t = World::new().await;
+    t.theirs();
+    for when in ["before", "after"] {
+        let mut child = Program::start("transaction", format!("{when}:{}", t.file().display()));
+        child.says("ready");
+        child.kill();
+        check_whole(&t.file());
+    }
+    let mut left = ids(&dequeue(&t.broker, &t.member, 9).await).iter().map(ToString::to_string).collect::<Vec<_>>();
+    left.sort();
+    assert_eq!(left, ["after Function", "after View"]);
+    assert_eq!(t.number("SELECT count(*) FROM person"), 1);
+}
+
+#[tokio::test]
+async fn a_commit_notifies_nobody_until_it_is_told_to_and_wakes_a_worker_all_the_same() {
+    for way in WAYS {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let (client, worker) = (Client::new(Arc::new(open(&file).await)), open(&file).await);
+        let member = join(&worker).await;
+        let notified = intercept(folder.path());
+        let mut theirs = Connection::open(&file).unwrap();
+        let commit = async {
+            let tx = begin(&mut theirs);
+            way.enqueue(&client, &tx, raw("a")).unwrap();
+            tx.commit().unwrap();
+        };
+        let queues = [queue()];
+        let (woken, ()) = soon(async { tokio::join!(worker.wait_for_work(&queues, HOUR), commit) }).await;
+        woken.unwrap();
+        assert_eq!(ids(&dequeue(&worker, &member, 9).await), ["a"]);
+        notified.set_nonblocking(true).unwrap();
+        assert!(notified.recv(&mut [0; 8]).is_err(), "{way:?}: the safety net woke the worker");
+        notified.set_nonblocking(false).unwrap();
+        client.wake();
+        notified.recv(&mut [0; 8]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_worker_of_the_same_program_is_woken_as_well() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let broker = Arc::clone(&t.broker);
+    let waiting = tokio::spawn(async move { broker.wait_for_work(&[queue()], HOUR).await });
+    let tx = begin(&mut theirs);
+    t.client.enqueue_in_tx(&tx, raw("a")).unwrap();
+    tx.commit().unwrap();
+    t.client.wake();
+    soon(waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_that_takes_its_time_makes_others_wait_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (impatient, patient) = (open_brief(&file).await, open(&file).await);
+    let client = Client::new(Arc::new(open(&file).await));
+    let mut theirs = Connection::open(&file).unwrap();
+    let tx = begin(&mut theirs);
+    client.enqueue_in_tx(&tx, raw("theirs")).unwrap();
+
+    let waits = enqueue(&patient, task("waits"));
+    let held = async {
+        let refused = enqueue(&impatient, task("unknown")).await.unwrap_err();
+        tx.commit().unwrap();
+        refused
+    };
+    let (waited, refused) = tokio::join!(waits, held);
+    waited.unwrap();
+    let Refused::Broker(error) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+    assert!(error.to_string().contains("another program holds the lock"), "{error}");
+
+    let member = join(&patient).await;
+    let runs = dequeue(&patient, &member, 9).await;
+    let mut there = ids(&runs);
+    there.retain(|id| *id != "unknown");
+    assert_eq!(there[0], "theirs");
+    assert!(there.contains(&"waits"), "{there:?}");
+    for broker in [&impatient, &patient] {
+        broker.close().await;
+    }
+    check_whole(&file);
+}

@@ -1,0 +1,140 @@
+//! The view `enqueue`, as programs of any language use it.
+
+use asynq_runtime::broker::{GroupRules, Groups as _};
+
+use super::*;
+
+/// What the smallest insert names.
+const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg) VALUES ('default', ?1, 'mail', ?2)";
+
+fn message(id: &str) -> Vec<u8> {
+    task(id).message.encode()
+}
+
+#[tokio::test]
+async fn four_columns_are_enough() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    // It keeps SQLite's time; the broker's clock stands still long ago.
+    let now = || t.number("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)");
+    let before = now();
+    theirs.execute(INSERT, params!["a", message("a")]).unwrap();
+    let since = t.number("SELECT since FROM task");
+    assert!((before..=now()).contains(&since), "{since} is not between {before} and now");
+    assert_eq!(t.number("SELECT at - since FROM task"), 0);
+    let run = dequeue(&t.broker, &t.member, 1).await.remove(0);
+    assert_eq!(run.message.unwrap(), task("a").message);
+    check_whole(&t.file());
+}
+
+#[tokio::test]
+async fn many_rows_of_one_statement_come_in_its_order_or_not_at_all() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    theirs.execute_batch("CREATE TABLE plan(id TEXT, msg BLOB)").unwrap();
+    for id in ["c", "a", "b"] {
+        theirs.execute("INSERT INTO plan VALUES (?1, ?2)", params![id, message(id)]).unwrap();
+    }
+    let all = "INSERT INTO enqueue(queue, id, type, msg) SELECT 'default', id, 'mail', msg FROM plan ORDER BY rowid";
+    theirs.execute(all, []).unwrap();
+    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["c", "a", "b"]);
+    theirs.execute_batch("DELETE FROM plan WHERE id <> 'b'").unwrap();
+    theirs.execute("INSERT INTO plan VALUES ('d', ?1)", [message("d")]).unwrap();
+    theirs.execute(&all.replace("rowid", "rowid DESC"), []).unwrap_err();
+    assert_eq!(t.number("SELECT count(*) FROM task"), 3);
+    check_whole(&t.file());
+}
+
+#[tokio::test]
+async fn what_is_there_is_ignored_when_asked_and_never_replaced() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    enqueue(&t.broker, unique("a", "k")).await.unwrap();
+    let tables = || ["task", "body", "ulock", "tally", "queue"].map(|table| rows(&theirs, table));
+    let before = tables();
+    let locked = "INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms, now)
+                  VALUES ('default', ?1, 'mail', ?2, 'k', 60000, 0)";
+    for (sql, id) in [(INSERT, "a"), (locked, "b")] {
+        theirs.execute(&sql.replace("INSERT", "INSERT OR IGNORE"), params![id, message(id)]).unwrap();
+        assert_eq!(tables(), before, "{id}");
+        let refused = theirs.execute(&sql.replace("INSERT", "INSERT OR REPLACE"), params![id, message(id)]);
+        assert!(refused.unwrap_err().to_string().ends_with("is never replaced"));
+        assert_eq!(tables(), before, "{id}");
+        theirs.execute(&sql.replace("INSERT", "INSERT OR FAIL"), params![id, message(id)]).unwrap_err();
+        assert_eq!(tables(), before, "{id}");
+    }
+    for (n, or) in ["", "OR IGNORE", "OR REPLACE"].into_iter().enumerate() {
+        let id = format!("new{n}");
+        theirs.execute(&INSERT.replace("INSERT", &format!("INSERT {or}")), params![id, message(&id)]).unwrap();
+    }
+    assert_eq!(t.number("SELECT count(*) FROM task"), 4);
+    check_whole(&t.file());
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    for (or, values, reason) in [
+        ("", "NULL, 'a', 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'', 'a', 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'q', NULL, 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("OR IGNORE", "'q', 7, 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'q', 'a', '', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'q', 'a', 'mail', 'text', NULL, NULL, NULL", "msg a task message"),
+        ("OR IGNORE", "'q', 'a', 'mail', NULL, NULL, NULL, NULL", "msg a task message"),
+        ("", "'q', 'a', 'mail', X'00', 'k', NULL, NULL", "unique_key"),
+        ("", "'q', 'a', 'mail', X'00', NULL, 5, NULL", "unique_ms"),
+        ("", "'q', 'a', 'mail', X'00', 'k', 0, NULL", "above 0"),
+        ("", "'q', 'a', 'mail', X'00', NULL, NULL, 'tomorrow'", "cannot store TEXT value"),
+    ] {
+        let sql =
+            format!("INSERT {or} INTO enqueue(queue, id, type, msg, unique_key, unique_ms, due) VALUES ({values})");
+        let error = theirs.execute(&sql, []).unwrap_err().to_string();
+        assert!(error.contains(reason), "{values}: {error}");
+    }
+    assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM queue)"), 0);
+}
+
+#[tokio::test]
+async fn a_group_is_where_its_task_waits() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    let sql =
+        "INSERT INTO enqueue(queue, id, type, msg, grp, delay, now) VALUES ('default', ?1, 'mail', ?2, 'g', ?3, 50)";
+    theirs.execute(sql, params!["now", message("now"), None::<i64>]).unwrap();
+    theirs.execute(sql, params!["later", message("later"), 1_000]).unwrap();
+    let seen = rows(&theirs, "(SELECT id, state, at, grp FROM task)");
+    let row = |id, state, at| format!("[Text({id:?}), Integer({state}), Integer({at}), Text(\"g\")]\n");
+    assert_eq!(seen, row("now", 7, 50) + &row("later", 3, 1_050));
+    check_whole(&t.file());
+    let group = asynq_runtime::task::GroupName::new("g").unwrap();
+    let set = t.broker.claim_set(&queue(), &group, &GroupRules::default()).await.unwrap().unwrap();
+    assert_eq!(set.members[0].id, "now");
+}
+
+#[tokio::test]
+async fn it_is_there_in_a_file_that_an_older_version_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let mut theirs = Connection::open(&file).unwrap();
+    theirs
+        .execute_batch("PRAGMA journal_mode=WAL; PRAGMA application_id=0x6173796e; PRAGMA user_version=1000")
+        .unwrap();
+    theirs.execute_batch(include_str!("../../../../src/broker/sqlite/sql/migrations/0001_tasks.sql")).unwrap();
+    theirs.prepare_cached("SELECT count(*) FROM task").unwrap().query_row([], |row| row.get::<_, i64>(0)).unwrap();
+
+    let broker = Arc::new(open(&file).await);
+    let client = Client::new(broker.clone());
+    client.attach(&theirs).unwrap();
+    let tx = begin(&mut theirs);
+    Way::Function.enqueue(&client, &tx, raw("a")).unwrap();
+    Way::View.enqueue(&client, &tx, raw("b")).unwrap();
+    tx.commit().unwrap();
+    let member = join(&broker).await;
+    assert_eq!(ids(&dequeue(&broker, &member, 9).await), ["a", "b"]);
+
+    theirs.execute_batch("PRAGMA user_version=1000").unwrap();
+    let error = client.attach(&theirs).unwrap_err().to_string();
+    assert!(error.contains("was the file replaced?"), "{error}");
+}

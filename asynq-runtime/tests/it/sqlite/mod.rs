@@ -1,0 +1,121 @@
+//! What only the SQLite broker does; what every broker must do is the conformance suite's business.
+
+pub(crate) mod chaos;
+#[cfg(target_os = "linux")]
+pub(crate) mod full;
+pub(crate) mod group_chaos;
+mod groups;
+pub(crate) mod in_transaction;
+mod journey;
+mod memory;
+mod opening;
+pub(crate) mod others;
+mod pages;
+mod repair;
+mod schedule;
+mod timing;
+mod trouble;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{
+        Action, Broker as _, Consume as _, Member, NewTask, Placed, Presence as _, Produce as _, Refused, Run,
+        ServerName, Settle as _, Settled, Settlement, UniqueLock, Wanted, When,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    clock::ManualClock,
+    task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage},
+};
+
+/// Longer than any test lasts. A wait that may take so long, and ends, was woken.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it on a
+/// busy machine too.
+const BRIEF: Duration = Duration::from_secs(1);
+
+fn queue() -> QueueName {
+    QueueName::new("default").unwrap()
+}
+
+fn task(id: &str) -> NewTask {
+    NewTask {
+        message: TaskMessage {
+            r#type: "test".into(),
+            payload: b"payload".as_slice().into(),
+            id: id.into(),
+            queue: "default".into(),
+            retry: 25,
+            timeout: 60,
+            ..TaskMessage::default()
+        },
+        queue: queue(),
+        id: TaskId::new(id).unwrap(),
+        id_is_ours: false,
+        when: When::Now,
+        unique: None,
+        group: None,
+        extra: Extra::default(),
+    }
+}
+
+fn unique(id: &str, key: &str) -> NewTask {
+    let mut task = task(id);
+    task.message.unique_key = key.into();
+    task.unique = Some(UniqueLock { key: key.into(), ttl: Duration::from_secs(60) });
+    task
+}
+
+async fn enqueue(broker: &SqliteBroker, task: NewTask) -> Result<Placed, Refused> {
+    broker.enqueue(vec![task]).await.remove(0)
+}
+
+async fn join(broker: &SqliteBroker) -> Member {
+    let name = ServerName { host: "here".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() };
+    broker.join(&name, &ServerInfo::default()).await.unwrap()
+}
+
+async fn dequeue(broker: &SqliteBroker, member: &Member, n: usize) -> Vec<Run> {
+    broker.dequeue(member, &[Wanted { queue: queue(), n }]).await.unwrap()
+}
+
+fn outcome(run: &Run, action: Action) -> Settlement {
+    Settlement { run: run.key.clone(), message: Arc::new(run.message.clone().unwrap()), action, resend: false }
+}
+
+async fn settle(broker: &SqliteBroker, settlement: Settlement) -> Settled {
+    broker.settle(&[settlement]).await.remove(0).unwrap()
+}
+
+fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+/// A clock that stands at a whole millisecond, which is what the file keeps.
+fn clock() -> ManualClock {
+    ManualClock::new(chrono::DateTime::from_timestamp(1_893_553_445, 678_000_000).unwrap())
+}
+
+fn url(file: &Path) -> String {
+    format!("sqlite://{}", file.display())
+}
+
+async fn open(file: &Path) -> SqliteBroker {
+    SqliteBroker::open(&url(file), SqliteOptions::default()).await.unwrap()
+}
+
+/// A broker whose calls end after [`BRIEF`]. The file is made before, which may take longer.
+async fn open_brief(file: &Path) -> SqliteBroker {
+    open(file).await.close().await;
+    let mut options = SqliteOptions::default();
+    options.call_timeout = BRIEF;
+    SqliteBroker::open(&url(file), options).await.unwrap()
+}
+
+/// A broker that holds what it takes for an hour. Only its end gives it back in a test.
+async fn open_tenacious(file: &Path) -> SqliteBroker {
+    let mut options = SqliteOptions::default();
+    options.lease = HOUR;
+    SqliteBroker::open(&url(file), options).await.unwrap()
+}

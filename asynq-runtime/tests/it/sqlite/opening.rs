@@ -1,0 +1,214 @@
+//! Places where tasks can be kept, and places where they cannot.
+
+use std::fs;
+
+use asynq_runtime::broker::{BrokerErrorKind, Inspect as _};
+
+use asynq_test_support::soon;
+
+use super::*;
+
+async fn refusal(file: &Path) -> (BrokerErrorKind, String) {
+    let error = SqliteBroker::open(&url(file), SqliteOptions::default()).await.unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+fn sqlite(file: &Path, sql: &str) {
+    rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_named_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.txt");
+    for content in ["dear diary, this is long enough to be taken for a header", "short", "SQLite format 3\0abc"] {
+        fs::write(&file, content).unwrap();
+        let (kind, text) = refusal(&file).await;
+        assert_eq!(kind, BrokerErrorKind::Corrupt, "{text}");
+        assert!(text.contains("notes.txt") && text.contains("not a SQLite file"), "{text}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside it");
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_called_damaged_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    broker.enqueue((0..500).map(|n| task(&n.to_string())).collect()).await;
+    broker.close().await;
+    let whole = fs::metadata(&file).unwrap().len();
+    fs::File::options().write(true).open(&file).unwrap().set_len(whole / 3).unwrap();
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, BrokerErrorKind::Corrupt, "{text}");
+    assert!(text.contains(".recover"), "{text}");
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_unless_it_is_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.db");
+    sqlite(&file, "CREATE TABLE task(theirs); INSERT INTO task VALUES (1); PRAGMA user_version = 7;");
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, BrokerErrorKind::Corrupt);
+    assert!(text.contains("belongs to another program") && text.contains("?shared=1"), "{text}");
+
+    let shared = format!("{}?shared=1", url(&file));
+    for round in 0..2 {
+        let broker = SqliteBroker::open(&shared, SqliteOptions::default()).await.unwrap();
+        let member = join(&broker).await;
+        enqueue(&broker, task(&format!("a{round}"))).await.unwrap();
+        assert_eq!(dequeue(&broker, &member, 9).await.len(), 1);
+        broker.close().await;
+    }
+    let theirs = rusqlite::Connection::open(&file).unwrap();
+    let number = |sql: &str| theirs.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(number("SELECT count(*) FROM task"), 1);
+    assert_eq!(number("PRAGMA user_version"), 7);
+    assert_eq!(number("PRAGMA application_id"), 0);
+    assert_eq!(number("SELECT count(*) FROM asynq_task"), 2);
+    drop(theirs);
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, BrokerErrorKind::Corrupt);
+    assert!(text.contains("add ?shared=1"), "{text}");
+}
+
+#[tokio::test]
+async fn a_newer_major_version_is_refused_and_a_newer_minor_one_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    open(&file).await.close().await;
+    sqlite(&file, "PRAGMA user_version = 1042; ALTER TABLE task ADD COLUMN of_tomorrow TEXT;");
+    let broker = open(&file).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    broker.close().await;
+    sqlite(&file, "PRAGMA user_version = 2000;");
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, BrokerErrorKind::Config);
+    assert!(text.contains("newer version") && text.contains("update this program"), "{text}");
+}
+
+#[tokio::test]
+async fn a_missing_folder_and_a_folder_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kind, text) = refusal(&folder.path().join("missing/jobs.db")).await;
+    assert_eq!(kind, BrokerErrorKind::Config);
+    assert!(text.contains("missing: the folder does not exist; create it first"), "{text}");
+    let (kind, text) = refusal(folder.path()).await;
+    assert_eq!(kind, BrokerErrorKind::Config);
+    assert!(text.contains("is a folder; name a file in it"), "{text}");
+    fs::write(folder.path().join("plain"), "x").unwrap();
+    let (kind, text) = refusal(&folder.path().join("plain/jobs.db")).await;
+    assert_eq!(kind, BrokerErrorKind::Config);
+    assert!(text.contains("is not a folder"), "{text}");
+}
+
+/// Has permissions hold for this thread, and for the threads that it starts, where they are the superuser's.
+#[cfg(target_os = "linux")]
+fn obey_permissions() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    let mut own = capabilities(None).unwrap();
+    let above = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    own.effective -= above;
+    own.permitted -= above;
+    set_capabilities(None, own).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_place_that_cannot_be_written_is_denied() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[cfg(target_os = "linux")]
+    obey_permissions();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    open(&file).await.close().await;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    if fs::File::options().write(true).open(&file).is_ok() {
+        asynq_test_support::skip!("this user may write to every file");
+    }
+    let (kind, text) = refusal(&file).await;
+    assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
+    // Nor is a new file made where none may be made.
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let (kind, text) = refusal(&closed.join("jobs.db")).await;
+    assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
+}
+
+/// Where nobody may make a file, the superuser neither: tests in containers run as that.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_folder_that_nobody_can_write_to_is_denied_whoever_asks() {
+    let file = Path::new("/sys/asynq-test.db");
+    assert!(fs::write(file, "").is_err(), "the case needs a folder without files of its own");
+    let (kind, text) = refusal(file).await;
+    assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
+    assert!(text.contains("/sys"), "{text}");
+}
+
+#[tokio::test]
+async fn many_openers_at_once_make_the_tables_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let openers: Vec<_> = (0..12)
+        .map(|n| {
+            let file = file.clone();
+            tokio::spawn(async move {
+                let broker = open(&file).await;
+                enqueue(&broker, task(&n.to_string())).await.unwrap();
+                broker
+            })
+        })
+        .collect();
+    let mut brokers = Vec::new();
+    for opener in openers {
+        brokers.push(opener.await.unwrap());
+    }
+    assert_eq!(brokers[0].queue_stats(&queue()).await.unwrap().pending, 12);
+}
+
+#[tokio::test]
+async fn a_closed_broker_says_so_and_leaves_only_the_database_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    broker.close().await;
+    broker.close().await;
+    let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("the broker is closed") };
+    assert_eq!(error.kind(), BrokerErrorKind::Closed);
+    assert_eq!(broker.ping().await.unwrap_err().kind(), BrokerErrorKind::Closed);
+    let error = soon(broker.wait_for_work(&[queue()], HOUR)).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Closed);
+    drop(member);
+    let mut left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with("-wal") && !name.ends_with("-shm"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["jobs.db", "jobs.db-next", "jobs.db-turn"]);
+}
+
+#[tokio::test]
+async fn options_that_would_lose_tasks_or_never_end_are_refused() {
+    let (mut no_time, mut no_lease, mut endless) =
+        (SqliteOptions::default(), SqliteOptions::default(), SqliteOptions::default());
+    no_time.call_timeout = Duration::ZERO;
+    no_lease.lease = Duration::ZERO;
+    for options in [no_time, no_lease] {
+        let error = SqliteBroker::in_memory(options).await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Config, "{error}");
+    }
+    (endless.call_timeout, endless.lease) = (Duration::MAX, Duration::MAX);
+    let broker = SqliteBroker::in_memory(endless).await.unwrap();
+    let member = join(&broker).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&broker, &member, 1).await.len(), 1);
+}

@@ -1,0 +1,303 @@
+//! Several programs on one file.
+
+use std::{fs, os::unix::net::UnixDatagram};
+
+use asynq_runtime::broker::{Inspect as _, Maintain as _};
+use asynq_test_support::{PATIENCE, soon};
+
+use super::*;
+use crate::child::Program;
+
+/// What the child does: it takes everything and says so, then waits to be killed.
+pub(crate) async fn takes_everything(file: &Path) {
+    let broker = open_tenacious(file).await;
+    let member = join(&broker).await;
+    let runs = dequeue(&broker, &member, 100).await;
+    println!("\ntaken {}", runs.len());
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    broker.enqueue((0..16).map(|n| task(&format!("{n:02}"))).collect()).await;
+    let mut child = Program::start("taker", &file);
+    child.says("taken 16");
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty(), "it lives");
+    enqueue(&broker, task("new")).await.unwrap();
+
+    child.kill();
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert_eq!((recovered.tasks.len(), recovered.more), (16, false));
+    let runs = dequeue(&broker, &member, 100).await;
+    let expected: Vec<_> = (0..16).map(|n| format!("{n:02}")).chain(["new".into()]).collect();
+    assert_eq!(ids(&runs), expected, "at the head, in their old order");
+    assert_eq!(runs.iter().map(|run| run.crashes).collect::<Vec<_>>(), [&[1; 16][..], &[0]].concat());
+    assert_eq!(runs[0].message.as_ref().unwrap().retried, 0);
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "the dead server is off the list");
+    let files: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("-srv-"))
+        .collect();
+    assert_eq!(files.len(), 2, "our own lock file and bell: {files:?}");
+}
+
+#[tokio::test]
+async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_somebody_else_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, clock) = (folder.path().join("jobs.db"), clock());
+    let broker = SqliteBroker::open(&url(&file), SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let quiet = async || broker.until_lapse(&[queue()]).await.unwrap();
+    let member = join(&broker).await;
+    // Somebody may come and die meanwhile.
+    let longest = quiet().await;
+    assert!(!longest.is_zero() && longest < Duration::from_secs(1), "{longest:?}");
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&broker, &member, 1).await.len(), 1);
+    assert_eq!(quiet().await, longest, "its lease has just begun");
+    clock.advance(broker.lease() - Duration::from_millis(3));
+    assert_eq!(quiet().await, Duration::from_millis(3));
+
+    let other = open(&file).await;
+    let guest = join(&other).await;
+    assert_eq!(quiet().await, Duration::ZERO, "only its lock file tells whether the other lives");
+    other.leave(&guest).await.unwrap();
+    assert_eq!(quiet().await, Duration::from_millis(3));
+    clock.advance(Duration::from_millis(3));
+    assert_eq!(quiet().await, Duration::ZERO);
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(quiet().await, longest);
+}
+
+#[tokio::test]
+async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    let run = dequeue(&gone, &member, 1).await.remove(0);
+    gone.close().await;
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (gone, broker) = (open(&file).await, open(&file).await);
+    let member = join(&gone).await;
+    broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
+    assert_eq!(dequeue(&gone, &member, 250).await.len(), 250);
+    gone.close().await;
+    for (count, more) in [(100, true), (100, true), (50, false), (0, false)] {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        assert_eq!((recovered.tasks.len(), recovered.more), (count, more));
+    }
+}
+
+#[tokio::test]
+async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let options = SqliteOptions::with_clock(clock.clone());
+    let hung = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&hung).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    let run = dequeue(&hung, &member, 1).await.remove(0);
+    clock.advance(Duration::from_millis(9_999));
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Ok]);
+    clock.advance(Duration::from_millis(9_999));
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    assert_eq!(hung.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Fenced]);
+    assert_eq!(settle(&hung, outcome(&run, Action::Done)).await, Settled::Fenced);
+}
+
+#[tokio::test]
+async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let clock = asynq_runtime::clock::ManualClock::default();
+    let mut options = SqliteOptions::with_clock(clock.clone());
+    options.lease = Duration::from_secs(3_600);
+    let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let member = join(&beating).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(59));
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+        beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
+    beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
+}
+
+/// A socket in the place of the one by which a program that has joined is notified of commits.
+pub(super) fn intercept(folder: &Path) -> UnixDatagram {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let sockets: Vec<_> = names.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
+    let [socket] = &sockets[..] else { panic!("one program has joined: {sockets:?}") };
+    fs::remove_file(socket).unwrap();
+    let intercepted = UnixDatagram::bind(socket).unwrap();
+    intercepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    intercepted
+}
+
+// That the notification alone wakes a program is tested beside the thread that receives it.
+#[tokio::test]
+async fn a_commit_notifies_the_other_programs_and_a_call_that_changes_nothing_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (producer, consumer) = (open(&file).await, open(&file).await);
+    join(&consumer).await;
+    let notified = intercept(folder.path());
+    for n in 0..3 {
+        enqueue(&producer, task(&n.to_string())).await.unwrap();
+        notified.recv(&mut [0; 8]).unwrap();
+        assert_eq!(producer.forward(&[queue()]).await.unwrap().moved, 0);
+        notified.set_nonblocking(true).unwrap();
+        assert!(notified.recv(&mut [0; 8]).is_err(), "one commit, one notification");
+        notified.set_nonblocking(false).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_commit_of_another_program_wakes_a_waiting_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (producer, consumer) = (open(&file).await, open(&file).await);
+    let member = join(&consumer).await;
+    for id in ["a", "b", "c"] {
+        let queues = [queue()];
+        let both = async { tokio::join!(biased; consumer.wait_for_work(&queues, HOUR), enqueue(&producer, task(id))) };
+        let (woken, placed) = soon(both).await;
+        woken.unwrap();
+        placed.unwrap();
+        let run = dequeue(&consumer, &member, 1).await.remove(0);
+        settle(&consumer, outcome(&run, Action::Done)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_notifies_nobody_is_noticed_by_the_safety_net() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    broker.pause(&queue()).await.unwrap();
+    let write = async {
+        // Most likely the worker waits by then; it has to be woken in either case.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rusqlite::Connection::open(&file).unwrap().execute("UPDATE queue SET paused_at = NULL", []).unwrap();
+    };
+    let queues = [queue()];
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), write) }).await;
+    woken.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_request_reaches_listeners_in_every_program_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (one, other) = (open(&file).await, open(&file).await);
+    one.cancel(&TaskId::new("before").unwrap()).await.unwrap();
+    let mut listeners = [one.cancellations().await.unwrap(), other.cancellations().await.unwrap()];
+    for id in ["a", "b"] {
+        one.cancel(&TaskId::new(id).unwrap()).await.unwrap();
+    }
+    for listener in &mut listeners {
+        for id in ["a", "b"] {
+            assert_eq!(soon(listener.next()).await.unwrap(), id);
+        }
+        assert!(tokio::time::timeout(Duration::from_millis(20), listener.next()).await.is_err());
+    }
+    one.close().await;
+    assert!(soon(listeners[0].next()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_share_the_file_leave_it_whole() {
+    const CYCLES: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let mut writers = Vec::new();
+    for writer in 0..3 {
+        let broker = open(&file).await;
+        writers.push(tokio::spawn(async move {
+            let member = join(&broker).await;
+            for number in 0..CYCLES {
+                cycle(&broker, &member, writer, number).await;
+            }
+            broker
+        }));
+    }
+    let mut brokers = Vec::new();
+    for writer in writers {
+        brokers.push(soon(writer).await.unwrap());
+    }
+    let stats = brokers[0].queue_stats(&queue()).await.unwrap();
+    assert_eq!(stats.pending + stats.processed_total, 3 * 16 * CYCLES as u64);
+    for broker in &brokers {
+        broker.close().await;
+    }
+    check_whole(&file);
+}
+
+/// Enqueues, takes and settles 16 tasks. They may be tasks of other writers.
+pub(super) async fn cycle(broker: &SqliteBroker, member: &Member, writer: usize, number: usize) {
+    let batch = (0..16).map(|n| task(&format!("{writer}-{number}-{n}"))).collect();
+    assert!(broker.enqueue(batch).await.iter().all(Result::is_ok));
+    let runs = dequeue(broker, member, 16).await;
+    let done: Vec<_> = runs.iter().map(|run| outcome(run, Action::Done)).collect();
+    for settled in broker.settle(&done).await {
+        assert_eq!(settled.unwrap(), Settled::Ok);
+    }
+}
+
+/// What `integrity_check` cannot know: every task has its body, and the counts are right.
+pub(super) fn check_whole(file: &Path) {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(text("PRAGMA integrity_check"), "ok");
+    assert_eq!(number("SELECT count(*) FROM task WHERE seq NOT IN (SELECT seq FROM body)"), 0);
+    assert_eq!(number("SELECT count(*) FROM body WHERE seq NOT IN (SELECT seq FROM task)"), 0);
+    let wrong = "SELECT count(*) FROM (
+        SELECT q, state, n FROM tally WHERE n <> 0
+        EXCEPT SELECT q, state, count(*) FROM task GROUP BY q, state)";
+    assert_eq!(number(wrong), 0, "the counts are those of the tasks");
+    // An archived task may have asked to keep its lock.
+    assert_eq!(number("SELECT count(*) FROM ulock WHERE id NOT IN (SELECT id FROM task WHERE state <> 6)"), 0);
+    assert_eq!(number("SELECT count(*) FROM failure WHERE seq NOT IN (SELECT seq FROM task)"), 0);
+    let homeless = "SELECT count(*) FROM task WHERE batch IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM batch WHERE batch.batch = task.batch AND batch.q = task.q AND batch.grp = task.grp AND NOT ended)";
+    assert_eq!(number(homeless), 0, "who is in a set is in one that somebody may end");
+    assert_eq!(
+        number("SELECT count(*) FROM task WHERE (state = 7 AND grp IS NULL) OR (state <> 7 AND batch IS NOT NULL)"),
+        0
+    );
+    let miscounted = "SELECT count(*) FROM (
+        SELECT entry, n FROM history WHERE n NOT BETWEEN 1 AND 1000
+        UNION ALL SELECT * FROM (SELECT entry, n FROM history EXCEPT SELECT entry, count(*) FROM enqueued GROUP BY entry)
+        UNION ALL SELECT * FROM (SELECT entry, count(*) FROM enqueued GROUP BY entry EXCEPT SELECT entry, n FROM history))";
+    assert_eq!(number(miscounted), 0, "the histories are as long as they say");
+}

@@ -1,0 +1,339 @@
+//! Ticks, leaders and histories in a file that several programs share.
+
+use std::sync::Arc;
+
+use asynq_runtime::{
+    broker::{
+        Candidate, EntryId, EntryPlan, Inspect as _, Lead, Maintain as _, Overlap, Page, Schedules as _, Tick, Ticked,
+    },
+    task::{SchedulerEnqueueEvent, SchedulerEntry, TaskState, Timestamp},
+};
+use asynq_test_support::soon;
+use chrono::DateTime;
+
+use super::{others::check_whole, *};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+const TTL: Duration = Duration::from_secs(10);
+
+fn plan() -> EntryPlan {
+    EntryPlan {
+        queue: queue(),
+        entry: EntryId::of("report", &queue(), b"", ""),
+        spec: "@every 1s".into(),
+        zone: "UTC".into(),
+        revision: 0,
+        keep: 30 * DAY,
+    }
+}
+
+/// The tick at this Unix second.
+fn tick(at: i64, overlap: Overlap) -> Tick {
+    let (plan, at) = (plan(), DateTime::from_timestamp(at, 0).unwrap());
+    let mut task = task(plan.entry.task_id(at).as_str());
+    task.id_is_ours = true;
+    Tick { plan, at, marker: 600 * SECOND, overlap, task }
+}
+
+fn candidate(token: &str, revision: u64) -> Candidate {
+    Candidate { program: "shop".into(), token: token.into(), revision }
+}
+
+fn event(at: i64) -> SchedulerEnqueueEvent {
+    let enqueue_time = Some(Timestamp { seconds: at, nanos: 0 });
+    SchedulerEnqueueEvent { task_id: format!("cron:{at}"), enqueue_time }
+}
+
+fn shown(id: &str) -> SchedulerEntry {
+    SchedulerEntry { id: id.into(), spec: "@every 1s".into(), ..SchedulerEntry::default() }
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    clock: ManualClock,
+    broker: SqliteBroker,
+    /// The Unix second at which the clock started.
+    start: i64,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with("").await
+    }
+
+    async fn with(query: &str) -> Self {
+        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
+        let broker = Self::open(&folder, &clock, query).await;
+        let start = broker.now().timestamp();
+        Self { folder, clock, broker, start }
+    }
+
+    async fn open(folder: &tempfile::TempDir, clock: &ManualClock, query: &str) -> SqliteBroker {
+        let url = url(&folder.path().join("jobs.db")) + query;
+        SqliteBroker::open(&url, SqliteOptions::with_clock(clock.clone())).await.unwrap()
+    }
+
+    async fn another_broker(&self) -> SqliteBroker {
+        Self::open(&self.folder, &self.clock, "").await
+    }
+
+    fn rows(&self, table: &str) -> i64 {
+        let connection = rusqlite::Connection::open(self.folder.path().join("jobs.db")).unwrap();
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    }
+
+    /// Fires the tick this many seconds after the start, when it is time.
+    async fn fire(&self, after: i64, overlap: Overlap) -> Ticked {
+        self.broker.tick(&tick(self.start + after, overlap)).await.unwrap()
+    }
+
+    /// Fires the first tick; its task waits then.
+    async fn first(&self) -> TaskId {
+        assert!(matches!(self.fire(0, Overlap::Skip).await, Ticked::Enqueued { .. }));
+        self.clock.advance(SECOND);
+        tick(self.start, Overlap::Skip).task.id
+    }
+
+    async fn state(&self, id: &TaskId) -> Option<TaskState> {
+        self.broker.task(&queue(), id).await.unwrap().map(|task| task.state)
+    }
+
+    async fn end(self) {
+        self.broker.close().await;
+        check_whole(&self.folder.path().join("jobs.db"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_fire_the_same_ticks_at_once_fire_each_once() {
+    const TICKS: i64 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let first = chrono::Utc::now().timestamp() - TICKS - 5;
+    let mut schedulers = Vec::new();
+    for _ in 0..4 {
+        let broker = open(&file).await;
+        schedulers.push(tokio::spawn(async move {
+            let mut fired = 0;
+            for at in first..first + TICKS {
+                match broker.tick(&tick(at, Overlap::Allow)).await.unwrap() {
+                    Ticked::Enqueued { .. } => fired += 1,
+                    Ticked::Duplicate { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            broker.close().await;
+            fired
+        }));
+    }
+    let mut fired = 0;
+    for scheduler in schedulers {
+        fired += scheduler.await.unwrap();
+    }
+    assert_eq!(fired, TICKS);
+    let broker = open(&file).await;
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, TICKS as u64);
+    broker.close().await;
+    check_whole(&file);
+}
+
+#[tokio::test]
+async fn a_run_of_a_dead_program_stops_no_schedule_and_one_of_a_living_program_does() {
+    let w = World::new().await;
+    let id = w.first().await;
+    let worker = w.another_broker().await;
+    let member = join(&worker).await;
+    assert_eq!(dequeue(&worker, &member, 1).await.len(), 1);
+    assert!(matches!(w.fire(1, Overlap::Skip).await, Ticked::Skipped(running) if running == id));
+    // It goes away with its task, long before the lease has passed.
+    worker.close().await;
+    w.clock.advance(SECOND);
+    assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Enqueued { cancel: None, .. }));
+    assert_eq!(w.state(&id).await, Some(TaskState::Active), "it is the janitor's");
+    // Whoever looked at the dead program's file let it go.
+    let recovered = w.broker.recover(&[queue()]).await.unwrap();
+    assert_eq!(recovered.tasks, [(queue(), id)]);
+    w.end().await;
+}
+
+#[tokio::test]
+async fn what_is_replaced_goes_with_its_lock_and_its_failures() {
+    let locked = |after: i64, w: &World| {
+        let mut tick = tick(w.start + after, Overlap::Replace);
+        tick.task.message.unique_key = "k".into();
+        tick.task.unique = Some(UniqueLock { key: "k".into(), ttl: 60 * SECOND });
+        tick
+    };
+    let w = World::new().await;
+    let member = join(&w.broker).await;
+    assert!(matches!(w.broker.tick(&locked(0, &w)).await.unwrap(), Ticked::Enqueued { .. }));
+    let first = locked(0, &w).task.id;
+    let run = dequeue(&w.broker, &member, 1).await.remove(0);
+    let again = Action::Retry { delay: 60 * SECOND, error: Some("no".into()), counted: true, extra: Extra::default() };
+    settle(&w.broker, outcome(&run, again)).await;
+    assert_eq!(w.rows("failure"), 1);
+    w.clock.advance(SECOND);
+    assert!(matches!(w.broker.tick(&locked(1, &w)).await.unwrap(), Ticked::Enqueued { cancel: None, .. }));
+    assert_eq!(w.state(&first).await, None);
+    assert_eq!((w.rows("failure"), w.rows("task"), w.rows("ulock")), (0, 1, 1));
+    // The one that runs now holds the lock, and is left alone.
+    dequeue(&w.broker, &member, 1).await;
+    w.clock.advance(SECOND);
+    assert!(matches!(w.broker.tick(&locked(2, &w)).await.unwrap(), Ticked::Refused(Refused::Duplicate { .. })));
+    let second = locked(1, &w).task.id;
+    w.clock.advance(SECOND);
+    let Ticked::Enqueued { cancel, .. } = w.fire(3, Overlap::Replace).await else { panic!("nothing is in its way") };
+    assert_eq!(cancel, Some(second));
+    w.end().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_a_day_ahead_stops_neither_ticks_nor_leaders() {
+    let w = World::new().await;
+    let now = w.broker.now();
+    w.clock.advance(DAY);
+    assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Enqueued { .. }));
+    assert_eq!(w.broker.lead(&candidate("ahead", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
+    w.clock.set(now);
+    assert!(matches!(w.fire(0, Overlap::Allow).await, Ticked::Enqueued { .. }), "of this moment");
+    w.clock.advance(SECOND);
+    assert!(matches!(w.fire(1, Overlap::Allow).await, Ticked::Enqueued { .. }));
+    assert_eq!(w.broker.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
+    w.clock.set(now + DAY);
+    assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Duplicate { .. }), "its marker is still there");
+    w.end().await;
+}
+
+#[tokio::test]
+async fn the_janitor_takes_away_whatever_is_over_and_nothing_else() {
+    let w = World::new().await;
+    w.first().await;
+    w.broker.show_entries("s", &[shown("a"), shown("b")], TTL).await.unwrap();
+    w.broker.record_enqueue("e", &event(1)).await.unwrap();
+    w.broker.lead(&candidate("a", 1), TTL / 2).await.unwrap();
+    w.broker.lead(&candidate("b", 2), TTL).await.unwrap();
+    w.broker.swap_entries("shop", &[shown("a")], 30 * DAY).await.unwrap();
+    let tables = ["tick", "cron", "shown", "lead", "program_entry", "enqueued", "history"];
+    let rows = || tables.map(|table| w.rows(table));
+    let nowhere = QueueName::new("nowhere").unwrap();
+    for (after, left) in [
+        (Duration::ZERO, [1, 1, 2, 1, 1, 1, 1]),
+        (TTL / 2, [1, 1, 2, 1, 1, 1, 1]),
+        (TTL / 2, [1, 1, 0, 0, 1, 1, 1]),
+        (600 * SECOND, [0, 1, 0, 0, 1, 1, 1]),
+        (30 * DAY, [0, 0, 0, 0, 0, 1, 1]),
+        (90 * DAY, [0; 7]),
+    ] {
+        w.clock.advance(after);
+        w.broker.sweep(&nowhere).await.unwrap();
+        assert_eq!(rows(), left, "after {after:?}");
+    }
+    w.end().await;
+}
+
+#[tokio::test]
+async fn what_is_over_is_not_seen_before_the_janitor_comes() {
+    let w = World::new().await;
+    w.first().await;
+    w.broker.show_entries("s", &[shown("a")], TTL).await.unwrap();
+    w.broker.record_enqueue("e", &event(1)).await.unwrap();
+    assert_eq!(w.broker.scheduler_entries().await.unwrap(), [shown("a")]);
+    w.clock.advance(90 * DAY);
+    assert_eq!(w.broker.scheduler_entries().await.unwrap(), []);
+    assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), []);
+    assert_eq!(w.broker.entry(&queue(), &plan().entry).await.unwrap(), None);
+    assert!(!w.broker.pause_entry(&queue(), &plan().entry, true).await.unwrap());
+    // What is added afterwards does not bring the old back.
+    w.broker.record_enqueue("e", &event(2)).await.unwrap();
+    assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), [event(2)]);
+    w.broker.show_entries("t", &[shown("b")], TTL).await.unwrap();
+    assert_eq!(w.rows("shown"), 1);
+    w.end().await;
+}
+
+#[tokio::test]
+async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (leader, waiter) = (open(&file).await, Arc::new(open(&file).await));
+    let (old, new) = (candidate("old", 1), candidate("new", 1));
+    // With a bell, and without one: then the safety net sees it.
+    for with_bell in [false, true] {
+        if with_bell {
+            join(&waiter).await;
+        }
+        assert_eq!(leader.lead(&old, HOUR).await.unwrap(), Lead::Ours { wanted: false });
+        assert!(matches!(waiter.lead(&new, HOUR).await.unwrap(), Lead::Another(left) if left > HOUR / 2));
+        let waits = tokio::spawn({
+            let waiter = Arc::clone(&waiter);
+            async move { waiter.wait_for_lead("shop", HOUR).await }
+        });
+        waiter.resign(&new).await.unwrap();
+        leader.resign(&old).await.unwrap();
+        soon(waits).await.unwrap().unwrap();
+        assert_eq!(waiter.lead(&new, HOUR).await.unwrap(), Lead::Ours { wanted: false });
+        waiter.resign(&new).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_in_the_same_program_needs_no_safety_net() {
+    // In memory there is none.
+    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let leader = candidate("a", 1);
+    broker.lead(&leader, HOUR).await.unwrap();
+    // The waiter has asked who leads before the leader resigns.
+    let both = async { tokio::join!(biased; broker.wait_for_lead("shop", HOUR), broker.resign(&leader)) };
+    let (waited, resigned) = soon(both).await;
+    waited.unwrap();
+    resigned.unwrap();
+}
+
+#[tokio::test]
+async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
+    let w = World::new().await;
+    let other = w.another_broker().await;
+    w.broker.lead(&candidate("a", 0), TTL).await.unwrap();
+    assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL));
+    other.wait_for_lead("shop", Duration::from_millis(20)).await.unwrap();
+    assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL), "the limit was reached");
+    let clock = w.clock.clone();
+    let turned = async move { clock.advance(TTL) };
+    let (waited, ()) = soon(async { tokio::join!(other.wait_for_lead("shop", HOUR), turned) }).await;
+    waited.unwrap();
+    assert_eq!(other.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
+    w.end().await;
+}
+
+#[tokio::test]
+async fn it_works_in_another_programs_file_and_in_memory() {
+    let w = World::with("?shared=1").await;
+    let memory = SqliteBroker::in_memory(SqliteOptions::with_clock(w.clock.clone())).await.unwrap();
+    for broker in [&w.broker, &memory] {
+        let state = broker.plan_entry(&plan()).await.unwrap();
+        assert_eq!((state.last, state.now), (broker.now(), broker.now()));
+        w.clock.advance(2 * SECOND);
+        let at = broker.now().timestamp();
+        let fired = broker.tick(&tick(at, Overlap::Replace)).await.unwrap();
+        assert!(matches!(fired, Ticked::Enqueued { cancel: None, .. }), "{fired:?}");
+        let again = broker.tick(&tick(at, Overlap::Replace)).await.unwrap();
+        assert!(matches!(again, Ticked::Duplicate { .. }), "{again:?}");
+        assert!(broker.pause_entry(&queue(), &plan().entry, true).await.unwrap());
+        broker.show_entries("s", &[shown("b"), shown("a")], TTL).await.unwrap();
+        assert_eq!(broker.scheduler_entries().await.unwrap(), [shown("b"), shown("a")]);
+        broker.withdraw_entries("s").await.unwrap();
+        assert_eq!(broker.scheduler_entries().await.unwrap(), []);
+        let entry = plan().entry;
+        broker.record_enqueue(entry.as_str(), &event(1)).await.unwrap();
+        broker.sweep(&queue()).await.unwrap();
+        broker.forget_entry(&queue(), &entry).await.unwrap();
+        assert_eq!(broker.entry(&queue(), &entry).await.unwrap(), None);
+        assert_eq!(broker.enqueue_history(entry.as_str(), Page::default()).await.unwrap(), []);
+        assert_eq!(broker.lead(&candidate("a", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
+        assert_eq!(broker.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Another(TTL));
+        broker.resign(&candidate("a", 0)).await.unwrap();
+        soon(broker.wait_for_lead("shop", HOUR)).await.unwrap();
+    }
+    w.broker.close().await;
+}

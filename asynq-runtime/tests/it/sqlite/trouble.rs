@@ -1,0 +1,195 @@
+//! What goes wrong: locks held by others, files that vanish, contents that are damaged.
+
+use std::fs;
+
+use asynq_runtime::{
+    broker::{BrokerErrorKind, Inspect as _, Maintain as _, Page},
+    task::TaskState,
+};
+
+use asynq_test_support::{eventually, soon};
+
+use super::*;
+
+#[tokio::test]
+async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_come_with_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open_brief(&file).await;
+    let member = join(&broker).await;
+    for id in ["a", "b", "c"] {
+        enqueue(&broker, task(id)).await.unwrap();
+    }
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+    // The lock is held until both calls have returned.
+    let error = soon(broker.dequeue(&member, &[Wanted { queue: queue(), n: 2 }])).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+    let Err(Refused::Broker(error)) = soon(enqueue(&broker, task("never"))).await else {
+        panic!("the writer is stuck")
+    };
+    assert!(error.is_unavailable());
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 3, "readers do not care");
+
+    holder.execute_batch("COMMIT").unwrap();
+    let runs = eventually("the writer goes on", async || {
+        let runs = broker.dequeue(&member, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_or_default();
+        (!runs.is_empty()).then_some(runs)
+    })
+    .await;
+    assert_eq!(ids(&runs), ["a", "b", "c"], "first what the lost call took, then what this one asks for");
+    assert_ne!(runs[0].key.token, runs[2].key.token);
+    for run in &runs {
+        assert_eq!(settle(&broker, outcome(run, Action::Done)).await, Settled::Ok);
+    }
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0, "what was given up before it began never happens");
+}
+
+#[tokio::test]
+async fn a_broker_whose_writer_is_stuck_can_be_closed_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open_brief(&file).await;
+    let member = join(&broker).await;
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(broker.beat(&member, &ServerInfo::default(), &[]).await.unwrap_err().is_unavailable());
+    // The lock is held until the broker is closed.
+    soon(broker.close()).await;
+    holder.execute_batch("COMMIT").unwrap();
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_is_emptied_when_there_is_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let wal = folder.path().join("jobs.db-wal");
+    let reader = rusqlite::Connection::open(&file).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM task;").unwrap();
+    let large = |n: usize| {
+        let mut large = task(&n.to_string());
+        large.message.payload = vec![7; 20_000].into();
+        large
+    };
+    assert!(broker.enqueue((0..600).map(large).collect()).await.iter().all(Result::is_ok));
+    assert!(fs::metadata(&wal).unwrap().len() > 8 << 20, "the reader keeps it from being emptied");
+    // The writer tidies up after one idle second, and must not wait for the reader then, which reads until this call is done.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    enqueue(&broker, task("small")).await.unwrap();
+    reader.execute_batch("COMMIT").unwrap();
+    let is_small = async || (fs::metadata(&wal).unwrap().len() <= 4 << 20).then_some(());
+    eventually("the log is emptied", is_small).await;
+}
+
+#[tokio::test]
+async fn tasks_taken_for_a_caller_that_went_away_come_with_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    assert!(tokio::time::timeout(Duration::from_millis(200), broker.dequeue(&member, &wanted)).await.is_err());
+    holder.execute_batch("COMMIT").unwrap();
+    assert_eq!(ids(&dequeue(&broker, &member, 1).await), ["a"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
+    for replace in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let broker = open(&file).await;
+        let member = join(&broker).await;
+        enqueue(&broker, task("a")).await.unwrap();
+        fs::rename(&file, folder.path().join("moved")).unwrap();
+        if replace {
+            fs::write(&file, "").unwrap();
+        }
+        // Nothing is written meanwhile, so only the watch can notice it.
+        let error = eventually("the watch notices it", async || broker.ping().await.err()).await;
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+        let what = if replace { "was replaced" } else { "was deleted or moved away" };
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(
+            broker.dequeue(&member, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err().kind(),
+            BrokerErrorKind::Corrupt
+        );
+        let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("nothing is accepted") };
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_heartbeat_notices_at_once_that_the_file_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    fs::remove_file(&file).unwrap();
+    let error = broker.beat(&member, &ServerInfo::default(), &[]).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_handed_out_with_the_reason_and_archived_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    for id in ["bad", "swapped", "lost", "good"] {
+        enqueue(&broker, task(id)).await.unwrap();
+    }
+    let damage = rusqlite::Connection::open(&file).unwrap();
+    let of = |id: &str| format!("(SELECT seq FROM task WHERE id = '{id}')");
+    damage.execute_batch(&format!("UPDATE body SET msg = x'ffff' WHERE seq = {}", of("bad"))).unwrap();
+    let good: Vec<u8> = task("good").message.encode();
+    damage.execute(&format!("UPDATE body SET msg = ?1 WHERE seq = {}", of("swapped")), [good]).unwrap();
+    damage.execute_batch(&format!("DELETE FROM body WHERE seq = {}", of("lost"))).unwrap();
+
+    let runs = dequeue(&broker, &member, 3).await;
+    assert_eq!(ids(&runs), ["bad", "swapped", "good"]);
+    let bad = runs[0].message.as_ref().unwrap_err();
+    assert_eq!(&bad.raw[..], b"\xff\xff");
+    assert!(runs[1].message.as_ref().unwrap_err().reason.contains("its id is \"good\""));
+    assert!(runs[2].message.is_ok());
+
+    let mut in_its_place = task("bad").message;
+    in_its_place.payload = bad.raw.clone();
+    let action = Action::Archive { error: bad.to_string(), extra: Extra::default() };
+    let run = runs[0].key.clone();
+    let archive = Settlement { run, message: Arc::new(in_its_place), action, resend: false };
+    assert_eq!(settle(&broker, archive).await, Settled::Ok);
+    let archived = broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
+    assert_eq!(archived.len(), 1);
+    assert_eq!(&archived[0].payload[..], b"\xff\xff");
+    assert!(archived[0].last_error.as_deref().unwrap().starts_with("undecodable task message (2 bytes)"));
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.archived, stats.active, stats.pending), (2, 2, 0), "the lost one is set aside");
+}
+
+#[tokio::test]
+async fn a_sweep_removes_tasks_without_their_message_and_ends_leases_of_another_age() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    for id in ["a", "b", "c"] {
+        enqueue(&broker, task(id)).await.unwrap();
+    }
+    assert_eq!(dequeue(&broker, &member, 2).await.len(), 2);
+    let damage = rusqlite::Connection::open(&file).unwrap();
+    damage.execute_batch("DELETE FROM body WHERE seq IN (SELECT seq FROM task WHERE id IN ('b', 'c'))").unwrap();
+    damage.execute_batch("UPDATE task SET at = at + 86400000 WHERE id = 'a'").unwrap();
+    let swept = broker.sweep(&queue()).await.unwrap();
+    assert_eq!((swept.leases_restored, swept.ghosts_removed), (1, 2));
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert_eq!(recovered.tasks, [(queue(), TaskId::new("a").unwrap())]);
+    broker.close().await;
+    super::others::check_whole(&file);
+}
