@@ -108,6 +108,8 @@ impl Drop for HeartThread {
 
 #[cfg(test)]
 mod tests {
+    use asynq_test_support::{PATIENCE, soon};
+
     use super::*;
 
     #[tokio::test]
@@ -121,8 +123,10 @@ mod tests {
             }
         });
         // This blocks the only thread of the test's runtime.
-        assert_eq!(receiver.iter().count(), 3);
-        assert_eq!(heart.call(async { 7 }).await.unwrap(), 7);
+        for tick in 0..3 {
+            assert_eq!(receiver.recv_timeout(PATIENCE), Ok(tick));
+        }
+        assert_eq!(soon(heart.call(async { 7 })).await.unwrap(), 7);
     }
 
     #[tokio::test]
@@ -134,6 +138,6 @@ mod tests {
             drop(sender);
         });
         drop(heart);
-        assert!(receiver.await.is_err());
+        assert!(soon(receiver).await.is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::broker::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, When
 use super::{
     SqliteBroker, migrate,
     produce::Item,
-    room,
+    room::Room,
     row::after,
     sql,
     tx::{Tx, View},
@@ -99,7 +99,7 @@ impl SqliteBroker {
         }
         let common = &self.store.common;
         if let Some(file) = &common.file
-            && !room::is_left(file, connection)
+            && !Room::of_disk().is_left(file, connection)
         {
             let full = format!("{}: the disk is nearly full; nothing was stored, make room", common.place);
             return Err(BrokerError::new(BrokerErrorKind::Full, full).into());

@@ -193,6 +193,7 @@ fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
 mod tests {
     use std::sync::Barrier;
 
+    use asynq_test_support::eventually_blocking;
     use tokio::sync::{Semaphore, oneshot};
 
     use super::{
@@ -234,16 +235,14 @@ mod tests {
             .map(|_| ask("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"))
             .collect();
         while let Some(mut answer) = endless.pop() {
-            loop {
+            let stopped = eventually_blocking("the query is stopped", || {
                 desks.interrupt_slow();
                 match answer.try_recv() {
-                    Err(oneshot::error::TryRecvError::Empty) => thread::sleep(Duration::from_millis(10)),
-                    answer => {
-                        assert_eq!(answer.unwrap().unwrap_err().kind(), BrokerErrorKind::Timeout);
-                        break;
-                    }
+                    Err(oneshot::error::TryRecvError::Empty) => None,
+                    answer => Some(answer.unwrap()),
                 }
-            }
+            });
+            assert_eq!(stopped.unwrap_err().kind(), BrokerErrorKind::Timeout);
         }
         assert!(begun.elapsed() >= LONGEST);
         assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
@@ -255,9 +254,7 @@ mod tests {
         let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
         let connections = || desks.0.iter().filter(|desk| desk.handle.lock().unwrap().is_some()).count();
         for _ in 0..20 {
-            while !all_are_free() {
-                thread::yield_now();
-            }
+            eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();
         }
         assert_eq!(connections(), 1);

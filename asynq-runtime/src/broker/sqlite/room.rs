@@ -3,19 +3,38 @@
 //! Everything that SQLite writes goes to the write-ahead log first, an outcome that deletes a task as well. Once new
 //! tasks had filled the disk to the last byte, nothing could be settled until somebody else made room.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use rusqlite::Connection;
 
 /// Kept free on the disk: the log grows to about 4 MiB before it is copied into the file, which may grow by as much.
 const RESERVE: u64 = 8 << 20;
 
-/// Whether new tasks may be stored in `file`: the disk, or pages that the file no longer uses, have room for them.
-pub(super) fn is_left(file: &Path, connection: &Connection) -> bool {
-    let Some(disk) = Disk::of(file) else { return true };
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
-    let unused = || number("PRAGMA freelist_count").saturating_mul(number("PRAGMA page_size"));
-    !disk.is_short(0) || !disk.is_short(u64::try_from(unused()).unwrap_or(0))
+/// Tells whether new tasks may be stored.
+pub(super) struct Room {
+    /// Reads how full the disk is that holds a file; `None` where the system does not say.
+    disk_of: Box<dyn Fn(&Path) -> Option<Disk> + Send>,
+}
+
+impl Room {
+    /// What the system says of the disk.
+    pub(super) fn of_disk() -> Self {
+        Self { disk_of: Box::new(Disk::of) }
+    }
+
+    /// Whether new tasks may be stored in `file`: the disk, or pages that the file no longer uses, have room for them.
+    pub(super) fn is_left(&self, file: &Path, connection: &Connection) -> bool {
+        let Some(disk) = (self.disk_of)(file) else { return true };
+        let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
+        let unused = || number("PRAGMA freelist_count").saturating_mul(number("PRAGMA page_size"));
+        !disk.is_short(0) || !disk.is_short(u64::try_from(unused()).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,23 +63,4 @@ impl Disk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reserve_is_eight_mebibytes_or_half_of_a_small_disk() {
-        const MIB: u64 = 1 << 20;
-        for (free, size, unused, short) in [
-            (100 * MIB, 1000 * MIB, 0, false),
-            (8 * MIB, 1000 * MIB, 0, false),
-            (8 * MIB - 1, 1000 * MIB, 0, true),
-            (6 * MIB, 1000 * MIB, 2 * MIB, false),
-            (0, 1000 * MIB, 8 * MIB, false),
-            (MIB, 2 * MIB, 0, false),
-            (MIB - 1, 2 * MIB, 0, true),
-            (0, 0, 0, false), // a file system that does not say
-        ] {
-            assert_eq!(Disk { free, size }.is_short(unused), short, "{free} of {size}, {unused} unused");
-        }
-    }
-}
+mod tests;

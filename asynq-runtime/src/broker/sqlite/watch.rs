@@ -160,3 +160,34 @@ pub(super) fn check_identity(path: &Path, identity: Option<Identity>, place: &st
         format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
     ))
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use asynq_test_support::soon;
+
+    use super::{
+        super::{bell::Ringer, sql::Names},
+        *,
+    };
+    use crate::clock::SystemClock;
+
+    #[tokio::test]
+    async fn a_ring_wakes_those_who_wait_although_nobody_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let _writer = connection::open_untouched(&file).unwrap();
+        let common = Arc::new(Common::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap());
+        let liveness = common.liveness.as_ref().unwrap();
+        liveness.show().unwrap();
+        let mut news = common.news.work();
+        let (writer, _inbox) = mpsc::channel();
+        start(&common, Desks::default(), writer).unwrap();
+        // The first look into the file is news. The next look finds the same, for as long as nobody writes.
+        soon(news.heard()).await;
+        for _ in 0..3 {
+            Ringer::ready().ring(&liveness.bell_path(liveness.name()));
+            soon(news.heard()).await;
+        }
+        common.close();
+    }
+}

@@ -20,7 +20,8 @@ use super::{
     error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
     order::{Stage, Work},
     parked::Parked,
-    presence, room,
+    presence,
+    room::Room,
     sql::Names,
     store::{Common, Message},
     turn::Turn,
@@ -55,6 +56,10 @@ pub(super) struct Writer {
     pub(super) inbox: mpsc::Receiver<Message>,
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
+    /// How full the disk is.
+    pub(super) room: Room,
+    /// [`MOST_TIME`], but in tests.
+    most_time: Duration,
     parked: Parked,
     /// Whether there is nothing to tidy up until somebody writes.
     is_tidy: bool,
@@ -70,8 +75,9 @@ impl Writer {
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        let parked = Parked::default();
-        Self { common, disk, connection, names, turn, inbox, ended, parked, is_tidy: false }
+        let (room, parked) = (Room::of_disk(), Parked::default());
+        let most_time = MOST_TIME;
+        Self { common, disk, connection, names, turn, inbox, ended, room, most_time, parked, is_tidy: false }
     }
 
     /// Works until it is told to stop.
@@ -215,7 +221,7 @@ impl Writer {
     /// Refuses new tasks while the disk is nearly full, so that there is room to settle those that are there.
     fn keep_room(&mut self, batch: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
         let Some(file) = &self.common.file else { return batch };
-        if batch.iter().all(|work| work.stage() != Stage::Insert) || room::is_left(file, &self.connection) {
+        if batch.iter().all(|work| work.stage() != Stage::Insert) || self.room.is_left(file, &self.connection) {
             return batch;
         }
         // While the file can still grow by what waits in the log.
@@ -238,7 +244,7 @@ impl Writer {
         let mut done = 0;
         let mut outcome = Ok(());
         for work in batch.iter_mut() {
-            if done > 0 && begun.elapsed() >= MOST_TIME {
+            if done > 0 && begun.elapsed() >= self.most_time {
                 break;
             }
             if let Err(error) = work.run(&mut tx) {

@@ -1,5 +1,6 @@
-use std::{sync::Mutex, time::Duration};
+use std::sync::Mutex;
 
+use asynq_test_support::PATIENCE;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
@@ -13,9 +14,6 @@ use super::{
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 type Answer = oneshot::Receiver<Result<(), BrokerError>>;
-
-/// Longer than any step takes.
-const LONG: Duration = Duration::from_secs(30);
 
 /// A call that a commit has done.
 fn committed(order: Order<()>) -> (Box<dyn Work>, Answer) {
@@ -44,11 +42,11 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     let end = Mutex::new(end);
     let mut disk = Disk::with("here".into(), move || {
         begins.send(()).unwrap();
-        end.lock().unwrap().recv_timeout(LONG).map_err(io::Error::other)
+        end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let mut first = keep(&mut disk);
     disk.answer(false);
-    begun.recv_timeout(LONG).unwrap();
+    begun.recv_timeout(PATIENCE).unwrap();
     // The clerk is at the first: these wait, and so does one for which the writer would have time.
     let mut later = Vec::new();
     for has_time in [false, false, true] {
@@ -59,7 +57,7 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     assert!(first.try_recv().is_err());
     ends.send(()).unwrap();
     assert_eq!(kind(first), None);
-    begun.recv_timeout(LONG).unwrap();
+    begun.recv_timeout(PATIENCE).unwrap();
     assert!(later.iter_mut().all(|answer| answer.try_recv().is_err()));
     ends.send(()).unwrap();
     assert!(later.into_iter().all(|answer| kind(answer).is_none()));
