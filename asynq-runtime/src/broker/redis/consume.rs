@@ -35,7 +35,7 @@ impl Consume for RedisBroker {
         if asks.is_empty() {
             return Ok(runs);
         }
-        let own = self.fetching.as_ref().and_then(Direct::take);
+        let mut own = self.fetching.as_ref().and_then(Direct::take);
         let stray = own.as_ref().and_then(Taken::identity);
         let note = |queue: &QueueName| {
             self.unanswered
@@ -44,7 +44,7 @@ impl Consume for RedisBroker {
         let asked: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
         let call = |(ask, asked): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, asked.asked().token);
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
-        let answers = match self.ask(own, || asks.iter().zip(&asked).map(call).collect()).await {
+        let answers = match self.ask(&mut own, || asks.iter().zip(&asked).map(call).collect()).await {
             Ok(answers) => answers,
             Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
@@ -59,6 +59,10 @@ impl Consume for RedisBroker {
                 Ok(some) => {
                     if unanswered.answered() {
                         runs.extend(some);
+                    } else if let Some(own) = &mut own {
+                        // The dequeue was taken over, and Redis was told to end this connection. Its end may arrive
+                        // after the answer, so the connection is given up here.
+                        own.lose();
                     }
                 }
                 // It stays noted: part of it may have been done.
@@ -144,8 +148,12 @@ impl RedisBroker {
     }
 
     /// The answers to dequeues, on the connection that the caller drives if there is one.
-    async fn ask(&self, own: Option<Taken<'_>>, calls: impl Fn() -> Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
-        if let Some(mut own) = own {
+    async fn ask(
+        &self,
+        own: &mut Option<Taken<'_>>,
+        calls: impl Fn() -> Vec<Call>,
+    ) -> Result<Vec<Answer>, BrokerError> {
+        if let Some(own) = own {
             match own.exchange(calls()).await {
                 Sent::Answered(answers) => return Ok(answers),
                 Sent::Unanswered(_) => {

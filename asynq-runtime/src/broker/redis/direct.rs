@@ -305,7 +305,8 @@ impl Taken<'_> {
         }
     }
 
-    fn lose(&mut self) {
+    /// Gives the connection up: the next caller opens another.
+    pub(super) fn lose(&mut self) {
         if let Some(own) = self.own.take() {
             let now = Instant::now();
             let mut slot = lock(&self.direct.slot);
