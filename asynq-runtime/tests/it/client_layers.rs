@@ -8,13 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{
-    EnqueueService, PreparedTask,
-    broker::sqlite::{SqliteBroker, SqliteOptions},
-    prelude::*,
-};
+use asynq_runtime::{EnqueueService, PreparedTask, broker::sqlite::SqliteBroker, prelude::*};
 use asynq_test_support::soon;
 use tower::{Layer, Service, util::MapRequestLayer};
+
+use crate::sqlite::patient;
 
 #[job(queue = "mails")]
 async fn mail(to: String) -> JobResult {
@@ -23,7 +21,7 @@ async fn mail(to: String) -> JobResult {
 }
 
 async fn client() -> Client {
-    Client::new(Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap()))
+    Client::new(Arc::new(SqliteBroker::in_memory(patient()).await.unwrap()))
 }
 
 type Said = Arc<Mutex<Vec<String>>>;

@@ -23,9 +23,9 @@ pub(crate) async fn leaves_in_order() {
             running.signals().settled.reached(1).await;
             running.signals().subscribed.reached(1).await;
             running.shutdown().await.unwrap();
+            println!("left");
         }
     }
-    println!("left");
 }
 
 // A server logs on a thread of its own, so the subscriber is the whole program's.
@@ -33,6 +33,8 @@ pub(crate) async fn leaves_in_order() {
 fn a_worker_that_leaves_in_order_warns_of_nothing() {
     let mut program = Program::start("quiet_shutdown", "");
     program.says("begins");
-    assert_eq!(program.next_line(), "left");
+    for _ in 0..10 {
+        assert_eq!(program.next_line(), "left");
+    }
     assert!(program.ended().success());
 }

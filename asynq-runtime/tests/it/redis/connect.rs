@@ -4,10 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client, EnqueueError, RawTask,
-    broker::{
-        Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled,
-        redis::{RedisBroker, RedisOptions},
-    },
+    broker::{Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled, redis::RedisBroker},
     task::{ServerInfo, TaskId},
 };
 use asynq_test_support::{eventually, soon};
@@ -23,7 +20,7 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
     let server = Server::start(&["--requirepass", "secret"]).await;
     for login in ["?pass=canary", "", "?user=nobody&pass=canary"] {
         let url = format!("{}{login}", server.url());
-        let error = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap_err();
+        let error = RedisBroker::connect(&url, patient()).await.unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Denied, "{login}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("canary"));
     }
@@ -89,7 +86,7 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
 #[tokio::test]
 async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     let mut server = Server::start(&[]).await;
-    let options = in_time(BRIEF / 2);
+    let options = in_time(BRIEF);
     let client = Client::new(Arc::new(server.broker_with(options).await));
     let raw = || RawTask::new("of go", "x");
     client.enqueue(raw()).await.unwrap();
@@ -107,7 +104,7 @@ async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
 
 #[tokio::test]
 async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
-    let options = || in_time(BRIEF / 4);
+    let options = || in_time(BRIEF / 10);
     let error = soon(RedisBroker::connect("redis://127.0.0.1:1", options())).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Unavailable);
 
@@ -117,7 +114,7 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     assert_eq!(error.kind(), BrokerErrorKind::Timeout);
 
     let mut server = Server::start(&[]).await;
-    let broker = server.broker_with(in_time(BRIEF / 2)).await;
+    let broker = server.broker_with(in_time(BRIEF)).await;
     let pings = async || broker.ping().await.ok();
     // Only the call's own time can end it while Redis stands still.
     server.stop();
@@ -162,7 +159,7 @@ async fn cancel_requests_of_anyone_arrive() {
 #[tokio::test]
 async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
     let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]).await;
-    let error = RedisBroker::connect(&server.url(), RedisOptions::default()).await.unwrap_err();
+    let error = RedisBroker::connect(&server.url(), patient()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config);
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
     let mut allowed = patient();
@@ -211,14 +208,16 @@ async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     brief.lease = Duration::from_secs(2);
     let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
     let ours = ServerInfo { rust_version: "0.1.0".into(), ..Default::default() };
-    broker.join(&member("rust").name, &ours).await.unwrap();
+    let rust = broker.join(&member("rust").name, &ours).await.unwrap();
     let joined = brief.join(&member("brief").name, &ours).await.unwrap();
     let go = broker.join(&member("go").name, &ServerInfo::default()).await.unwrap();
     let refused = brief.join(&member("brief too").name, &ours).await.unwrap_err();
     assert_eq!(refused.kind(), BrokerErrorKind::Config);
     broker.leave(&go).await.unwrap();
-    brief.join(&member("brief too").name, &ours).await.unwrap();
-    brief.beat(&joined, &ours, &[]).await.unwrap();
+    let late = brief.join(&member("brief too").name, &ours).await.unwrap();
+    for (broker, member) in [(&broker, rust), (&brief, joined), (&brief, late)] {
+        broker.beat(&member, &ours, &[]).await.unwrap();
+    }
     assert_eq!(broker.servers().await.unwrap().len(), 3);
 }
 
@@ -228,7 +227,8 @@ async fn a_task_on_redis_joins_no_transaction_of_sqlite() {
     use asynq_runtime::{broker::sqlite::TransactionError, rusqlite::Connection};
 
     let server = Server::start(&["--requirepass", "secret"]).await;
-    let client = Client::connect(&format!("{}?pass=secret", server.url())).await.unwrap();
+    let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
+    let client = Client::new(Arc::new(broker));
     let connection = Connection::open_in_memory().unwrap();
     let attached = client.attach(&connection).unwrap_err();
     assert!(matches!(attached, TransactionError::NotSqlite { .. }), "{attached:?}");

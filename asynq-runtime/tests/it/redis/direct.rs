@@ -43,8 +43,11 @@ async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> (i64, 
 async fn warm_with(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) -> (i64, usize) {
     let (before, mut n) = (direct(redis).await, 0);
     let id = eventually("the broker opens a connection", async || {
-        n += 1;
-        put(broker, &[&format!("{name}{n}")]).await;
+        // Eight calls in a row, with little time between them.
+        for _ in 0..8 {
+            n += 1;
+            put(broker, &[&format!("{name}{n}")]).await;
+        }
         // It is of use only after its greeting, which ends with the question whether it may kill.
         let id = direct(redis).await.into_iter().find(|id| !before.contains(id))?;
         (last_command(redis, id).await == "evalsha").then_some(id)
@@ -179,9 +182,9 @@ async fn a_call_that_redis_reads_late_is_not_stored_again() {
 
 #[tokio::test]
 async fn a_redis_that_stands_still_stores_each_task_once() {
-    const LIMIT: Duration = Duration::from_millis(500);
-    // The call times out twice, and is repeated until six seconds have passed.
-    const STILL: Duration = Duration::from_millis(1_200);
+    const LIMIT: Duration = Duration::from_secs(2);
+    // The call times out twice, and is repeated until 24 seconds have passed.
+    const STILL: Duration = Duration::from_millis(4_300);
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker_with(in_time(LIMIT)).await;
@@ -256,8 +259,10 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
     // `redis` is served by the other runtime all the while.
     let (mut n, mut more) = (0, 0);
     eventually_blocking("the first runtime gets a connection", || {
-        n += 1;
-        one.block_on(put(&broker, &[&format!("one{n}")]));
+        for _ in 0..8 {
+            n += 1;
+            one.block_on(put(&broker, &[&format!("one{n}")]));
+        }
         (!ids(&mut redis).is_empty()).then_some(())
     });
     let of_one = ids(&mut redis);
@@ -270,8 +275,10 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
     // Its runtime is gone: the other's callers go on, and get one.
     drop(one);
     eventually_blocking("the second runtime gets a connection", || {
-        more += 1;
-        two.block_on(put(&broker, &[&format!("two{more}")]));
+        for _ in 0..8 {
+            more += 1;
+            two.block_on(put(&broker, &[&format!("two{more}")]));
+        }
         let now = ids(&mut redis);
         (now != of_one && !now.is_empty()).then_some(())
     });

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     direct::{direct, last_command},
-    server::{BRIEF, Proxy, Server, in_time},
+    server::{BRIEF, Proxy, Server, in_time, patient},
     tasks::*,
 };
 
@@ -290,6 +290,9 @@ struct Blocked {
     _server: Server,
 }
 
+/// A third of it may pass before the heart extends it.
+const LEASE: Duration = Duration::from_secs(6);
+
 /// More than a few fetches take, so that the next fetch is always on its way.
 const ALL: usize = 900;
 
@@ -307,7 +310,10 @@ async fn blocked() -> Blocked {
     let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
     let log = Arc::clone(&ran);
     let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let builder = Worker::builder(format!("{}?lease=2s", server.url()))
+    let mut options = patient();
+    options.lease = LEASE;
+    let builder = Worker::builder("")
+        .broker(Arc::new(server.broker_with(options).await))
         .registry(Registry::default())
         .concurrency(ALL)
         .shutdown_timeout(Duration::from_millis(50))
@@ -328,8 +334,11 @@ async fn blocked() -> Blocked {
     // Until its connection is there, its fetches go another way. The producer has one, too.
     let mut n = 0;
     eventually("worker and producer have connections", async || {
-        n += 1;
-        put(&broker, &[&format!("warm{n}")]).await;
+        // Eight calls in a row, with little time between them.
+        for _ in 0..8 {
+            n += 1;
+            put(&broker, &[&format!("warm{n}")]).await;
+        }
         soon(running.signals().settled.reached(n)).await;
         let mut ready = 0;
         for id in direct(&mut redis).await {

@@ -1,6 +1,6 @@
 //! What a server costs Redis that has nothing to do.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use asynq_runtime::{Registry, prelude::*, server::Running};
 use asynq_test_support::soon;
@@ -21,7 +21,8 @@ async fn beats(running: &Running, times: u64) {
 #[tokio::test]
 async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
     let redis = Redis::start(&[]).await;
-    let server = Server::builder(redis.url()).registry(Registry::only::<(nothing,)>().unwrap());
+    let broker = Arc::new(redis.broker().await);
+    let server = Server::builder("").broker(broker).registry(Registry::only::<(nothing,)>().unwrap());
     let running = server.build().await.unwrap().start().await.unwrap();
     nothing::enqueue(&running.client()).await.unwrap();
     soon(running.signals().settled.reached(1)).await;

@@ -144,7 +144,7 @@ async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
 #[tokio::test]
 async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
     let server = Server::start(&[]).await;
-    let broker = server.broker_with(in_time(BRIEF / 2)).await;
+    let broker = server.broker_with(in_time(BRIEF)).await;
     put(&broker, &["a", "b", "c", "d"]).await;
     for expected in ["a", "b"] {
         server.stop();

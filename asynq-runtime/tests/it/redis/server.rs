@@ -16,7 +16,7 @@ use std::{
 };
 
 use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
-use asynq_test_support::eventually;
+use asynq_test_support::{PATIENCE, eventually};
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -121,12 +121,12 @@ impl Drop for Server {
 
 /// For a machine that does much else besides: no case but those about time-outs may run into one.
 pub(crate) fn patient() -> RedisOptions {
-    in_time(Duration::from_secs(30))
+    in_time(PATIENCE)
 }
 
 /// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it on a
 /// busy machine too.
-pub(crate) const BRIEF: Duration = Duration::from_secs(2);
+pub(crate) const BRIEF: Duration = Duration::from_secs(5);
 
 /// Ends calls after this time.
 pub(crate) fn in_time(call_timeout: Duration) -> RedisOptions {

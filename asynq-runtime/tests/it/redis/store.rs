@@ -1,11 +1,6 @@
 //! What is in Redis: full memory, foreign and broken keys, locks, sizes.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use asynq_runtime::{
     Client, EnqueueError, Registry, Server as Worker,
@@ -173,16 +168,17 @@ async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
     let broker = Arc::new(server.broker().await);
     // While Redis stands still two sends are on their way at most. Everything else waits together.
     server.stop();
-    let callers: Vec<_> = (0..500)
-        .map(|i| {
-            let broker = Arc::clone(&broker);
-            // Every id twice.
-            let mut call = Box::pin(async move { broker.enqueue(vec![task(&format!("t{}", i / 2))]).await.remove(0) });
-            let call_of = call.as_mut() as Pin<&mut dyn Future<Output = _>>;
-            assert!(call_of.poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            tokio::spawn(call)
-        })
-        .collect();
+    let mut callers = Vec::new();
+    for i in 0..500 {
+        let broker = Arc::clone(&broker);
+        // Every id twice.
+        let mut call = Box::pin(async move { broker.enqueue(vec![task(&format!("t{}", i / 2))]).await.remove(0) });
+        // Polled once, the call has queued up.
+        let polled = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await;
+        assert!(polled);
+        callers.push(tokio::spawn(call));
+        tokio::task::yield_now().await;
+    }
     server.go_on();
     let (mut placed, mut conflicts) = (0, 0);
     for caller in callers {

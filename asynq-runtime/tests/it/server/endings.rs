@@ -4,10 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client, RawTask, State, TaskState,
-    broker::{
-        Broker,
-        sqlite::{SqliteBroker, SqliteOptions},
-    },
+    broker::{Broker, sqlite::SqliteBroker},
     clock::{Clock as _, ManualClock},
     prelude::*,
     server::OnUnknown,
@@ -15,6 +12,7 @@ use asynq_runtime::{
 use chrono::{TimeDelta, Utc};
 
 use super::{Log, enqueue, id, ids, is_later, memory, queue, server, settled, soon, start, task, told};
+use crate::sqlite::with_clock;
 
 #[job]
 async fn double(n: u64) -> JobResult<u64> {
@@ -187,7 +185,7 @@ async fn a_job_that_panics_while_it_is_dropped_is_settled_all_the_same() {
 async fn no_attempt_runs_after_the_deadline() {
     // The broker's clock stands still, so that the second task starts before its deadline however late that is.
     let clock = ManualClock::default();
-    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     let broker: Arc<dyn Broker> = Arc::new(broker);
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let client = Client::new(broker.clone());

@@ -20,10 +20,7 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     Client, RawTask, Registry, Server, TaskId, TaskInfo, TaskState,
-    broker::{
-        Broker, Page,
-        sqlite::{SqliteBroker, SqliteOptions},
-    },
+    broker::{Broker, Page, sqlite::SqliteBroker},
     job::JobSet,
     server::{Running, ServerBuilder},
     task::QueueName,
@@ -31,6 +28,8 @@ use asynq_runtime::{
 pub(crate) use asynq_test_support::soon;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::mpsc;
+
+use crate::sqlite::patient;
 
 /// What jobs tell the test, in their order.
 pub(crate) type Log = mpsc::UnboundedSender<String>;
@@ -44,7 +43,7 @@ pub(crate) fn is_later(time: Option<DateTime<Utc>>, begun: DateTime<Utc>, from: 
 }
 
 pub(crate) async fn memory() -> Arc<dyn Broker> {
-    Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap())
+    Arc::new(SqliteBroker::in_memory(patient()).await.unwrap())
 }
 
 /// A server of the jobs `S` with four slots, and what its jobs tell.

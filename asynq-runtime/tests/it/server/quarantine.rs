@@ -4,16 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client, State, TaskState,
-    broker::{
-        Broker, ServerName, Wanted,
-        sqlite::{SqliteBroker, SqliteOptions},
-    },
+    broker::{Broker, ServerName, Wanted, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
     task::ServerInfo,
 };
 
 use super::{Log, ids, queue, server, settled, soon, start, task, told};
+use crate::sqlite::with_clock;
 
 type Gate = Arc<tokio::sync::Semaphore>;
 
@@ -38,7 +36,7 @@ async fn crash(broker: &Arc<dyn Broker>, clock: &ManualClock, times: u32) {
 
 async fn broker() -> (Arc<dyn Broker>, ManualClock) {
     let clock = ManualClock::default();
-    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     (Arc::new(broker), clock)
 }
 

@@ -84,7 +84,7 @@ async fn programs_killed_amid_their_sets_make_every_task_a_part_of_one_thing() {
     }
 
     let later = ManualClock::new(chrono::Utc::now() + TaskSet::DEADLINE + Duration::from_secs(1));
-    let broker = SqliteBroker::open(&url(&file), SqliteOptions::with_clock(later)).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), with_clock(later)).await.unwrap();
     let reclaimed = broker.reclaim_sets(&queue()).await.unwrap();
     assert!(reclaimed <= logs.len(), "each program had one set at most: {reclaimed}");
     let page = Page { number: 1, size: usize::MAX };

@@ -61,7 +61,7 @@ impl World {
 
     async fn open(folder: &tempfile::TempDir, clock: &ManualClock, query: &str) -> SqliteBroker {
         let url = url(&folder.path().join("jobs.db")) + query;
-        SqliteBroker::open(&url, SqliteOptions::with_clock(clock.clone())).await.unwrap()
+        SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap()
     }
 
     async fn another_broker(&self) -> SqliteBroker {

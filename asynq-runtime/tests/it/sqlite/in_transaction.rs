@@ -84,7 +84,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(chrono::DateTime::from_timestamp(2_000_000_000, 678_912_345).unwrap());
         let file = folder.path().join("jobs.db");
-        let options = SqliteOptions::with_clock(clock.clone());
+        let options = with_clock(clock.clone());
         let broker = Arc::new(SqliteBroker::open(&format!("{}{query}", url(&file)), options).await.unwrap());
         let member = join(&broker).await;
         Self { client: Client::new(broker.clone()), folder, clock, broker, member }

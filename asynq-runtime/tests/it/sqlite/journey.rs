@@ -13,7 +13,7 @@ use super::*;
 async fn both() -> (tempfile::TempDir, [SqliteBroker; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let file = open(&folder.path().join("jobs.db")).await;
-    (folder, [SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap(), file])
+    (folder, [SqliteBroker::in_memory(patient()).await.unwrap(), file])
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_stale_run_changes_nothing_and_a_receipt_recognises_a_repeat() {
 #[tokio::test]
 async fn tasks_become_due_to_the_millisecond_and_in_due_order() {
     let clock = ManualClock::default();
-    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     let member = join(&broker).await;
     for (id, ms) in [("late", 30), ("early", 10), ("middle", 20)] {
         let task = NewTask { when: When::In(Duration::from_millis(ms)), ..task(id) };
@@ -104,7 +104,7 @@ async fn tasks_become_due_to_the_millisecond_and_in_due_order() {
 #[tokio::test]
 async fn more_than_one_slice_is_forwarded_in_due_order() {
     let clock = ManualClock::default();
-    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     let member = join(&broker).await;
     let count = 250;
     let batch = (0..count)
@@ -128,7 +128,7 @@ async fn more_than_one_slice_is_forwarded_in_due_order() {
 #[tokio::test]
 async fn a_wait_for_a_due_time_follows_a_clock_turned_by_hand() {
     let clock = ManualClock::default();
-    let broker = Arc::new(SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap());
+    let broker = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
     enqueue(&broker, NewTask { when: When::In(Duration::from_secs(3_600)), ..task("a") }).await.unwrap();
     // The limit is real time.
     soon(broker.wait_for_due(&[queue()], Duration::from_millis(20))).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_wait_for_a_due_time_follows_a_clock_turned_by_hand() {
 
 #[tokio::test]
 async fn requeued_tasks_come_back_to_the_head_in_their_old_order() {
-    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let member = join(&broker).await;
     for id in ["a", "b", "c"] {
         enqueue(&broker, task(id)).await.unwrap();
@@ -157,7 +157,7 @@ async fn requeued_tasks_come_back_to_the_head_in_their_old_order() {
 
 #[tokio::test]
 async fn a_unique_lock_is_held_until_the_task_ends_and_an_id_conflict_leaves_none() {
-    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let member = join(&broker).await;
     enqueue(&broker, unique("a", "k")).await.unwrap();
     match enqueue(&broker, unique("b", "k")).await {
@@ -176,7 +176,7 @@ async fn a_unique_lock_is_held_until_the_task_ends_and_an_id_conflict_leaves_non
 
 #[tokio::test]
 async fn our_own_first_send_is_recognised_by_id_and_message() {
-    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let ours = NewTask { id_is_ours: true, ..task("a") };
     enqueue(&broker, ours.clone()).await.unwrap();
     assert_eq!(enqueue(&broker, ours.clone()).await.unwrap().state, TaskState::Pending);
@@ -190,7 +190,7 @@ async fn our_own_first_send_is_recognised_by_id_and_message() {
 #[tokio::test]
 async fn archives_are_trimmed_by_age_and_exactly_to_their_size() {
     let clock = ManualClock::default();
-    let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     let member = join(&broker).await;
     broker.enqueue((0..20).map(|n| task(&format!("{n:02}"))).collect()).await;
     for run in dequeue(&broker, &member, 20).await {

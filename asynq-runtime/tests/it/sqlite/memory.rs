@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 
 async fn world() -> (tempfile::TempDir, ManualClock, SqliteBroker) {
     let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-    let options = SqliteOptions::with_clock(clock.clone());
+    let options = with_clock(clock.clone());
     let broker = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
     (folder, clock, broker)
 }
@@ -150,7 +150,7 @@ async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_w
 #[tokio::test]
 async fn tokens_are_counted_over_all_programs_and_end_to_the_millisecond() {
     let (folder, clock, broker) = world().await;
-    let options = SqliteOptions::with_clock(clock.clone());
+    let options = with_clock(clock.clone());
     let other = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
     let id = |id: &str| TaskId::new(id).unwrap();
     let until = broker.now() + SECOND;

@@ -27,13 +27,14 @@ use asynq_runtime::{
     clock::ManualClock,
     task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage},
 };
+use asynq_test_support::PATIENCE;
 
 /// Longer than any test lasts. A wait that may take so long, and ends, was woken.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it on a
 /// busy machine too.
-const BRIEF: Duration = Duration::from_secs(1);
+const BRIEF: Duration = Duration::from_secs(3);
 
 fn queue() -> QueueName {
     QueueName::new("default").unwrap()
@@ -101,8 +102,22 @@ fn url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
+/// For a machine that does much else besides: no call may run into a time-out.
+pub(crate) fn patient() -> SqliteOptions {
+    let mut options = SqliteOptions::default();
+    options.call_timeout = PATIENCE;
+    options
+}
+
+/// The same with a clock of the test.
+pub(crate) fn with_clock(clock: ManualClock) -> SqliteOptions {
+    let mut options = patient();
+    options.clock = Some(Arc::new(clock));
+    options
+}
+
 async fn open(file: &Path) -> SqliteBroker {
-    SqliteBroker::open(&url(file), SqliteOptions::default()).await.unwrap()
+    SqliteBroker::open(&url(file), patient()).await.unwrap()
 }
 
 /// A broker whose calls end after [`BRIEF`]. The file is made before, which may take longer.
@@ -115,7 +130,7 @@ async fn open_brief(file: &Path) -> SqliteBroker {
 
 /// A broker that holds what it takes for an hour. Only its end gives it back in a test.
 async fn open_tenacious(file: &Path) -> SqliteBroker {
-    let mut options = SqliteOptions::default();
+    let mut options = patient();
     options.lease = HOUR;
     SqliteBroker::open(&url(file), options).await.unwrap()
 }

@@ -9,7 +9,7 @@ use asynq_test_support::soon;
 use super::*;
 
 async fn refusal(file: &Path) -> (BrokerErrorKind, String) {
-    let error = SqliteBroker::open(&url(file), SqliteOptions::default()).await.unwrap_err();
+    let error = SqliteBroker::open(&url(file), patient()).await.unwrap_err();
     (error.kind(), error.to_string())
 }
 
@@ -56,7 +56,7 @@ async fn another_programs_database_is_refused_unless_it_is_shared() {
 
     let shared = format!("{}?shared=1", url(&file));
     for round in 0..2 {
-        let broker = SqliteBroker::open(&shared, SqliteOptions::default()).await.unwrap();
+        let broker = SqliteBroker::open(&shared, patient()).await.unwrap();
         let member = join(&broker).await;
         enqueue(&broker, task(&format!("a{round}"))).await.unwrap();
         assert_eq!(dequeue(&broker, &member, 9).await.len(), 1);

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::net::UnixDatagram};
 
 use asynq_runtime::broker::{Inspect as _, Maintain as _};
-use asynq_test_support::{PATIENCE, soon};
+use asynq_test_support::soon;
 
 use super::*;
 use crate::child::Program;
@@ -50,7 +50,7 @@ async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_
 async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_somebody_else_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let (file, clock) = (folder.path().join("jobs.db"), clock());
-    let broker = SqliteBroker::open(&url(&file), SqliteOptions::with_clock(clock.clone())).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), with_clock(clock.clone())).await.unwrap();
     let quiet = async || broker.until_lapse(&[queue()]).await.unwrap();
     let member = join(&broker).await;
     // Somebody may come and die meanwhile.
@@ -106,7 +106,7 @@ async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let clock = asynq_runtime::clock::ManualClock::default();
-    let options = SqliteOptions::with_clock(clock.clone());
+    let options = with_clock(clock.clone());
     let hung = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
     let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
     let member = join(&hung).await;
@@ -128,7 +128,7 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let clock = asynq_runtime::clock::ManualClock::default();
-    let mut options = SqliteOptions::with_clock(clock.clone());
+    let mut options = with_clock(clock.clone());
     options.lease = Duration::from_secs(3_600);
     let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
     let broker = SqliteBroker::open(&url(&file), options).await.unwrap();

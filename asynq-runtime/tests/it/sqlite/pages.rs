@@ -18,7 +18,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-        let options = SqliteOptions::with_clock(clock.clone());
+        let options = with_clock(clock.clone());
         let broker = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
         Self { _folder: folder, clock, broker }
     }

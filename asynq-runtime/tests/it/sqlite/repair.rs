@@ -29,7 +29,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::default();
         let file = folder.path().join("jobs.db");
-        let broker = SqliteBroker::open(&url(&file), SqliteOptions::with_clock(clock.clone())).await.unwrap();
+        let broker = SqliteBroker::open(&url(&file), with_clock(clock.clone())).await.unwrap();
         let member = join(&broker).await;
         Self { folder, clock, broker, member }
     }

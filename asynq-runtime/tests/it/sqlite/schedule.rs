@@ -71,7 +71,7 @@ impl World {
 
     async fn open(folder: &tempfile::TempDir, clock: &ManualClock, query: &str) -> SqliteBroker {
         let url = url(&folder.path().join("jobs.db")) + query;
-        SqliteBroker::open(&url, SqliteOptions::with_clock(clock.clone())).await.unwrap()
+        SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap()
     }
 
     async fn another_broker(&self) -> SqliteBroker {
@@ -280,7 +280,7 @@ async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
 #[tokio::test]
 async fn a_waiter_in_the_same_program_needs_no_safety_net() {
     // In memory there is none.
-    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let leader = candidate("a", 1);
     broker.lead(&leader, HOUR).await.unwrap();
     // The waiter has asked who leads before the leader resigns.
@@ -309,7 +309,7 @@ async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
 #[tokio::test]
 async fn it_works_in_another_programs_file_and_in_memory() {
     let w = World::with("?shared=1").await;
-    let memory = SqliteBroker::in_memory(SqliteOptions::with_clock(w.clock.clone())).await.unwrap();
+    let memory = SqliteBroker::in_memory(with_clock(w.clock.clone())).await.unwrap();
     for broker in [&w.broker, &memory] {
         let state = broker.plan_entry(&plan()).await.unwrap();
         assert_eq!((state.last, state.now), (broker.now(), broker.now()));
