@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use asynq_runtime::broker::{Broker, Member, Run, Settled, Quarantined, Wanted};
+use asynq_runtime::broker::{Broker, Member, Quarantined, Run, Settled, Wanted};
 use asynq_tests::{Build as _, Seeded as _, default_queue, done, eventually, polled, queue, requeue, soon, task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -51,11 +51,7 @@ async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_a
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let (builder, mut log) = server::<(waits,)>(&broker);
     let running = start(builder.state(gate.clone())).await;
-<<<<<<<< HEAD:asynq-runtime/tests/it/server/quarantine.rs
     assert_eq!(told(&mut log).await, "a started with 2");
-========
-    assert_eq!(told(&mut log).await, "a started with 1");
->>>>>>>> 02a30c3 (runtime tests: link two binaries in place of eight, and wait for events in place of times):asynq-runtime/tests/it/server/suspects.rs
     // A worker that died now would take nobody else down: the others are not in its hands.
     assert_eq!(ids(&broker, TaskState::Active).await, ["a"]);
     assert_eq!(ids(&broker, TaskState::Pending).await, ["b", "c"]);

@@ -6,6 +6,7 @@ pub(crate) mod full;
 pub(crate) mod group_chaos;
 mod groups;
 pub(crate) mod in_transaction;
+mod incidents;
 mod journey;
 mod memory;
 mod opening;

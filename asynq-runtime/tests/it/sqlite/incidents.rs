@@ -1,0 +1,105 @@
+//! What happens to a file in ordinary operation: a backup is restored, the file or its log is taken away, and a wall clock or a
+//! locked file makes every lease look lapsed.
+
+use std::fs;
+
+use asynq_runtime::{
+    broker::{BrokerErrorKind, Inspect as _, Maintain as _, Page},
+    prelude::*,
+    server::ServerError,
+    task::TaskState,
+};
+use asynq_test_support::{eventually, soon};
+
+use super::*;
+
+#[job]
+async fn nothing() -> JobResult {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_by_vacuum_into_is_restored_at_its_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copy) = (folder.path().join("jobs.db"), folder.path().join("backup.db"));
+    let broker = open(&file).await;
+    enqueue(&broker, task("kept")).await.unwrap();
+    let backup = rusqlite::Connection::open(&file).unwrap();
+    backup.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    broker.close().await;
+    let restored = open(&copy).await;
+    let member = join(&restored).await;
+    assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
+    for suffix in ["", "-wal"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let registry = Registry::only::<(nothing,)>().unwrap();
+        let server = Server::builder(url(&file)).registry(registry).shutdown_timeout(Duration::ZERO);
+        let server = server.build().await.unwrap();
+        let broker = server.broker().clone();
+        let run = tokio::spawn(server.run());
+        eventually("the server is listed", async || {
+            broker.servers().await.is_ok_and(|all| !all.is_empty()).then_some(())
+        })
+        .await;
+        fs::remove_file(format!("{}{suffix}", file.display())).unwrap();
+        let ended = soon(run).await.unwrap();
+        let Err(ServerError::Broker(error)) = ended else { panic!("{suffix:?}: it ended with {ended:?}") };
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("while it was in use"), "{error}");
+    }
+}
+
+/// A broker with a short lease by the machine's clock, and a run that its member took.
+async fn one_run(file: &Path) -> (SqliteBroker, Run) {
+    let mut options = patient();
+    options.lease = Duration::from_secs(2);
+    let broker = SqliteBroker::open(&url(file), options).await.unwrap();
+    enqueue(&broker, task("a")).await.unwrap();
+    let member = join(&broker).await;
+    let run = dequeue(&broker, &member, 1).await.remove(0);
+    (broker, run)
+}
+
+/// What a step of the wall clock, a machine that resumes, or a file that was locked for long does to a lease.
+fn lapse(file: &Path) {
+    let other = rusqlite::Connection::open(file).unwrap();
+    other.busy_timeout(PATIENCE).unwrap();
+    assert_eq!(other.execute("UPDATE task SET at = at - 3600000 WHERE state = 1", []).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_lapsed_by_the_clock_alone_is_extended_and_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (broker, run) = one_run(&file).await;
+    let other = open(&file).await;
+    lapse(&file);
+    // Its server holds its lock, so that one look proves nothing: neither to itself nor to another program.
+    for recoverer in [&broker, &other] {
+        assert!(recoverer.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    }
+    assert_eq!(broker.extend(std::slice::from_ref(&run.key)).await.unwrap(), [Settled::Ok]);
+    assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Ok);
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_extends_for_another_lease_is_lapsed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (broker, run) = one_run(&file).await;
+    lapse(&file);
+    let recovered = eventually("the run is recovered", async || {
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        (!recovered.tasks.is_empty()).then_some(recovered)
+    });
+    assert_eq!(recovered.await.tasks, [(queue(), TaskId::new("a").unwrap())]);
+    assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Fenced);
+    let pending = broker.tasks(&queue(), TaskState::Pending, Page::default()).await.unwrap();
+    assert_eq!((pending.len(), pending[0].crashes), (1, 1));
+}
