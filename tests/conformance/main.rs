@@ -7,7 +7,7 @@
 /// Mounts each file of the list once per broker, as `<broker>::<file>`, with the broker's fixture as `super::Fixture`.
 ///
 /// A broker runs the whole list, the list `except [file: "reason"]`, or `only [files]: "reason"`.
-/// `tests/repository/cases.rs` reads the same lines and fails where a file is in no list.
+/// `tests/repository/src/cases.rs` reads the same lines and fails where a file is in no list.
 macro_rules! cases {
     ($all:tt $($broker:ident: $fixture:ident $($how:ident $files:tt $(: $reason:literal)?)?;)+) => {
         $(cases!(@mount $broker $fixture $all $($how $files $(: $reason)?)?);)+

@@ -1,0 +1,63 @@
+//! How files are named, how long they are, and how they begin.
+
+use crate::tree::{files, none, read, rust_files};
+
+/// Most lines of a source file.
+const CEILING: usize = 500;
+
+#[test]
+fn no_source_file_is_longer_than_the_ceiling() {
+    let mut broken = Vec::new();
+    for path in files("") {
+        let source = [".rs", ".lua", ".sql", ".py", ".sh"].iter().any(|end| path.ends_with(end));
+        let golden = path.contains("/expansion/") || path.contains("/vectors/");
+        let lines = if source && !golden { read(&path).lines().count() } else { 0 };
+        if lines > CEILING {
+            broken.push(format!("{path} has {lines} lines"));
+        }
+    }
+    none(broken, "a source file has at most 500 lines");
+}
+
+#[test]
+fn every_script_says_what_it_takes_and_gives() {
+    let mut broken = Vec::new();
+    for path in files("asynq-runtime") {
+        let header = || -> String {
+            let text = read(&path);
+            text.lines().skip_while(|line| line.starts_with("#!")).take_while(|line| line.starts_with("--")).collect()
+        };
+        if path.ends_with(".sql") && header().is_empty() {
+            broken.push(format!("{path} has no header"));
+        }
+        if path.ends_with(".lua") {
+            let header = header();
+            // What lies beside the contracts' folders is put in front of scripts and takes no keys of its own.
+            let fragment = path.matches('/').count() == "asynq-runtime/src/broker/redis/lua/x.lua".matches('/').count();
+            let parts: &[&str] = if fragment { &["eturn"] } else { &["KEYS", "ARGV", "eturn"] };
+            for part in parts {
+                if !header.contains(part) {
+                    broken.push(format!("{path}: its header does not say {part}"));
+                }
+            }
+        }
+    }
+    none(broken, "a script opens with its duty; a Lua script also with KEYS, ARGV and what it returns");
+}
+
+#[test]
+fn every_module_opens_with_its_duty() {
+    let ours = ["asynq-grammar/src", "asynq-macros/src", "asynq-runtime/src", "asynq-cron/src", "tests/src"];
+    let suites = ["tests/conformance", "tests/wire", "tests/support/src", "tests/repository/src"];
+    let files = ours.iter().chain(&suites).flat_map(|folder| rust_files(folder));
+    let is_unit_tests = |path: &str| path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
+    let without = files.filter(|path| !is_unit_tests(path) && !read(path).starts_with("//!"));
+    none(without.collect(), "a module opens with a sentence about its duty");
+}
+
+#[test]
+fn no_file_is_named_after_nothing() {
+    let vague = ["utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "types.rs", "misc.rs"];
+    let named = files("").into_iter().filter(|path| vague.iter().any(|name| path.ends_with(&format!("/{name}"))));
+    none(named.collect(), "files are named by what they hold");
+}

@@ -1,0 +1,17 @@
+//! Checks what the repository says of itself: who may import whom, what both brokers have, how tests are written, and that each
+//! row of docs/features.md is shown by a test.
+//!
+//! The tests read source text and compile no crate of ours.
+#![cfg(test)]
+#![allow(clippy::unwrap_used)]
+
+mod brokers;
+mod cases;
+mod examples;
+mod features;
+mod files;
+mod layers;
+mod manifests;
+mod source;
+mod suites;
+mod tree;

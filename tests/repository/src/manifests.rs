@@ -1,0 +1,90 @@
+//! What the manifests of the packages must say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::tree::{files, none, read, root};
+
+/// Which of our crates each may depend on, dev-dependencies included.
+const CRATES: [(&str, &[&str]); 6] = [
+    ("asynq-grammar", &[]),
+    ("asynq-macros", &["asynq-grammar"]),
+    ("asynq-runtime", &["asynq-grammar", "asynq-macros"]),
+    ("asynq-cron", &["asynq-grammar", "asynq-macros", "asynq-runtime"]),
+    ("asynq-dashboard", &["asynq-cron", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
+    ("asynq-cli", &["asynq-cron", "asynq-dashboard", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
+];
+
+/// What cargo says of each package, ours and foreign.
+fn packages() -> Vec<Value> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = std::process::Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn text<'a>(package: &'a Value, key: &str) -> &'a str {
+    package[key].as_str().unwrap_or_default()
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    let allowed: BTreeMap<&str, &[&str]> = CRATES.into();
+    let mut broken = Vec::new();
+    let packages = packages();
+    // A local package has no source; `publish = false` is an empty list.
+    let ours = packages.iter().filter(|package| package["source"].is_null() && package["publish"].is_null());
+    let mut found = BTreeSet::new();
+    for package in ours {
+        let name = text(package, "name");
+        found.insert(name);
+        let Some(allowed) = allowed.get(name) else {
+            broken.push(format!("{name} has no place in CRATES"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let dependency = text(dependency, "name");
+            if CRATES.iter().any(|(name, _)| *name == dependency) && !allowed.contains(&dependency) {
+                broken.push(format!("{name} depends on {dependency}"));
+            }
+        }
+    }
+    assert_eq!(found, CRATES.map(|(name, _)| name).into(), "the crates that are published");
+    none(broken, "ARCHITECTURE.md says which crate may depend on which");
+}
+
+#[test]
+fn every_package_takes_the_lints_of_the_workspace() {
+    let manifests = files("").into_iter().filter(|path| path.ends_with("/Cargo.toml"));
+    let without = manifests.filter(|path| !read(path).contains("[lints]\nworkspace = true")).collect();
+    none(without, "`unsafe` is forbidden and public items are documented everywhere");
+}
+
+/// A version as numbers, such as 1.89 as (1, 89, 0).
+fn version(text: &str) -> (u32, u32, u32) {
+    let mut parts = text.split('.').map(|part| part.parse().unwrap());
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+#[test]
+fn no_dependency_needs_a_newer_compiler_than_we_declare() {
+    let packages = packages();
+    let needs = |package: &Value| package["rust_version"].as_str().map(version);
+    let ours = packages.iter().find(|package| text(package, "name") == "asynq-runtime").and_then(needs).unwrap();
+    let newer = packages.iter().filter(|package| needs(package).is_some_and(|needs| needs > ours));
+    let newer = newer.map(|package| format!("{} needs {}", text(package, "name"), text(package, "rust_version")));
+    none(newer.collect(), "`rust-version` is declared and true");
+}
+
+#[test]
+fn nobody_is_held_to_one_compiler() {
+    let pinned = files("").into_iter().filter(|path| path.contains("rust-toolchain"));
+    none(pinned.collect(), "no rust-toolchain file: `rust-version` says what is needed");
+}
