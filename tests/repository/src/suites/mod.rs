@@ -1,6 +1,7 @@
 //! How tests are written: the rules that keep their results independent of the machine, and every skip visible.
 
 mod ignored;
+mod skips;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{
