@@ -2,6 +2,7 @@
 
 mod ignored;
 mod skips;
+mod timing;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{
