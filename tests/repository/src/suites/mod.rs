@@ -95,7 +95,7 @@ impl<'ast> Visit<'ast> for Functions<'_> {
                     attributes.extend([TokenTree::Punct(sign), TokenTree::Group(group.clone())]);
                 }
                 (TokenTree::Ident(keyword), Some(TokenTree::Ident(ident))) if keyword == "fn" => {
-                    name = Some(ident.clone())
+                    name = Some(ident.clone());
                 }
                 (TokenTree::Group(group), _) if group.delimiter() == Delimiter::Brace => {
                     let attributes = Attribute::parse_outer.parse2(std::mem::take(&mut attributes)).unwrap_or_default();
