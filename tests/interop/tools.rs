@@ -1,11 +1,13 @@
-//! Go's tools over our data: every GET route of the released asynqmon, and every reading call of asynq's inspector.
+//! Go's tools over our data: the routes of the released asynqmon, and every reading call of asynq's inspector.
 //!
-//! The command line of asynq (module `github.com/hibiken/asynq/tools`) prints what that inspector returns; the module
-//! itself is on no module proxy under a version, so it cannot be built by name.
+//! The command line of asynq (module `github.com/hibiken/asynq/tools`) is not run: the module is on no module proxy under a
+//! version, so it cannot be built by name. Most of what it prints is what that inspector returns.
 
 use std::process::Command;
 
-use asynq_tests::skip;
+use asynq_cron::{CronSpec, Periodic};
+use asynq_runtime::prelude::*;
+use asynq_tests::{eventually, skip};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +16,10 @@ use crate::{
     stage::Stage,
     worker::{Settings, Worker},
 };
+
+/// A server needs a job; this one is never enqueued.
+#[job(queue = "nothing")]
+async fn idle() {}
 
 /// Our data in every state, with a server of ours that runs something.
 async fn furnished() -> Option<(std::sync::Arc<Stage>, Worker, Vec<(&'static str, String)>)> {
@@ -50,7 +56,6 @@ async fn asynqmon_answers_every_get_route_over_our_data() {
         ["queues", "queues/shown", "queue_stats", "queues/shown/groups", "servers", "scheduler_entries", "redis_info"]
             .map(|path| format!("/api/{path}"))
             .into();
-    paths.push("/api/scheduler_entries/none/enqueue_events".into());
     for (state, id) in &ids {
         paths.push(format!("/api/queues/shown/tasks/{id}"));
         paths.push(match *state {
@@ -58,14 +63,8 @@ async fn asynqmon_answers_every_get_route_over_our_data() {
             state => format!("/api/queues/shown/{state}_tasks"),
         });
     }
-    let shown = asynqmon(&stage, &paths);
-    for (path, status, body) in &shown {
-        assert_eq!(*status, 200, "{path}: {body}");
-    }
-    let body = |path: &str| {
-        let found = shown.iter().find(|(shown, ..)| shown == path).unwrap();
-        serde_json::from_str::<Value>(&found.2).unwrap()
-    };
+    let body = |path: &str| get(&stage, path);
+    paths.iter().for_each(|path| drop(body(path)));
     for (state, id) in &ids {
         assert_eq!(body(&format!("/api/queues/shown/tasks/{id}"))["state"], json!(state), "{id}");
     }
@@ -76,6 +75,64 @@ async fn asynqmon_answers_every_get_route_over_our_data() {
     assert_eq!((&queue["paused"], &queue["size"]), (&json!(true), &json!(7)));
     let server = &body("/api/servers")["servers"][0];
     assert_eq!((&server["concurrency"], &server["status"]), (&json!(2), &json!("active")));
+}
+
+#[tokio::test]
+async fn asynqmon_shows_our_periodic_entries_and_what_they_enqueued() {
+    let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
+    let task = RawTask::new("cron:a", "pa").queue("low").retry(3);
+    let often = Periodic::new(CronSpec::parse("@every 1s").unwrap(), task).unwrap();
+    let registry = Registry::only::<(idle,)>().unwrap();
+    let builder = Server::builder(stage.server.url()).registry(registry).queue("nothing", 1);
+    let server = builder.service(asynq_cron::service().entry(often.foreign())).build().await.unwrap();
+    let running = server.start().await.unwrap();
+    let entry = eventually("asynqmon shows an entry that has fired", async || {
+        let entries = get(&stage, "/api/scheduler_entries")["entries"].take();
+        entries[0].get("prev_enqueue_at").is_some().then(|| entries[0].clone())
+    })
+    .await;
+    let shown = json!([&entry["spec"], &entry["task_type"], &entry["task_payload"]]);
+    assert_eq!(shown, json!(["@every 1s", "cron:a", "pa"]));
+    let path = format!("/api/scheduler_entries/{}/enqueue_events", entry["id"].as_str().unwrap());
+    let event = get(&stage, &path)["events"][0].take();
+    let enqueued = stage.go("task", "low", event["task_id"].as_str().unwrap());
+    assert_eq!(enqueued["state"], "pending", "{event}");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn asynqmon_changes_our_tasks_and_queue() {
+    let Some((stage, _worker, ids)) = furnished().await else { skip!("{NO_GO}") };
+    let id = |wanted: &str| &ids.iter().find(|(state, _)| *state == wanted).unwrap().1;
+    // The queue is paused, so what is run waits.
+    for (method, state, action, becomes) in [
+        ("POST", "retry", ":run", Some("pending")),
+        ("POST", "scheduled", ":archive", Some("archived")),
+        ("POST", "archived", ":run", Some("pending")),
+        ("POST", "groups/mails/aggregating", ":archive", Some("archived")),
+        ("POST", "active", ":cancel", Some("retry")),
+        ("DELETE", "completed", "", None),
+        ("DELETE", "pending", "", None),
+    ] {
+        let id = id(state.rsplit('/').next().unwrap());
+        let answer = asynqmon(&stage, &format!("{method} /api/queues/shown/{state}_tasks/{id}{action}"));
+        assert!((200..300).contains(&answer.0), "{state}{action}: {answer:?}");
+        match becomes {
+            Some(state) => drop(stage.both_see("shown", id, state).await),
+            None => stage.both_miss("shown", id).await,
+        }
+    }
+    let answer = asynqmon(&stage, "DELETE /api/queues/shown/archived_tasks:delete_all");
+    assert_eq!(answer, (200, "{\"deleted\":2}\n".to_owned()));
+    assert_eq!(asynqmon(&stage, "POST /api/queues/shown:resume").0, 204);
+    // What was run is not in the way of a paused queue any more, and fails again.
+    for state in ["retry", "archived"] {
+        let id = id(state);
+        eventually("a task that was run fails again", async || {
+            stage.look(Side::Rust, "shown", id).await.filter(|seen| seen.state == state)
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
@@ -90,7 +147,7 @@ async fn gos_inspector_lists_our_queues_servers_and_tasks() {
     assert_eq!(stage.go("history", "shown", "")[0]["Processed"], 3);
     let servers = stage.go("servers", "", "");
     assert_eq!(servers[0]["Concurrency"], 2);
-    asynq_tests::eventually("the active worker is shown", async || {
+    eventually("the active worker is shown", async || {
         let workers = stage.go("servers", "", "")[0]["ActiveWorkers"].clone();
         (workers[0]["TaskID"] == json!(ids.iter().find(|(state, _)| *state == "active").unwrap().1)).then_some(())
     })
@@ -102,18 +159,17 @@ async fn gos_inspector_lists_our_queues_servers_and_tasks() {
     }
 }
 
-/// Path, status and body of each GET.
-fn asynqmon(stage: &Stage, paths: &[String]) -> Vec<(String, u64, String)> {
-    let output = Command::new(&programs().unwrap().asynqmon).arg(stage.address()).args(paths).output().unwrap();
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let shown: Vec<(String, u64, String)> = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .map(|line| {
-            let text = |field: &str| line[field].as_str().unwrap().to_owned();
-            (text("path"), line["status"].as_u64().unwrap(), text("body"))
-        })
-        .collect();
-    assert_eq!(shown.len(), paths.len(), "{}", String::from_utf8_lossy(&output.stderr));
-    shown
+/// What asynqmon answers to a GET.
+fn get(stage: &Stage, path: &str) -> Value {
+    let (status, body) = asynqmon(stage, &format!("GET {path}"));
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// Status and body of asynqmon's answer to a request: a method and a path.
+fn asynqmon(stage: &Stage, request: &str) -> (u64, String) {
+    let output = Command::new(&programs().unwrap().asynqmon).args([&stage.address(), request]).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{request}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (answer["status"].as_u64().unwrap(), answer["body"].as_str().unwrap().to_owned())
 }

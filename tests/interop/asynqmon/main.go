@@ -1,6 +1,8 @@
-// Command asynqmon answers GET requests with the handler of the released asynqmon, without a socket.
+// Command asynqmon answers requests with the handler of the released asynqmon, without a socket.
 //
-//	asynqmon <redis address> <path>...   prints one JSON object per path: path, status, body
+//	asynqmon <redis address> <request>...   prints one JSON object per request: status, body
+//
+// A request is a method and a path: "GET /api/queues".
 //
 // It is a module of its own, so that it is built with the versions that asynqmon was released with.
 package main
@@ -8,9 +10,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 
 	"github.com/hibiken/asynq"
 	"github.com/hibiken/asynqmon"
@@ -18,7 +20,7 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: asynqmon <redis address> <path>...")
+		fmt.Fprintln(os.Stderr, "usage: asynqmon <redis address> <request>...")
 		os.Exit(2)
 	}
 	handler := asynqmon.New(asynqmon.Options{
@@ -27,9 +29,10 @@ func main() {
 	})
 	defer handler.Close()
 	out := json.NewEncoder(os.Stdout)
-	for _, path := range os.Args[2:] {
+	for _, request := range os.Args[2:] {
+		method, path, _ := strings.Cut(request, " ")
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/mon"+path, nil))
-		out.Encode(map[string]any{"path": path, "status": recorder.Code, "body": recorder.Body.String()})
+		handler.ServeHTTP(recorder, httptest.NewRequest(method, "/mon"+path, nil))
+		out.Encode(map[string]any{"status": recorder.Code, "body": recorder.Body.String()})
 	}
 }
