@@ -9,6 +9,7 @@ mod pages;
 mod pictures;
 mod search;
 mod shop;
+mod timing;
 mod weight;
 mod world;
 

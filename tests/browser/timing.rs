@@ -1,0 +1,139 @@
+//! How fast very large stores are shown. `scripts/prove dashboard` runs it.
+
+use std::time::{Duration, Instant};
+
+use asynq_runtime::Client;
+use asynq_tests::{Build as _, Fixture, PATIENCE, RedisStore, SqliteStore, Store, task};
+
+use crate::{wait, world::World};
+
+/// How long the server took for a page, in milliseconds, as the browser saw it: the middle one of five.
+async fn took<S: Store>(world: &World<S>, path: &str) -> f64 {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        world.open(path).await;
+        let took = world.browser.js("const [page] = performance.getEntriesByType('navigation'); return page.responseEnd - page.requestStart").await;
+        times.push(took.as_f64().unwrap());
+    }
+    times.sort_by(f64::total_cmp);
+    println!("{:>7.1} ms  {path} on {}", times[2], S::NAME);
+    times[2]
+}
+
+fn ten_thousand_queues_are_no_burden<S: Store>() {
+    wait(async {
+        let fixture = Fixture::<S>::real_time().await;
+        let all: Vec<_> = (0..10_000).map(|n| task(&format!("t{n}")).in_queue(&format!("queue-{n:05}"))).collect();
+        for some in all.chunks(500) {
+            for answer in fixture.broker().enqueue(some.to_vec()).await {
+                answer.unwrap();
+            }
+        }
+        let client = Client::new(fixture.shared());
+        assert_eq!(client.broker().queues().await.unwrap().len(), 10_000);
+        let world = World::of(fixture, Vec::new()).await;
+        // The first look starts the sampler, and waits for it.
+        world.open("/").await;
+        for path in [
+            "/",
+            "/?page=400",
+            "/?q=09999",
+            "/?sort=size",
+            "/queues/queue-05000",
+            "/queues/queue-05000/tasks/t5000",
+            "/servers",
+            "/broker",
+        ] {
+            let took = took(&world, path).await;
+            assert!(took < 200.0, "{path}: {took} ms");
+        }
+        world.open("/").await;
+        assert!(world.browser.text("nav.pages").await.contains("1–25 of 10,000"));
+        world.end().await;
+    });
+}
+
+#[test]
+#[ignore = "many queues: scripts/prove dashboard"]
+fn ten_thousand_queues_are_no_burden_on_redis() {
+    ten_thousand_queues_are_no_burden::<RedisStore>();
+}
+
+#[test]
+#[ignore = "many queues: scripts/prove dashboard"]
+fn ten_thousand_queues_are_no_burden_on_sqlite() {
+    ten_thousand_queues_are_no_burden::<SqliteStore>();
+}
+
+/// The page comes before the search has ended; its script goes on until every task was looked at.
+async fn search_to_the_end<S: Store>(world: &World<S>) {
+    let began = Instant::now();
+    world.open("/search?q=in+no+task").await;
+    let ended = async {
+        loop {
+            let told = world.browser.text("[data-search] span").await;
+            if told.ends_with("that was all") {
+                return told;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let told = tokio::time::timeout(5 * PATIENCE, ended).await.expect("the search comes to its end");
+    println!("{:>7.1} s   a search for what no task has: {told}, on {}", began.elapsed().as_secs_f64(), S::NAME);
+    assert_eq!(told, "0 found, 1,000,000 looked at: that was all");
+}
+
+fn a_million_archived_tasks_are_no_burden<S: Store>() {
+    wait(async {
+        let fixture = Fixture::<S>::real_time().await;
+        for some in 0..1000 {
+            let tasks = (0..1000)
+                .map(|n| task(&format!("t{:06}", some * 1000 + n)).after(Duration::from_secs(86_400)))
+                .collect();
+            for answer in fixture.broker().enqueue(tasks).await {
+                answer.unwrap();
+            }
+        }
+        let inspector = Client::new(fixture.shared()).inspector();
+        inspector.archive_all("default", asynq_runtime::TaskState::Scheduled).await.unwrap();
+        let world = World::of(fixture, Vec::new()).await;
+        world.open("/").await;
+        for path in [
+            "/",
+            "/queues/default",
+            "/queues/default?state=archived&page=16000",
+            "/queues/default?state=archived&page=33334",
+            "/queues/default?state=archived&page=24000",
+            "/queues/default/tasks/t500000",
+            "/search?q=t999999",
+            "/search?q=in+no+task",
+            "/queues/default?state=archived&q=in+no+task",
+            "/broker",
+        ] {
+            let took = took(&world, path).await;
+            assert!(took < 200.0, "{path}: {took} ms");
+        }
+        // What the node says of itself may take a second; it comes by itself.
+        world
+            .browser
+            .until("document.querySelector('#node-0 .figures') && !document.querySelector('[data-again]')")
+            .await;
+        println!("{} on {}", world.browser.text("#node-0 .figures").await, S::NAME);
+        search_to_the_end(&world).await;
+        world.open("/queues/default?state=archived").await;
+        assert!(world.browser.text("nav.pages").await.contains("of 1,000,000"));
+        world.end().await;
+    });
+}
+
+#[test]
+#[ignore = "a million tasks: scripts/prove dashboard"]
+fn a_million_archived_tasks_are_no_burden_on_redis() {
+    a_million_archived_tasks_are_no_burden::<RedisStore>();
+}
+
+#[test]
+#[ignore = "a million tasks: scripts/prove dashboard"]
+fn a_million_archived_tasks_are_no_burden_on_sqlite() {
+    a_million_archived_tasks_are_no_burden::<SqliteStore>();
+}
