@@ -8,7 +8,11 @@ use std::{
 };
 
 use asynq_tests::PATIENCE;
-use fantoccini::{Client, ClientBuilder, Locator, wd::WebDriverCompatibleCommand};
+use fantoccini::{
+    Client, ClientBuilder, Locator,
+    actions::{InputSource as _, KeyAction, KeyActions},
+    wd::WebDriverCompatibleCommand,
+};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -120,8 +124,11 @@ impl Browser {
 
     /// Presses keys where the focus is.
     pub(crate) async fn press(&self, keys: &str) {
-        let active = self.client.active_element().await.unwrap();
-        active.send_keys(keys).await.unwrap();
+        // A keyboard's keys go wherever the focus is. Keys that are sent to an element are refused while it is not shown yet, as a
+        // dialog is for a moment after it has opened.
+        let down_and_up = keys.chars().flat_map(|value| [KeyAction::Down { value }, KeyAction::Up { value }]);
+        let keys = down_and_up.fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
+        self.client.perform_actions(keys).await.unwrap();
     }
 
     /// Replaces what is in a field.

@@ -5,10 +5,13 @@ use std::path::Path;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
 use asynq_runtime::Client;
-use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, retry, task};
+use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, queue, retry, task};
 use serde_json::json;
 
-use crate::{shop, wait, world::World};
+use crate::{browser::Browser, shop, wait, world::World};
+
+/// The key, as WebDriver writes it.
+const ENTER: &str = "\u{e007}";
 
 #[test]
 fn the_keyboard_reaches_everything() {
@@ -42,7 +45,7 @@ fn the_keyboard_reaches_everything() {
         let outline = "return getComputedStyle(document.activeElement).outlineStyle";
         assert_eq!(browser.js(outline).await, "solid", "the focus can be seen");
         assert_eq!(browser.js("return document.activeElement.textContent").await, "images");
-        browser.press("\u{e007}").await;
+        browser.press(ENTER).await;
         browser.until("location.pathname === '/queues/images'").await;
         browser.press("4").await;
         browser.until("location.search === '?state=retry' && document.readyState === 'complete'").await;
@@ -50,8 +53,38 @@ fn the_keyboard_reaches_everything() {
         assert_eq!(browser.text("#picked output").await, "1 picked");
         browser.press("a").await;
         assert_eq!(browser.text("#picked output").await, "3 picked");
+
+        // What can be pressed is reached with Tab, the answer to its question too: three tasks run, one is deleted, the queue
+        // is paused.
+        let stats = || async { world.fixture.broker().queue_stats(&queue("images")).await.unwrap() };
+        let before = stats().await;
+        press_by_tab(browser, "[data-bulk=run]").await;
+        press_by_tab(browser, "#ask[open] [value=ok]").await;
+        browser.until("document.querySelector('#said').textContent.includes('3 tasks were made pending')").await;
+        assert_eq!((stats().await.pending, stats().await.retry), (before.pending + 3, 0));
+        world.open("/queues/images?state=pending").await;
+        browser.press("jx").await;
+        press_by_tab(browser, "[data-bulk=delete]").await;
+        press_by_tab(browser, "#ask[open] [value=ok]").await;
+        browser.until("document.querySelector('#said').textContent.includes('1 task was deleted')").await;
+        assert_eq!(stats().await.pending, before.pending + 2);
+        press_by_tab(browser, "[data-post$='/pause']").await;
+        browser.until("document.querySelector('#said').textContent.includes('is paused')").await;
+        assert!(stats().await.paused);
         world.end().await;
     });
+}
+
+/// Moves the focus to a button as a person without a mouse does, and presses it.
+async fn press_by_tab(browser: &Browser, button: &str) {
+    browser.until(&format!("document.querySelector({})", json!(button))).await;
+    for _ in 0..300 {
+        if browser.js(&format!("return document.activeElement.matches({})", json!(button))).await == true {
+            return browser.press(ENTER).await;
+        }
+        browser.press("\u{e004}").await;
+    }
+    panic!("Tab does not lead to {button}");
 }
 
 #[test]

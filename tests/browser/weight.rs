@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use asynq_tests::{Build as _, Fixture, SqliteStore, Store, task};
-use serde_json::json;
+use asynq_tests::{Build as _, Fixture, SqliteStore, Store, eventually, task};
+use serde_json::{Value, json};
 
 use crate::{shop, wait, world::World};
 
