@@ -245,6 +245,22 @@ async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
 }
 
 #[tokio::test]
+async fn every_page_has_its_json() {
+    let routes = locked(&Fixture::start().await).routes();
+    let there = |path: &str| routes.iter().any(|route| route.method == "GET" && route.path == path);
+    let pages = routes.iter().filter(|route| route.method == "GET" && route.access == Access::Read);
+    // JSON, figures, or a stream of events already.
+    let other = ["/api/", "/metrics", "/stats", "/events"];
+    let pages = pages.filter(|route| !other.iter().any(|other| route.path.starts_with(other)));
+    let pages: Vec<&str> = pages.map(|route| route.path).collect();
+    assert!(pages.len() >= 9 && pages.contains(&"/queues/{queue}/tasks/{id}"), "{pages:?}");
+    for page in pages {
+        let json = if page == "/" { "/api/queues".to_owned() } else { format!("/api{page}") };
+        assert!(there(&json), "{page} has no {json}");
+    }
+}
+
+#[tokio::test]
 async fn a_read_only_dashboard_refuses_every_change_and_still_shows_everything() {
     let fixture = Fixture::start().await;
     let entry = furnish(&fixture).await.entry;
