@@ -111,9 +111,14 @@ impl fmt::Debug for Layered {
 }
 
 impl Client {
-    /// Puts a tower layer around every enqueue of this client and of clones that are made afterwards: it may change
-    /// headers or the queue, refuse, wait, and see the outcome. The layer that was added first is the outermost, as around
-    /// the server's jobs: it is the first to see a task and the last to see its outcome.
+    /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw) and
+    /// [`enqueue_many`](Self::enqueue_many) of this client and of clones that are made afterwards, and so around every
+    /// `job::enqueue(&client, …)`. The layer may change headers or the queue, refuse, wait, and see the outcome. The
+    /// layer that was added first is the outermost, as around the server's jobs: it is the first to see a task and the
+    /// last to see its outcome.
+    ///
+    /// No layer sees a task that is stored in another way: by `enqueue_in_tx` or `row`, by the tick of a periodic entry
+    /// or its `run_now`, by the aggregation of a group, or by another program such as the command line.
     ///
     /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
     /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a

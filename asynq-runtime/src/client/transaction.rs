@@ -24,7 +24,8 @@ impl Client {
     }
 
     /// Enqueues one task in the transaction that is open on `connection`: it is there when that commits, and never was
-    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes. Call [`wake`](Self::wake) after the commit.
+    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes, but goes through no [layer](Self::layer). Call
+    /// [`wake`](Self::wake) after the commit.
     ///
     /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. How safe
     /// its commit is against a power cut is decided by the connection's `synchronous`.
@@ -61,7 +62,7 @@ impl Client {
 
     /// One task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
     /// values. A taken id and a held unique lock are UNIQUE errors of that statement alone, which name `task.id` or
-    /// `ulock.key`.
+    /// `ulock.key`. The task goes through no [layer](Self::layer) of the client.
     ///
     /// # Errors
     ///

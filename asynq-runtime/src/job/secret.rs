@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// What is shown instead.
 const HIDDEN: &str = "***";
 
-/// An argument that nobody should read who looks at logs, errors, the command line or the dashboard: a token, a password.
+/// An argument that is not shown in the logs, the errors and the dashboard of the program that has the job: a token, a
+/// password.
 ///
 /// ```
 /// use asynq_runtime::prelude::*;
