@@ -239,7 +239,7 @@ impl Words {
             if let TokenTree::Ident(first) = &trees[at]
                 && has_paths
                 && ["crate", "self", "super", "asynq_runtime"].contains(&first.to_string().as_str())
-                && !is_sign(before(1), ':')
+                && !(is_sign(before(1), ':') && is_sign(before(2), ':'))
             {
                 let mut base = module.clone();
                 self.follow(&trees[at..], &mut base);
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_path_is_followed_to_the_module_that_it_reaches() {
         let text = "use crate::{task::{TaskId, self}, clock::Clock};\nuse super::super::{job::Job, fmt};\n\
-                    mod inside { use super::super::other; }\nfn f() -> self::own::Own { vec![super::deep::VALUE] }";
+                    mod inside { use super::super::other; }\nfn f(x: super::a::A) -> self::own::Own { vec![super::deep::VALUE, other::super::not()] }";
         let expected = [
             "task::TaskId",
             "task",
@@ -350,6 +350,7 @@ mod tests {
             "job::Job",
             "fmt",
             "broker::other",
+            "broker::a::A",
             "broker::redis::own::Own",
             "broker::deep::VALUE",
         ];
