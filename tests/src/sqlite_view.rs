@@ -25,6 +25,7 @@ pub struct SqliteViewStore(SqliteStore);
 
 impl Store for SqliteViewStore {
     const NAME: &'static str = "sqlite by the view";
+    const KIND: &'static str = SqliteStore::KIND;
     const GAPS: &'static [(Need, &'static str)] = SqliteStore::GAPS;
 
     async fn start() -> Self {
