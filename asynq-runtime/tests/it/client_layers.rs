@@ -4,13 +4,13 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use asynq_runtime::{EnqueueService, PreparedTask, broker::sqlite::SqliteBroker, prelude::*};
 use asynq_test_support::soon;
-use tower::{Layer, Service, util::MapRequestLayer};
+use tower::{Layer, Service, layer::layer_fn, util::MapRequestLayer};
 
 use crate::sqlite::patient;
 
@@ -130,19 +130,57 @@ async fn a_layer_that_is_not_ready_holds_the_task_back() {
     assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
 }
 
+/// Ready as often as the test says so.
+#[derive(Clone, Default)]
+struct Door(Arc<Mutex<(u32, Vec<Waker>)>>);
+
+impl Door {
+    fn open(&self) {
+        let mut door = self.0.lock().unwrap();
+        door.0 += 1;
+        door.1.drain(..).for_each(Waker::wake);
+    }
+}
+
+struct Guarded(Door, EnqueueService);
+
+impl Service<PreparedTask> for Guarded {
+    type Response = TaskInfo;
+    type Error = BoxError;
+    type Future = <EnqueueService as Service<PreparedTask>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        let mut door = self.0.0.lock().unwrap();
+        if door.0 > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        door.1.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn call(&mut self, task: PreparedTask) -> Self::Future {
+        self.0.0.lock().unwrap().0 -= 1;
+        self.1.call(task)
+    }
+}
+
 #[tokio::test]
 async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other() {
-    let every = Duration::from_millis(40);
-    let client = client().await.layer(tower::limit::RateLimitLayer::new(1, every));
-    mail::enqueue(&client, "a").await.unwrap();
+    let door = Door::default();
+    let guard = door.clone();
+    let client = client().await.layer(layer_fn(move |inner| Guarded(guard.clone(), inner)));
     let mut idle = Box::pin(mail::enqueue(&client, "idle"));
     // Polled once, so that it waits for its turn, and then left alone.
     assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
-    let other = mail::enqueue(&client, "b");
+    let mut other = Box::pin(mail::enqueue(&client, "other"));
+    assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err());
+    door.open();
     soon(other).await.unwrap();
+    door.open();
     soon(idle).await.unwrap();
     // Nor does one that is given up while it waits.
-    let given_up = mail::enqueue(&client, "c");
+    let given_up = mail::enqueue(&client, "given up");
     assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
-    soon(mail::enqueue(&client, "d")).await.unwrap();
+    door.open();
+    soon(mail::enqueue(&client, "last")).await.unwrap();
 }

@@ -38,6 +38,8 @@ struct Door {
     turn: File,
     state: Mutex<State>,
     changed: Condvar,
+    /// [`PATIENCE`], but in tests.
+    patience: Duration,
 }
 
 /// What the helper thread, which alone blocks in a file lock, is about.
@@ -62,6 +64,10 @@ impl Turn {
     ///
     /// The folder does not let this program create or open them.
     pub(super) fn open(database: &Path) -> io::Result<Self> {
+        Self::open_with(database, PATIENCE)
+    }
+
+    fn open_with(database: &Path, patience: Duration) -> io::Result<Self> {
         let open = |suffix: &str| -> io::Result<File> {
             let path = beside(database, suffix);
             let is_new = !path.exists();
@@ -78,6 +84,7 @@ impl Turn {
             turn: open("-turn")?,
             state: Mutex::new(State::Idle),
             changed: Condvar::new(),
+            patience,
         });
         let helper = Arc::clone(&door);
         thread::Builder::new().name("asynq-sqlite-turn".into()).spawn(move || helper.wait_for_others())?;
@@ -132,7 +139,7 @@ impl Door {
             self.changed.notify_all();
         }
         // A helper that was abandoned may come through any moment, but it is not worth waiting for a second time.
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + self.patience;
         while *state == State::Asked {
             let left = give_up.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -185,28 +192,52 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_turn_passes_on_when_it_is_released() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("jobs.db");
-        let (mut a, mut b) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
-        assert!(a.take());
-        let waiting = thread::spawn(move || {
-            let got = b.take();
-            (got, b)
-        });
-        eventually_blocking("the other waits at the door", || match a.door.next.try_lock() {
+    /// One that waits as long as it takes on a busy machine.
+    fn patient(database: &Path) -> Turn {
+        Turn::open_with(database, asynq_test_support::PATIENCE).unwrap()
+    }
+
+    /// Waits until somebody is at the door, as `door` sees it.
+    fn until_next_is_taken(door: &Door) {
+        eventually_blocking("somebody waits at the door", || match door.next.try_lock() {
             Ok(()) => {
-                a.door.next.unlock().unwrap();
+                door.next.unlock().unwrap();
                 None
             }
             Err(_) => Some(()),
         });
-        a.release(false);
-        let (got, mut b) = waiting.join().unwrap();
-        assert!(got);
-        b.release(false);
+    }
+
+    /// Has `turn` wait on a thread of its own, which ends when it has the turn.
+    fn wait_on_a_thread(mut turn: Turn) -> thread::JoinHandle<Turn> {
+        let door = Arc::clone(&turn.door);
+        let waiting = thread::spawn(move || {
+            assert!(turn.take());
+            turn
+        });
+        eventually_blocking("it waits", || (*door.state() != State::Idle).then_some(()));
+        waiting
+    }
+
+    #[test]
+    fn a_writer_that_has_just_written_goes_behind_those_that_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let [mut a, b, c] = [(); 3].map(|()| patient(&database));
+        let probe = patient(&database);
         assert!(a.take());
+        let b = wait_on_a_thread(b);
+        until_next_is_taken(&probe.door);
+        let c = wait_on_a_thread(c);
+        a.release(false);
+        let mut b = b.join().unwrap();
+        until_next_is_taken(&probe.door);
+        let a = wait_on_a_thread(a);
+        b.release(false);
+        let mut c = c.join().unwrap();
+        assert!(!a.is_finished(), "c has waited longer");
+        c.release(false);
+        a.join().unwrap();
     }
 
     #[test]

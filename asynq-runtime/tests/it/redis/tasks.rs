@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
-        Action, Consume, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted, When,
-        redis::RedisBroker,
+        Action, Consume, Maintain, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted,
+        When, redis::RedisBroker,
     },
     clock::ManualClock,
     task::{Extra, QueueName, TaskId, TaskMessage},
 };
-use asynq_test_support::eventually;
+use asynq_test_support::{eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::server::{Server, patient};
@@ -106,6 +106,20 @@ pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
     let mut options = patient();
     options.clock = Some(Arc::new(clock.clone()));
     (server.broker_with(options).await, clock)
+}
+
+/// Waits until a delayed task is due, and moves it to pending. A wait may end early by as much as the broker's idea of Redis's
+/// clock is off, which is half a round trip; Redis itself moves nothing before its time.
+pub(crate) async fn forward_when_due(broker: &RedisBroker) {
+    let moves = async {
+        loop {
+            broker.wait_for_due(&[queue()], HOUR).await.unwrap();
+            if broker.forward(&[queue()]).await.unwrap().moved == 1 {
+                return;
+            }
+        }
+    };
+    soon(moves).await;
 }
 
 /// How many keys Redis would announce changes of.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::{
-    broker::{Consume, Inspect, Maintain, Page, Placed, Produce, When, redis::RedisBroker},
+    broker::{Consume, Inspect, Page, Placed, Produce, When, redis::RedisBroker},
     task::TaskState,
 };
 use asynq_test_support::{eventually, soon};
@@ -64,9 +64,8 @@ async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time()
     const DELAY: Duration = Duration::from_millis(150);
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
-    let queues = [queue()];
     let mut late = task("late");
-    late.when = When::In(HOUR);
+    late.when = When::In(24 * HOUR);
     let placed: Placed = broker.enqueue(vec![late]).await.remove(0).unwrap();
     assert_eq!(placed.state, TaskState::Scheduled);
     let listed = broker.tasks(&queue(), TaskState::Scheduled, Page::default()).await.unwrap();
@@ -79,11 +78,9 @@ async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time()
         until_tracked(&mut server.foreign().await, 3).await;
         broker.enqueue(vec![early]).await.remove(0).unwrap();
     };
-    let (waited, ()) = soon(async { tokio::join!(broker.wait_for_due(&queues, 2 * HOUR), enqueued) }).await;
-    waited.unwrap();
+    soon(async { tokio::join!(forward_when_due(&broker), enqueued) }).await;
     // Redis counts in whole milliseconds.
     assert!(begun.elapsed() >= DELAY - Duration::from_millis(1), "{:?}", begun.elapsed());
-    assert_eq!(broker.forward(&queues).await.unwrap().moved, 1);
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["early"]);
 }
 
@@ -102,9 +99,7 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
     let mut delayed = task("delayed");
     delayed.when = When::In(Duration::from_millis(300));
-    let (woken, placed) =
-        soon(async { tokio::join!(broker.wait_for_due(&queues, HOUR), broker.enqueue(vec![delayed])) }).await;
-    woken.unwrap();
+    let (placed, ()) = tokio::join!(broker.enqueue(vec![delayed]), forward_when_due(&broker));
     placed[0].as_ref().unwrap();
-    assert_eq!(broker.forward(&queues).await.unwrap().moved, 1);
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["delayed"]);
 }

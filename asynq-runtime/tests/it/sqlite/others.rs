@@ -263,7 +263,7 @@ async fn writers_that_share_the_file_leave_it_whole() {
 }
 
 /// Enqueues, takes and settles 16 tasks. They may be tasks of other writers.
-pub(super) async fn cycle(broker: &SqliteBroker, member: &Member, writer: usize, number: usize) {
+async fn cycle(broker: &SqliteBroker, member: &Member, writer: usize, number: usize) {
     let batch = (0..16).map(|n| task(&format!("{writer}-{number}-{n}"))).collect();
     assert!(broker.enqueue(batch).await.iter().all(Result::is_ok));
     let runs = dequeue(broker, member, 16).await;

@@ -1,4 +1,4 @@
-//! How long wake-ups and turns take. `scripts/lanes` runs these tests alone, one at a time.
+//! How long wake-ups take. `scripts/lanes` runs these tests alone, one at a time.
 
 use std::{fs, time::Instant};
 
@@ -9,7 +9,7 @@ use asynq_runtime::{
 };
 use asynq_test_support::{eventually, soon};
 
-use super::{others::cycle, *};
+use super::*;
 use crate::measure::half_are_below;
 
 /// A wake-up by a notification; the safety net alone takes 50 ms on average.
@@ -89,36 +89,4 @@ async fn a_deleted_file_is_noticed_within_seconds() {
     assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
     // The watch looks once a second.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_share_the_file_fairly() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
-    let mut writers = Vec::new();
-    let until = Instant::now() + Duration::from_secs(2);
-    for writer in 0..3 {
-        let broker = open(&file).await;
-        writers.push(tokio::spawn(async move {
-            let member = join(&broker).await;
-            let mut took = Vec::new();
-            while Instant::now() < until {
-                let begun = Instant::now();
-                cycle(&broker, &member, writer, took.len()).await;
-                took.push(begun.elapsed());
-            }
-            took
-        }));
-    }
-    let (mut cycles, mut all) = (Vec::new(), Vec::new());
-    for writer in writers {
-        let took = soon(writer).await.unwrap();
-        cycles.push(took.len());
-        all.extend(took);
-    }
-    let (least, most) = (cycles.iter().min().unwrap(), cycles.iter().max().unwrap());
-    assert!(least * 3 > *most, "one writer starved: {cycles:?}");
-    all.sort_unstable();
-    let (middle, longest) = (all[all.len() / 2], all[all.len() - 1]);
-    assert!(longest < Duration::from_secs(1).max(30 * middle), "{longest:?}, half of them below {middle:?}");
 }
