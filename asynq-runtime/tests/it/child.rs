@@ -18,10 +18,10 @@ use asynq_test_support::{PATIENCE, eventually_blocking};
 /// Names the part that a child plays.
 const PART: &str = "ASYNQ_TEST_PART";
 
-/// Tells a child what to play with: a file, a time.
+/// The argument of the part: a file, a time.
 const WITH: &str = "ASYNQ_TEST_WITH";
 
-/// Not a test: what a child process does.
+/// Not a test: plays the part of a child process.
 #[tokio::test]
 async fn process() {
     let (Ok(part), Some(with)) = (std::env::var(PART), std::env::var_os(WITH)) else { return };

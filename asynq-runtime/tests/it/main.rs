@@ -1,5 +1,5 @@
-//! The runtime over its brokers: clients, servers, and what only one of the brokers does. What every broker must do is in
-//! the conformance suite.
+//! The runtime over its brokers: clients, servers, and the peculiarities of each broker. The cases that every broker must
+//! pass are in the conformance suite.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)] // an unexpected error is a failed test
 
 mod child;

@@ -10,7 +10,7 @@ async fn nothing() -> JobResult {
     Ok(())
 }
 
-/// What the child does: it starts and stops servers. Whatever they log goes to the standard output.
+/// The child's part: starts and stops servers, whose log goes to the standard output.
 pub(crate) async fn leaves_in_order() {
     tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_ansi(false).init();
     println!("\nbegins");

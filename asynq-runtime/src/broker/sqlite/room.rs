@@ -12,12 +12,14 @@ const RESERVE: u64 = 8 << 20;
 
 /// Tells whether new tasks may be stored.
 pub(super) struct Room {
-    /// Reads how full the disk is that holds a file; `None` where the system does not say.
-    disk_of: Box<dyn Fn(&Path) -> Option<Disk> + Send>,
+    disk_of: Box<Gauge>,
 }
 
+/// Reads how full the disk is that holds a file; `None` where the system does not say.
+type Gauge = dyn Fn(&Path) -> Option<Disk> + Send;
+
 impl Room {
-    /// What the system says of the disk.
+    /// Asks the system how full the disk is.
     pub(super) fn of_disk() -> Self {
         Self { disk_of: Box::new(Disk::of) }
     }

@@ -115,28 +115,26 @@ mod tests {
 
     #[test]
     fn a_write_and_a_ring_end_the_wait_and_nothing_else_does() {
-        let waits = thread::spawn(each_end_of_a_wait);
+        let waits = thread::spawn(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let (log, hook) = (folder.path().join("jobs.db-wal"), folder.path().join("a.sock"));
+            assert!(Touched::of(&log).is_none(), "there is no such file");
+            let mut writer = fs::File::create(&log).unwrap();
+            let touched = Touched::of(&log).unwrap();
+            let bell = Bell::hang(&hook, LONG).unwrap();
+            for _ in 0..3 {
+                writer.write_all(b"frame").unwrap();
+                writer.write_all(b"frame").unwrap();
+                assert!(!touched.or_rang(Some(&bell), LONG));
+                Ringer::ready().ring(&hook);
+                assert!(touched.or_rang(Some(&bell), LONG));
+            }
+            drop(writer);
+            assert!(!touched.or_rang(Some(&bell), LONG), "whoever closes it ends the wait too");
+            assert!(!touched.or_rang(Some(&bell), Duration::from_millis(1)));
+            assert!(!touched.or_rang(None, Duration::from_millis(1)));
+        });
         eventually_blocking("each wait ends", || waits.is_finished().then_some(()));
         waits.join().unwrap();
-    }
-
-    fn each_end_of_a_wait() {
-        let folder = tempfile::tempdir().unwrap();
-        let (log, hook) = (folder.path().join("jobs.db-wal"), folder.path().join("a.sock"));
-        assert!(Touched::of(&log).is_none(), "there is no such file");
-        let mut writer = fs::File::create(&log).unwrap();
-        let touched = Touched::of(&log).unwrap();
-        let bell = Bell::hang(&hook, LONG).unwrap();
-        for _ in 0..3 {
-            writer.write_all(b"frame").unwrap();
-            writer.write_all(b"frame").unwrap();
-            assert!(!touched.or_rang(Some(&bell), LONG));
-            Ringer::ready().ring(&hook);
-            assert!(touched.or_rang(Some(&bell), LONG));
-        }
-        drop(writer);
-        assert!(!touched.or_rang(Some(&bell), LONG), "whoever closes it ends the wait too");
-        assert!(!touched.or_rang(Some(&bell), Duration::from_millis(1)));
-        assert!(!touched.or_rang(None, Duration::from_millis(1)));
     }
 }

@@ -192,14 +192,14 @@ mod tests {
 
     use super::*;
 
-    /// One that waits as long as it takes on a busy machine.
+    /// A turn that waits long enough for a busy machine.
     fn patient(database: &Path) -> Turn {
         Turn::open_with(database, asynq_test_support::PATIENCE).unwrap()
     }
 
-    /// Waits until somebody is at the door, as `door` sees it.
+    /// Waits until a writer has locked `next`, as `door` sees it.
     fn until_next_is_taken(door: &Door) {
-        eventually_blocking("somebody waits at the door", || match door.next.try_lock() {
+        eventually_blocking("a writer locks `next`", || match door.next.try_lock() {
             Ok(()) => {
                 door.next.unlock().unwrap();
                 None
@@ -208,14 +208,14 @@ mod tests {
         });
     }
 
-    /// Has `turn` wait on a thread of its own, which ends when it has the turn.
+    /// Has `turn` wait on a thread of its own, which ends with the turn taken.
     fn wait_on_a_thread(mut turn: Turn) -> thread::JoinHandle<Turn> {
         let door = Arc::clone(&turn.door);
         let waiting = thread::spawn(move || {
             assert!(turn.take());
             turn
         });
-        eventually_blocking("it waits", || (*door.state() != State::Idle).then_some(()));
+        eventually_blocking("the writer waits", || (*door.state() != State::Idle).then_some(()));
         waiting
     }
 

@@ -357,7 +357,7 @@ async fn blocked() -> Blocked {
     Blocked { broker, running, jobs, gate, ran, settled: n, _server: server }
 }
 
-/// Where the only thread for jobs is blocked, what it fetched and has not read goes to others before a lease is over.
+/// Where the only thread for jobs is blocked, the tasks of a fetch that it has not read go to others before a lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
     let Blocked { broker, running, jobs, gate, ran, settled, _server } = blocked().await;

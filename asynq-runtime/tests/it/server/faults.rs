@@ -112,7 +112,7 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     let is_refused_twice = async || (flaky.refuse_settles.load(SeqCst) + 2 <= before).then_some(());
     eventually("outcomes are refused twice more", is_refused_twice).await;
     let mut started = 512;
-    eventually("what was fetched has started", async || {
+    eventually("all fetched tasks have started", async || {
         while log.try_recv().is_ok() {
             started += 1;
         }

@@ -14,7 +14,7 @@ async fn hangs(log: State<Log>) -> JobResult {
     Ok(())
 }
 
-/// What the child does: it is a worker with one job that never ends, and prints its states.
+/// The child's part: a worker with one job that never ends prints its states.
 pub(crate) async fn worker(shutdown_timeout: &str) {
     let broker = memory().await;
     let client = Client::new(broker.clone());

@@ -13,8 +13,8 @@ use asynq_test_support::{eventually, soon};
 use super::*;
 use crate::child::Program;
 
-/// What each child does until it is killed, on the file `jobs.db` beside its log. It writes down what it is about to settle
-/// and what was accepted and settled, so that the parent can add up.
+/// A child's part until it is killed, on the file `jobs.db` beside its log. The child writes down the tasks that it is about
+/// to settle and those that were accepted and settled, so that the parent can add up.
 pub(crate) async fn enqueues_and_settles(log: &Path) {
     let file = log.with_file_name("jobs.db");
     let mut log = File::create(log).unwrap();

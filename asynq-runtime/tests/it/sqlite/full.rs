@@ -1,5 +1,5 @@
 //! A disk without room, where a small one can be mounted: new tasks are refused as such, the old ones go on, and afterwards
-//! there is room. The same on a disk that only says that it is full is a unit test, which runs everywhere.
+//! there is room. A unit test has the same case on a pretended disk, and runs everywhere.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn mount(folder: &Path) -> Vec<String> {
     ["mount"].into_iter().chain(options).map(str::to_owned).chain([folder.display().to_string()]).collect()
 }
 
-/// What the child does, in a mount namespace of its own, which ends with it.
+/// The child's part, in a mount namespace of its own, which ends with the child.
 pub(crate) async fn fills_a_disk(folder: &Path) {
     let mount = mount(folder);
     assert!(Command::new(&mount[0]).args(&mount[1..]).status().unwrap().success());

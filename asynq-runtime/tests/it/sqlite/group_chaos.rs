@@ -30,7 +30,7 @@ fn sum(set: &TaskSet) -> NewTask {
     sum
 }
 
-/// What each child does until it is killed, on the file `jobs.db` beside its log of what was accepted.
+/// A child's part until it is killed, on the file `jobs.db` beside its log of accepted tasks.
 pub(crate) async fn aggregates(log: &Path) {
     let broker = open(&log.with_file_name("jobs.db")).await;
     let mut log = File::create(log).unwrap();
@@ -57,7 +57,7 @@ fn start(folder: &Path, number: usize) -> (Program, PathBuf) {
     (Program::start("group_chaos", &log), log)
 }
 
-/// What was accepted, in the lines that were written whole.
+/// The ids of accepted tasks, in the lines that were written whole.
 fn accepted(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);

@@ -121,7 +121,7 @@ async fn open(file: &Path) -> SqliteBroker {
     SqliteBroker::open(&url(file), patient()).await.unwrap()
 }
 
-/// A broker whose calls end after [`BRIEF`]. The file is made before, which may take longer.
+/// A broker whose calls end after [`BRIEF`]. Another one makes the file before, which may take longer.
 async fn open_brief(file: &Path) -> SqliteBroker {
     open(file).await.close().await;
     let mut options = SqliteOptions::default();
@@ -129,7 +129,7 @@ async fn open_brief(file: &Path) -> SqliteBroker {
     SqliteBroker::open(&url(file), options).await.unwrap()
 }
 
-/// A broker that holds what it takes for an hour. Only its end gives it back in a test.
+/// A broker whose leases last an hour. In a test only its end gives its tasks back.
 async fn open_tenacious(file: &Path) -> SqliteBroker {
     let mut options = patient();
     options.lease = HOUR;

@@ -8,7 +8,7 @@ use asynq_test_support::soon;
 use super::*;
 use crate::child::Program;
 
-/// What the child does: it takes everything and says so, then waits to be killed.
+/// The child's part: takes all tasks and says so, then waits to be killed.
 pub(crate) async fn takes_everything(file: &Path) {
     let broker = open_tenacious(file).await;
     let member = join(&broker).await;

@@ -30,7 +30,7 @@ fn the_reserve_is_eight_mebibytes_or_half_of_a_small_disk() {
     }
 }
 
-/// What ends the room.
+/// The limit that a broker meets.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
     /// The disk holds so many bytes, and says how many are left.

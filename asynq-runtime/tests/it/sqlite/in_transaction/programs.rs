@@ -6,7 +6,7 @@ use asynq_test_support::soon;
 use super::{super::others::intercept, *};
 use crate::child::Program;
 
-/// What the child does: it enqueues, commits or does not, and waits to be killed. It is told when, and the file.
+/// The child's part: enqueues, commits or does not, and waits to be killed. `told` says when, and names the file.
 pub(crate) async fn begins_a_transaction(told: &str) {
     let (when, file) = told.split_once(':').unwrap();
     let client = Client::new(Arc::new(open(Path::new(file)).await));
