@@ -34,14 +34,13 @@ async fn main() -> Result<(), BoxError> {
         .group_grace("1s")
         .build()
         .await?;
-    let running = server.start().await?;
-    let client = running.client();
-
+    let client = Client::new(server.broker().clone());
     for line in ["started", "ready"] {
         client.enqueue(RawTask::new("log:line", line).group("log:web")).await?;
     }
     client.enqueue(RawTask::new("log:line", "login").group("log:audit")).await?;
 
+    let running = server.start().await?;
     tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(2)).await?;
     running.shutdown().await?;
     Ok(())

@@ -25,6 +25,14 @@ async fn comments_mail(ctx: &JobContext, comments: Vec<comment>) -> JobResult {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let client = Client::connect(&url).await?;
+    for (author, text) in [("Ann", "Nice."), ("Bob", "Too long."), ("Eve", "First!")] {
+        let task = comment::enqueue(&client, author, text).await?;
+        println!("{author}'s comment is {}", task.state);
+    }
+    // Any group, for one enqueue.
+    comment::job("Zoe", "About something else.").group("comments:other").enqueue(&client).await?;
+
     let server = Server::builder(url)
         .queue("mails", 1)
         // A group is ripe when nothing has joined it for a second, or when it has 100 tasks.
@@ -33,15 +41,6 @@ async fn main() -> Result<(), BoxError> {
         .build()
         .await?;
     let running = server.start().await?;
-    let client = running.client();
-
-    for (author, text) in [("Ann", "Nice."), ("Bob", "Too long."), ("Eve", "First!")] {
-        let task = comment::enqueue(&client, author, text).await?;
-        println!("{author}'s comment is {}", task.state);
-    }
-    // Any group, for one enqueue.
-    comment::job("Zoe", "About something else.").group("comments:other").enqueue(&client).await?;
-
     // Both mails, done.
     tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(2)).await?;
     running.shutdown().await?;

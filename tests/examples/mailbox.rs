@@ -5,8 +5,9 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex},
     thread,
-    time::Duration,
 };
+
+use asynq_tests::PATIENCE;
 
 /// The server. It lives as long as the test's process.
 #[derive(Clone)]
@@ -57,9 +58,8 @@ impl Mailbox {
     /// Waits until this many messages wait for their answer.
     pub(crate) fn wait_for_held(&self, count: usize) {
         let (state, changed) = &*self.state;
-        let patience = Duration::from_secs(60);
         let (state, late) =
-            changed.wait_timeout_while(state.lock().unwrap(), patience, |state| state.held < count).unwrap();
+            changed.wait_timeout_while(state.lock().unwrap(), PATIENCE, |state| state.held < count).unwrap();
         assert!(!late.timed_out(), "only {} messages are held", state.held);
     }
 

@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-use asynq_runtime::{Client, TaskState, broker::Page};
-use asynq_tests::{Persistence, RedisServer};
+use asynq_runtime::{TaskState, broker::Page};
+use asynq_tests::{Persistence, RedisServer, patient};
 use tempfile::tempdir;
 
 use crate::{
@@ -144,7 +144,7 @@ fn settled(folder: &Path, url: &str) -> HashSet<String> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&url).await.unwrap();
+        let client = patient::client(&url).await;
         let queue = "newsletter".parse().unwrap();
         let page = Page { number: 1, size: 100 };
         let tasks = client.broker().tasks(&queue, TaskState::Completed, page).await.unwrap();

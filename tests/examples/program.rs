@@ -8,11 +8,13 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex, OnceLock},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// Longer than any of these programs takes, a dead worker's lease of 30 s included.
-const PATIENCE: Duration = Duration::from_secs(120);
+use asynq_tests::{PATIENCE, eventually_blocking};
+
+/// How long a whole program may run: it does many things, and only its end is waited for.
+const WHOLE: Duration = PATIENCE.saturating_mul(3);
 
 /// An example that runs; killed when dropped.
 pub(crate) struct Program {
@@ -47,15 +49,9 @@ impl Program {
 
     /// Waits for the end; returns how it ended and all that it said.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("the program can be waited for") {
-                break status;
-            }
-            assert!(Instant::now() < until, "the program does not end; it said:\n{}", self.output.text());
-            thread::sleep(Duration::from_millis(10));
-        };
-        (status, self.output.all())
+        let said = self.output.all();
+        let end = || self.child.try_wait().expect("the program can be waited for");
+        (eventually_blocking("the program ends, as its output did", end), said)
     }
 }
 
@@ -109,12 +105,9 @@ impl Output {
     /// All lines, once both streams have ended.
     fn all(&self) -> String {
         let (said, changed) = &*self.0;
-        let (said, _) = changed.wait_timeout_while(said.lock().unwrap(), PATIENCE, |said| said.open > 0).unwrap();
+        let (said, late) = changed.wait_timeout_while(said.lock().unwrap(), WHOLE, |said| said.open > 0).unwrap();
+        assert!(!late.timed_out(), "the program does not end; it said:\n{}", joined(&said));
         joined(&said)
-    }
-
-    fn text(&self) -> String {
-        joined(&self.0.0.lock().unwrap())
     }
 }
 

@@ -1,8 +1,6 @@
 //! The small examples: one per feature.
 
-use std::time::Duration;
-
-use asynq_tests::{Persistence, RedisServer};
+use asynq_tests::{Persistence, RedisServer, eventually_blocking};
 use tempfile::tempdir;
 
 use crate::program::{Program, run};
@@ -79,9 +77,9 @@ fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
     let (mut seconds, mut inventories) = (Vec::<i64>::new(), Vec::<i64>::new());
     for enough in ["Corner Shop: count 5", "Corner Shop: count 9"] {
         // Three seconds that nobody is there to count; the second program makes up for them.
-        while seconds.iter().max().is_some_and(|&last| chrono::Utc::now().timestamp() < last + 4) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let last = seconds.iter().max().copied().unwrap_or(i64::MIN);
+        let is_over = || chrono::Utc::now().timestamp().saturating_sub(4) >= last;
+        eventually_blocking("three seconds are over", || is_over().then_some(()));
         let worker = Program::start("periodic", folder.path(), &[], &[]);
         worker.line(enough);
         worker.line("inventory ends for");
@@ -285,7 +283,7 @@ fn producer_and_worker_share_one_process_and_one_file() {
 
 #[test]
 fn layers_wrap_attempts_and_enqueues() {
-    on_both_brokers("layers", &["hello Ann, greeted by the example", "greet ended well within 1s"]);
+    on_both_brokers("layers", &["hello Ann, greeted by the example", "greet ended well within "]);
 }
 
 #[test]
@@ -315,8 +313,15 @@ fn tenants_are_served_as_they_appear_one_task_at_a_time_each() {
 
 #[test]
 fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
-    let lines = ["fast has nothing left", "partner has nothing left", "never more than 2 calls at a time"];
-    on_both_brokers("queue_concurrency", &lines);
+    let folder = tempdir().unwrap();
+    let redis = RedisServer::start(Persistence::None);
+    for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
+        let output = run("queue_concurrency", folder.path(), &[], environment);
+        assert_lines(&output, &["fast has nothing left", "partner has nothing left", "never more than "]);
+        // Whether two of them ever meet is up to the machine.
+        let most = ["never more than 1 calls at a time", "never more than 2 calls at a time"];
+        assert!(most.iter().any(|line| output.contains(line)), "{output}");
+    }
 }
 
 #[test]

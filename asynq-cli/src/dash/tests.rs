@@ -11,7 +11,7 @@ use ratatui::{Terminal, backend::TestBackend};
 use self::seeded::seeded;
 use super::{
     act, load,
-    model::{Dialog, Model, Step},
+    model::{Dialog, Model, Screen, Step, TABS},
     view,
 };
 use crate::dash::load::Wanted;
@@ -44,7 +44,8 @@ impl Watcher {
     /// Does what the program would do.
     async fn follow(&mut self, step: Step) {
         let mut step = step;
-        loop {
+        // No step leads on for ever.
+        for _ in 0..100 {
             self.terminal.draw(|frame| view::draw(frame, &mut self.model)).unwrap();
             step = match step {
                 Step::Load => self.model.show(load::load(&self.client, self.model.wanted()).await),
@@ -53,6 +54,19 @@ impl Watcher {
                 Step::Quit => panic!("left the view"),
             };
         }
+        panic!("it never stays: {step:?}");
+    }
+
+    /// Goes from one list of tasks to the next until it is that of `state`.
+    async fn turn_to(&mut self, state: TaskState) {
+        let is_there = |screen: &Screen| matches!(&screen.wanted, Wanted::Tasks(list) if list.state == state);
+        for _ in TABS {
+            if is_there(self.model.screen()) {
+                return;
+            }
+            self.keys("l").await;
+        }
+        panic!("no list of tasks that are {state}");
     }
 
     async fn press(&mut self, code: KeyCode) {
@@ -88,9 +102,7 @@ async fn every_screen_looks_as_it_was_approved() {
     insta::assert_snapshot!("queues", watcher.text());
     watcher.keys("j\n").await;
     insta::assert_snapshot!("tasks", watcher.text());
-    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Retry) {
-        watcher.keys("l").await;
-    }
+    watcher.turn_to(TaskState::Retry).await;
     insta::assert_snapshot!("tasks-retry", watcher.text());
     watcher.keys("\n").await;
     insta::assert_snapshot!("task", watcher.text());
@@ -139,16 +151,12 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     let inspector = watcher.client.inspector();
     let state = async |id: &str| inspector.task("default", id).await.map(|task| task.state).ok();
     watcher.keys("j\n").await;
-    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Retry) {
-        watcher.keys("l").await;
-    }
+    watcher.turn_to(TaskState::Retry).await;
     watcher.keys("r").await;
     assert_eq!(state("retry").await, Some(TaskState::Pending));
     watcher.keys("hhh\n").await;
     watcher.press(KeyCode::Esc).await;
-    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Scheduled) {
-        watcher.keys("l").await;
-    }
+    watcher.turn_to(TaskState::Scheduled).await;
     watcher.keys("a").await;
     assert!(matches!(&watcher.model.dialog, Some(Dialog::Sure(question, _)) if question.starts_with("Archive task")));
     assert!(watcher.text().contains("any other key: no"));
@@ -156,9 +164,7 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     assert_eq!(state("scheduled").await, Some(TaskState::Scheduled), "no is no");
     watcher.keys("ay").await;
     assert_eq!(state("scheduled").await, Some(TaskState::Archived));
-    while !matches!(&watcher.model.screen().wanted, Wanted::Tasks(list) if list.state == TaskState::Archived) {
-        watcher.keys("l").await;
-    }
+    watcher.turn_to(TaskState::Archived).await;
     watcher.keys("\n").await;
     watcher.keys("dy").await;
     assert!(watcher.note().ends_with("is deleted"), "{}", watcher.note());

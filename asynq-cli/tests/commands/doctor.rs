@@ -7,23 +7,13 @@ use asynq_runtime::{
     prelude::JobResult,
     task::{QueueWeight, ServerInfo},
 };
-use asynq_tests::{Need, archive, default_queue, task, task_id};
+use asynq_tests::{Need, archive, default_queue, eventually, patient, task, task_id};
 
 use crate::desk::{Desk, on_both_brokers};
 
 #[job]
 async fn resize(_width: u32) -> JobResult {
     Ok(())
-}
-
-/// Asks again and again until it is so.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let all = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), all).await.expect("it never became so");
 }
 
 /// A server that takes from the default queue.
@@ -88,7 +78,10 @@ on_both_brokers! {
             client.enqueue_raw(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
         }
         let running = worker.start().await.unwrap();
-        until(async || desk.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).await;
+        eventually("both tasks are handed back", async || {
+            (desk.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).then_some(())
+        })
+        .await;
         running.shutdown().await.unwrap();
         assert_eq!(found(&desk).await, ["error no-handler default", "error unknown-shape default"]);
         let answer = desk.run("doctor").await;
@@ -137,7 +130,7 @@ async fn without_a_broker_the_exit_code_is_two() {
 #[tokio::test]
 async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
-    let client = asynq_runtime::Client::connect(&server.url()).await.unwrap();
+    let client = patient::client(&server.url()).await;
     redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
     drop(client);
     let refused = crate::desk::run(None, Default::default(), &["stats", "--url", &server.url()]).await;
