@@ -1,7 +1,7 @@
 //! Results read with their type.
 
 use asynq_runtime::{Client, ResultError, TaskState, prelude::*, task::TaskId};
-use asynq_tests::{Build as _, archive, complete, task};
+use asynq_tests::{Build as _, archive, complete, eventually, task};
 use serde::{Deserialize, Serialize};
 
 use super::Fixture;
@@ -38,12 +38,11 @@ async fn a_result_comes_back_as_it_was_returned() {
     let server = Server::builder("sqlite::memory:").broker(t.shared()).queue("sizes", 1).registry(jobs);
     let running = server.build().await.unwrap().start().await.unwrap();
     let sent = measure::enqueue(&client, "cat.png").await.unwrap();
-    let result = loop {
-        match client.result::<measure>(&sent.id).await {
-            Err(error) if error.is_not_yet() => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
-            other => break other.unwrap(),
-        }
-    };
+    let result = eventually("the result is there", async || match client.result::<measure>(&sent.id).await {
+        Err(error) if error.is_not_yet() => None,
+        other => Some(other.unwrap()),
+    })
+    .await;
     assert_eq!(result, Size { bytes: 7, name: "cat.png".into() });
     assert_eq!(client.result_in::<measure>("sizes", sent.id.as_str()).await.unwrap().bytes, 7);
     running.shutdown().await.unwrap();
