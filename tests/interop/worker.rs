@@ -56,8 +56,8 @@ impl Worker {
                 command
             }
             Side::Rust => {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_interop-worker"));
-                command.arg(format!("redis://{address}"));
+                let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
+                command.arg("interop").arg(format!("redis://{address}"));
                 command
             }
         };

@@ -132,7 +132,8 @@ impl Scheduler {
             Place::Sqlite(_) => None,
         };
         let url = line.as_ref().map_or_else(|| place.url(), |line| format!("redis://127.0.0.1:{}/0", line.port));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_journey-scheduler"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
+            .arg("scheduler")
             .env("ASYNQ_URL", url)
             .env("ELECTION", if election { "on" } else { "off" })
             .stdin(Stdio::null())

@@ -74,7 +74,8 @@ impl World {
     }
 
     pub fn worker_with(&self, concurrency: usize, shutdown_timeout: &str) -> Worker {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_journey-worker"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
+            .arg("worker")
             .env("ASYNQ_URL", &self.url)
             .env("JOURNAL", self.journal())
             .env("DIGESTS", self.digests())

@@ -165,7 +165,7 @@ fn a_variable_that_is_not_text_is_an_error_and_not_as_if_it_were_not_set() {
         assert_eq!(error_line(&output), format!("error: {variable}: its value is not UTF-8 text"));
     }
     // The client of program 2 reads the same variable.
-    let output = program(env!("CARGO_BIN_EXE_program-2")).env("ASYNQ_URL", &garbled).output().unwrap();
+    let output = program(env!("CARGO_BIN_EXE_helper")).arg("produce").env("ASYNQ_URL", &garbled).output().unwrap();
     assert!(!output.status.success() && text(&output.stderr).contains("not UTF-8 text"), "{}", text(&output.stderr));
 }
 

@@ -4,9 +4,11 @@ use asynq_runtime::task::TaskState;
 
 use crate::stage::{Stage, Worker, on_both_brokers, tasks, text, until};
 
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
+
 on_both_brokers! {
     async fn every_way_to_enqueue_arrives(stage: &Stage) {
-        let output = stage.program(env!("CARGO_BIN_EXE_program-2")).output().unwrap();
+        let output = stage.program(HELPER).arg("produce").output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains(" is pending in critical"), "{}", text(&output.stdout));
 
@@ -33,7 +35,7 @@ on_both_brokers! {
         worker.terminate();
 
         // Run again: what is kept or waits is there already, the rest is new.
-        let again = stage.program(env!("CARGO_BIN_EXE_program-2")).output().unwrap();
+        let again = stage.program(HELPER).arg("produce").output().unwrap();
         assert!(!again.status.success());
         assert!(text(&again.stderr).contains("Duplicate"), "{}", text(&again.stderr));
     }

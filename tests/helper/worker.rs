@@ -13,8 +13,7 @@ use asynq_tests::{
     patient,
 };
 
-#[tokio::main]
-async fn main() -> Result<(), BoxError> {
+pub(crate) async fn run() -> Result<(), BoxError> {
     let journal = PathBuf::from(std::env::var("JOURNAL")?);
     let concurrency = std::env::var("CONCURRENCY")?.parse()?;
     let shutdown_timeout = std::env::var("SHUTDOWN_TIMEOUT").unwrap_or_else(|_| "8s".into());

@@ -50,8 +50,7 @@ impl Subscriber for Standing {
     fn exit(&self, _: &span::Id) {}
 }
 
-#[tokio::main]
-async fn main() -> Result<(), BoxError> {
+pub(crate) async fn run() -> Result<(), BoxError> {
     tracing::subscriber::set_global_default(Standing)?;
     let mut service =
         asynq_cron::service().leader_ttl(Duration::from_secs(3)).election(std::env::var("ELECTION")? == "on");

@@ -85,9 +85,7 @@ fn say(event: &Value) {
     let _ = std::io::stdout().write_all(format!("{event}\n").as_bytes());
 }
 
-#[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
+pub(crate) async fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), BoxError> {
     let url = arguments.next().ok_or("no URL")?;
     let settings: Settings = serde_json::from_str(&arguments.next().ok_or("no settings")?)?;
     let journal = settings.journal.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
