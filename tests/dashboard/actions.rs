@@ -7,7 +7,7 @@ use asynq_tests::{Build as _, default_queue, queue, requeue, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::stage::{ODD, Served, client, dashboard, furnish, show};
+use crate::dashboard::stage::{ODD, Served, client, dashboard, furnish, show};
 
 async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
     let answer = served.post(path, &body.to_string()).await;

@@ -6,7 +6,7 @@ use asynq_tests::{Build as _, archive, retry, soon, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::stage::{ODD, Served, dashboard, furnish};
+use crate::dashboard::stage::{ODD, Served, dashboard, furnish};
 
 fn ids(answer: &Value) -> Vec<String> {
     let tasks = answer["tasks"].as_array().unwrap_or_else(|| panic!("no tasks: {answer}"));

@@ -9,7 +9,7 @@ use asynq_runtime::{
 };
 use asynq_tests::{Persistence, RedisServer, SqliteFixture, eventually};
 
-use crate::stage::{Events, Request, Served};
+use crate::dashboard::stage::{Events, Request, Served};
 
 #[tokio::test]
 async fn a_broker_that_dies_is_told_and_its_coming_back_too() {

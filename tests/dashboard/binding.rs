@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asynq_dashboard::DashboardError;
 use asynq_tests::{PATIENCE, SqliteFixture as Fixture, eventually, soon};
 
-use crate::stage::{Request, Served, TOKEN, dashboard, hash};
+use crate::dashboard::stage::{Request, Served, TOKEN, dashboard, hash};
 
 #[tokio::test]
 async fn anything_but_this_machine_needs_a_login() {

@@ -1,7 +1,7 @@
 //! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
 
 use super::Fixture;
-use crate::stage::{Events, Served, dashboard};
+use crate::dashboard::stage::{Events, Served, dashboard};
 use asynq_tests::{eventually, soon, task};
 
 #[tokio::test]

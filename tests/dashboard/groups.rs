@@ -3,7 +3,7 @@
 use asynq_tests::{Build as _, eventually, task};
 
 use super::Fixture;
-use crate::stage::{Request, Served, dashboard};
+use crate::dashboard::stage::{Request, Served, dashboard};
 
 #[tokio::test]
 async fn the_last_of_many_groups_has_its_size_and_pages() {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use asynq_tests::{SqliteFixture as Fixture, eventually, log::Log};
 
-use crate::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
+use crate::dashboard::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
 
 /// How long the dashboard lets one wait who has guessed five times.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-async fn log_in(served: &Served, password: &str) -> crate::stage::Answer {
+async fn log_in(served: &Served, password: &str) -> crate::dashboard::stage::Answer {
     served.post("/login", &serde_json::json!({ "password": password }).to_string()).await
 }
 
@@ -134,7 +134,8 @@ async fn the_log_tells_who_changed_what_and_who_guessed_and_no_secret() {
 async fn a_stream_ends_with_its_session() {
     let fixture = Fixture::real_time().await;
     let served = Served::start(dashboard(&fixture).password_hash(hash())).await;
-    let cookie = |answer: &crate::stage::Answer| answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    let cookie =
+        |answer: &crate::dashboard::stage::Answer| answer.header("set-cookie").split(';').next().unwrap().to_owned();
     let (ann, bob) = (cookie(&log_in(&served, PASSWORD).await), cookie(&log_in(&served, PASSWORD).await));
     let (status, mut hers) = Events::open_with(&served, "", &ann).await;
     let (_, mut his) = Events::open_with(&served, "", &bob).await;

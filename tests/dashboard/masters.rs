@@ -3,7 +3,7 @@
 use asynq_tests::{Build as _, eventually, task};
 
 use super::Fixture;
-use crate::stage::{Request, Served, dashboard};
+use crate::dashboard::stage::{Request, Served, dashboard};
 
 /// The slot of a queue and the master of it, as the cluster itself says.
 fn place(fixture: &Fixture, queue: &str) -> (u16, String) {

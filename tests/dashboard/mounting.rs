@@ -4,7 +4,7 @@ use asynq_dashboard::DashboardError;
 use asynq_tests::SqliteFixture as Fixture;
 use axum::{Router, routing::get};
 
-use crate::stage::{OWN, Request, Served, TOKEN, dashboard};
+use crate::dashboard::stage::{OWN, Request, Served, TOKEN, dashboard};
 
 /// The application, served by axum itself.
 async fn application(router: Router) -> std::net::SocketAddr {

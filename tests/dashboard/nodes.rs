@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asynq_tests::eventually;
 
 use super::Fixture;
-use crate::stage::{Request, Served, dashboard};
+use crate::dashboard::stage::{Request, Served, dashboard};
 
 #[tokio::test]
 async fn the_nodes_are_told_with_their_facts() {

@@ -5,7 +5,7 @@ use asynq_runtime::broker::EntryId;
 use asynq_tests::{Store as _, default_queue, requeue};
 
 use super::Fixture;
-use crate::stage::{Answer, Request, Served, TOKEN, dashboard, furnish, hash};
+use crate::dashboard::stage::{Answer, Request, Served, TOKEN, dashboard, furnish, hash};
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 

@@ -7,7 +7,7 @@ use asynq_runtime::RawTask;
 use asynq_tests::{Persistence, RedisServer, patient, soon};
 use tokio::task::JoinSet;
 
-use crate::stage::Served;
+use crate::dashboard::stage::Served;
 
 #[tokio::test]
 async fn a_fifth_search_is_told_to_come_again() {

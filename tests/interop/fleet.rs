@@ -9,7 +9,7 @@ use std::{
 use asynq_tests::{PATIENCE, skip};
 use redis::Commands as _;
 
-use crate::{
+use crate::interop::{
     go::NO_GO,
     side::{Order, Side},
     stage::{Stage, name},

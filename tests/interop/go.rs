@@ -40,7 +40,7 @@ pub(crate) fn programs() -> Option<&'static Programs> {
 }
 
 fn build(module: &Path, package: &str, name: &str) -> PathBuf {
-    let program = crate::matrix::folder().join(name);
+    let program = crate::interop::matrix::folder().join(name);
     let built = Command::new("go")
         .args(["build", "-buildvcs=false", "-o"])
         .arg(&program)

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::side::Pair;
+use crate::interop::side::Pair;
 
 /// Where programs and rows are kept; made if it is missing.
 pub(crate) fn folder() -> PathBuf {

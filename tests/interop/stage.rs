@@ -12,7 +12,7 @@ use redis::Commands as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{
+use crate::interop::{
     go::{NO_GO, Talk, programs},
     matrix,
     side::{Order, Pair, Seen, Side},

@@ -6,7 +6,7 @@ use asynq_runtime::{TaskState, inspector::Force};
 use asynq_tests::eventually;
 use serde_json::json;
 
-use crate::{
+use crate::interop::{
     side::Order,
     stage::with_every_pair,
     worker::{Settings, Worker},

@@ -10,7 +10,7 @@ use asynq_runtime::prelude::*;
 use asynq_tests::{eventually, skip};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::interop::{
     go::{NO_GO, programs},
     side::{Order, Side},
     stage::Stage,

@@ -7,7 +7,7 @@ use opentelemetry_sdk::trace::{InMemorySpanExporterBuilder, SdkTracerProvider};
 use tracing::Instrument as _;
 use tracing_subscriber::{filter::LevelFilter, layer::SubscriberExt as _};
 
-use crate::{
+use crate::interop::{
     go::NO_GO,
     side::{Order, Side},
     stage::Stage,

@@ -10,7 +10,7 @@ use asynq_tests::PATIENCE;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::{go::programs, side::Side};
+use crate::interop::{go::programs, side::Side};
 
 /// A worker process; killed when dropped.
 #[derive(Debug)]

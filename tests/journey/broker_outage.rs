@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_tests::eventually;
 
-use crate::world::World;
+use crate::journey::world::World;
 
 const HANDLERS: usize = 200;
 const OUTAGE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::{
 use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
-use crate::world::World;
+use crate::journey::world::World;
 
 const IN_FLIGHT: usize = 16;
 

@@ -7,7 +7,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
 
-use crate::{connect, ended};
+use crate::places::{connect, ended};
 
 /// The rule of the guide, word for word.
 fn documented() -> Vec<String> {

@@ -4,7 +4,7 @@ use asynq_cron::CronSpec;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
-use crate::golden::file;
+use crate::wire::golden::file;
 
 /// The golden files that are used here.
 pub(crate) const FILES: [&str; 2] = ["pure_cron_next", "pure_cron_invalid"];

@@ -6,7 +6,7 @@ use asynq_runtime::RawTask;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value as Json;
 
-use crate::golden::raw;
+use crate::wire::golden::raw;
 
 /// `1h30m`, `1.5s`, `+3s`.
 pub(crate) fn duration(text: &str) -> Duration {

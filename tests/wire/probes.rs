@@ -70,7 +70,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 fn probes() -> Vec<Json> {
-    crate::golden::file("probes")["probes"].as_array().unwrap().clone()
+    crate::wire::golden::file("probes")["probes"].as_array().unwrap().clone()
 }
 
 /// Holds our answer against Go's.

@@ -10,7 +10,7 @@ use chrono::DateTime;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::{
+use crate::wire::{
     golden::{base64, file, message},
     replay::schedulers::entry,
 };

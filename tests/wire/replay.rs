@@ -25,7 +25,7 @@ use asynq_tests::{
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value as Json;
 
-use crate::{
+use crate::wire::{
     golden::{Scenario, base64, message, raw},
     options::{duration, instant, raw_task},
 };

@@ -10,7 +10,7 @@ use asynq_runtime::{
 use asynq_tests::{Dumped, PATIENCE, Persistence, RedisServer, Seeded as _, Value, soon, task, task_id};
 use bytes::Bytes;
 
-use crate::{
+use crate::wire::{
     compare::{Volatile, differences},
     golden::Scenario,
     not_yet,
@@ -109,7 +109,8 @@ async fn aggregated(name: &str) -> Vec<String> {
     assert!(replay.broker.pause(&queue).await.unwrap());
 
     // As the generator's program: the payloads joined, with the type `agg:` and the group.
-    let server = Server::builder("").broker(replay.broker.clone()).register::<nothing>().group_grace("1s");
+    let registry = Registry::only::<(nothing,)>().unwrap();
+    let server = Server::builder("").broker(replay.broker.clone()).registry(registry).group_grace("1s");
     let server = server.aggregate("grp", |group, tasks| {
         let payloads: Vec<_> = tasks.iter().map(|task| String::from_utf8_lossy(&task.payload)).collect();
         Ok::<_, std::io::Error>(RawTask::new(format!("agg:{group}"), payloads.join(",")))
@@ -175,7 +176,7 @@ macro_rules! scenarios {
 
 /// Scenarios that are replayed call by call.
 mod calls {
-    use crate::deviations;
+    use crate::wire::deviations;
 
     scenarios! { replayed:
         b01_enqueue b02_dequeue b03_dequeue_order_paused b04_done b06_mark_complete_result b07_delete_expired_completed
@@ -189,7 +190,7 @@ mod calls {
 
 /// Scenarios of a whole server, of which a broker can make the end.
 mod ends {
-    use crate::deviations;
+    use crate::wire::deviations;
 
     scenarios! { ended:
         s01_heartbeat_active_worker s02_success_with_result s03_result_without_retention s04_handler_error_retry
@@ -199,7 +200,7 @@ mod ends {
 
 /// Scenarios of a whole server that aggregates.
 mod groups {
-    use crate::deviations;
+    use crate::wire::deviations;
 
     scenarios! { aggregated: s13_aggregated }
 }
@@ -207,7 +208,7 @@ mod groups {
 /// s17: what a Go server hears on the cancel channel is the bare id.
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_cli_cancel_channel() {
-    let golden = crate::golden::file("s17_cli_cancel_channel");
+    let golden = crate::wire::golden::file("s17_cli_cancel_channel");
     let call = &golden["calls"][0];
     let server = RedisServer::start(Persistence::None);
     let broker = asynq_tests::patient::broker(&server.url(), None).await;
@@ -233,10 +234,10 @@ fn every_golden_file_is_used_or_has_its_issue() {
         .chain(ends::NAMES)
         .chain(groups::NAMES)
         .chain(&["s17_cli_cancel_channel"])
-        .chain(&crate::pure_encodings::FILES)
-        .chain(&crate::probes::FILES)
-        .chain(&crate::cron::FILES)
-        .chain(&crate::schedulers::FILES)
+        .chain(&crate::wire::pure_encodings::FILES)
+        .chain(&crate::wire::probes::FILES)
+        .chain(&crate::wire::cron::FILES)
+        .chain(&crate::wire::schedulers::FILES)
         .copied()
         .chain(not_yet::FILES.iter().map(|(name, _)| *name))
         .chain(ELSEWHERE.iter().map(|(name, _)| *name))
@@ -245,7 +246,7 @@ fn every_golden_file_is_used_or_has_its_issue() {
     sorted.sort_unstable();
     sorted.dedup();
     assert_eq!(sorted.len(), known.len(), "no file is listed twice");
-    let copied: Vec<String> = files(&crate::golden::folder());
+    let copied: Vec<String> = files(&crate::wire::golden::folder());
     for name in &copied {
         assert!(known.contains(&name.as_str()), "{name} is copied but not used");
         assert!(not_yet::FILES.iter().all(|(later, _)| later != name), "{name} is copied and listed as not yet");

@@ -13,7 +13,7 @@ use asynq_tests::{Persistence, RedisServer, eventually};
 use redis::Commands as _;
 use serde_json::Value as Json;
 
-use crate::golden::file;
+use crate::wire::golden::file;
 
 /// The golden files that are used here.
 pub(crate) const FILES: [&str; 2] = ["s14_scheduler", "s15_two_schedulers_duplicate"];

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use serde_json::Value as Json;
 
 use super::{Replay, duration, instant, raw};
-use crate::golden::base64;
+use crate::wire::golden::base64;
 
 /// The entry whose history is trimmed; the golden file does not name it.
 const ENTRY: &str = "entry";
