@@ -7,7 +7,6 @@ mod child;
 mod client;
 #[cfg(feature = "sqlite")]
 mod client_layers;
-mod measure;
 #[cfg(feature = "sqlite")]
 mod quiet_shutdown;
 #[cfg(feature = "redis")]
@@ -16,3 +15,4 @@ mod redis;
 mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod timing;

@@ -7,7 +7,7 @@ use asynq_test_support::soon;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{server::Server, tasks::*};
-use crate::measure::half_are_below;
+use crate::timing::half_are_below;
 
 const ROUNDS: usize = 31;
 

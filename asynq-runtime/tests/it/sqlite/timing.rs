@@ -10,7 +10,7 @@ use asynq_runtime::{
 use asynq_test_support::{eventually, soon};
 
 use super::*;
-use crate::measure::half_are_below;
+use crate::timing::half_are_below;
 
 /// A wake-up by a notification; the safety net alone takes 50 ms on average.
 const QUIET: Duration = Duration::from_millis(20);

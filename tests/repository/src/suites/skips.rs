@@ -15,9 +15,6 @@ const OLD: &str = concat!("ga", "p:");
 /// What notes a skip itself and tells the test to end.
 const NOTED: [&str; 2] = ["lacks", "go"];
 
-/// Processes that other tests start: without their variable in the environment they have nothing to do.
-const PROCESSES: [&str; 2] = ["child_process", "worker"];
-
 /// Finds each `return` of a test that neither a skip nor an assertion precedes.
 struct Returns {
     lines: Vec<usize>,
@@ -70,7 +67,7 @@ fn calls(expression: &Expr, names: &[&str]) -> bool {
 /// Where tests end early without a skip.
 fn unseen(functions: &[Function]) -> Vec<String> {
     let mut broken = Vec::new();
-    for function in functions.iter().filter(|function| function.is_test && !PROCESSES.contains(&&*function.name)) {
+    for function in functions.iter().filter(|function| function.is_test) {
         let mut returns = Returns { lines: Vec::new() };
         returns.visit_block(&function.body);
         let places = returns.lines.iter().map(|line| format!("{}:{line}: {} ends early", function.path, function.name));
