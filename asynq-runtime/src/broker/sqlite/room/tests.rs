@@ -59,7 +59,13 @@ fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
         writer.connection.execute_batch(&format!("PRAGMA max_page_count = {most}")).unwrap();
     }
     thread::spawn(move || writer.run());
-    SqliteBroker { store: Arc::new(store), tokens: Tokens::new(), lease: options.lease, manual_clock: false }
+    SqliteBroker {
+        store: Arc::new(store),
+        tokens: Tokens::new(),
+        lapses: Arc::default(),
+        lease: options.lease,
+        manual_clock: false,
+    }
 }
 
 fn queue() -> QueueName {
