@@ -15,6 +15,8 @@ use std::{
 
 use asynq_test_support::{PATIENCE, eventually_blocking};
 
+use crate::{quiet_shutdown, server, sqlite};
+
 /// Names the part that a child plays.
 const PART: &str = "ASYNQ_TEST_PART";
 
@@ -35,15 +37,7 @@ async fn process() {
     play(&part, with).await;
 }
 
-#[cfg(not(feature = "sqlite"))]
-async fn play(part: &str, _: OsString) {
-    panic!("no such part: {part}");
-}
-
-#[cfg(feature = "sqlite")]
 async fn play(part: &str, with: OsString) {
-    use crate::{quiet_shutdown, server, sqlite};
-
     let text = || with.to_str().expect("it is UTF-8");
     match part {
         "quiet_shutdown" => quiet_shutdown::leaves_in_order().await,

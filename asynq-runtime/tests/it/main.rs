@@ -2,6 +2,7 @@
 //! pass are in the conformance suite.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)] // an unexpected error is a failed test
 
+#[cfg(feature = "sqlite")]
 mod child;
 #[cfg(feature = "sqlite")]
 mod client;
