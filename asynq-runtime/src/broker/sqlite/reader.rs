@@ -58,6 +58,13 @@ struct Waiting {
     is_over: bool,
 }
 
+impl Waiting {
+    /// Whether `reader`, which would have to open a connection for the next query, lets a reader that has one come first.
+    fn leaves_time(&self, reader: usize) -> bool {
+        !self.open[reader] && self.open.contains(&true) && !self.queries.is_empty()
+    }
+}
+
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waiting").field("queries", &self.queries.len()).finish_non_exhaustive()
@@ -96,7 +103,7 @@ impl Line {
         let mut has_waited = false;
         loop {
             waiting.free[reader] = false;
-            if !waiting.open[reader] && waiting.open.contains(&true) && !waiting.queries.is_empty() && !has_waited {
+            if waiting.leaves_time(reader) && !has_waited {
                 has_waited = true;
                 let waited = self.changed[reader].wait_timeout(waiting, WORTH_OPENING);
                 waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -282,11 +289,12 @@ mod tests {
         waits(0);
         assert!(waits(1), "the first one is free in a moment");
         assert_eq!(readers.0.lock().open, [true; READERS]);
-        let alone = |_: &usize| {
-            readers.0.lock().open = [false; READERS];
-            waits(1)
-        };
-        assert!(!(0..100).all(|i| alone(&i)), "nobody else has one");
+        let _answer = ask(&readers, |_| Ok(0));
+        let mut waiting = readers.0.lock();
+        waiting.open = [false; READERS];
+        assert!(!waiting.leaves_time(1), "no other reader has a connection");
+        waiting.open[0] = true;
+        assert!(waiting.leaves_time(1) && !waiting.leaves_time(0));
     }
 
     #[test]
