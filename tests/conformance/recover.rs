@@ -65,6 +65,28 @@ async fn a_recovered_task_goes_to_the_head() {
 }
 
 #[tokio::test]
+async fn recovered_tasks_are_in_the_order_in_which_they_were_taken() {
+    let t = Fixture::start().await;
+    // Neither the order of ids nor that in which they came in; of one dequeue and of several.
+    t.seed_scheduled("d", SECOND).await;
+    t.seed_pending(&["c", "e"]).await;
+    t.advance(SECOND);
+    t.forward().await;
+    t.seed_pending(&["b", "a"]).await;
+    t.take(4).await;
+    t.take_one().await;
+    t.seed_pending(&["waiting"]).await;
+    t.let_leases_pass();
+
+    let recovered = t.recover().await;
+
+    let taken = ["c", "e", "d", "b", "a"];
+    assert_eq!(recovered, taken);
+    assert_eq!(t.snapshot().await.ids(TaskState::Pending), [&taken[..], &["waiting"]].concat());
+    assert_eq!(t.drain().await, [&taken[..], &["waiting"]].concat());
+}
+
+#[tokio::test]
 async fn a_task_is_recovered_once() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;

@@ -205,6 +205,19 @@ async fn of_many_that_are_put_back_at_once_the_last_is_the_next_to_be_taken() {
 }
 
 #[tokio::test]
+async fn of_two_that_are_put_back_at_once_the_last_is_the_next_to_be_taken_whichever_came_in_first() {
+    for order in [[0, 1], [1, 0]] {
+        let t = Fixture::start().await;
+        t.seed_pending(&["a", "b", "c"]).await;
+        let runs = t.take(2).await;
+        let back = order.map(|run: usize| runs[run].ends_with(requeue()));
+        assert!(t.broker().settle(&back).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+        let [first, last] = order.map(|run| runs[run].key.id.to_string());
+        assert_eq!(t.drain().await, [last, first, "c".to_owned()]);
+    }
+}
+
+#[tokio::test]
 async fn requeue_keeps_what_dequeue_gave() {
     let t = Fixture::start().await;
     let extra = Extra { max_crashes: Some(9), ..Extra::default() };

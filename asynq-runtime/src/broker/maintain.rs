@@ -50,8 +50,8 @@ pub trait Maintain {
     /// The broker failed; nothing is known about any lock.
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError>;
 
-    /// Puts tasks whose worker is gone back to the head of pending: `retried` unchanged, `crashes` + 1, at most 100 per
-    /// queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its server is dead); a Go run
+    /// Puts tasks whose worker is gone back to the head of pending, in the order in which they were taken: `retried` unchanged,
+    /// `crashes` + 1, at most 100 per queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its server is dead); a Go run
     /// gets Go's own grace of 30 s more.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ pub struct Forwarded {
 /// What [`Maintain::recover`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Tasks that are pending again.
+    /// Tasks that are pending again; of each queue the next to be taken is the first.
     pub tasks: Vec<(QueueName, TaskId)>,
     /// Whether more is waiting to be recovered already.
     pub more: bool,

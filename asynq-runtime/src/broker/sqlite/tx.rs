@@ -165,13 +165,13 @@ impl<'a> Tx<'a> {
         *failures += i64::from(failed);
     }
 
-    /// A place before everyone who waits in `q`; all who get one in this transaction keep their order.
+    /// Returns a place before every task that waits in `q`, each time another one.
     pub(super) fn head(&mut self, q: i64) -> rusqlite::Result<i64> {
-        if let Some(&head) = self.heads.get(&q) {
-            return Ok(head);
-        }
-        let first: Option<i64> = self.view.find(&sql::LINE_HEAD, [q], |row| row.get(0))?.flatten();
-        let head = first.map_or(self.view.now, |first| first.min(self.view.now)).saturating_sub(1);
+        let first = match self.heads.get(&q) {
+            Some(&head) => Some(head),
+            None => self.view.find(&sql::LINE_HEAD, [q], |row| row.get(0))?.flatten(),
+        };
+        let head = first.map_or(self.view.now, |first: i64| first.min(self.view.now)).saturating_sub(1);
         self.heads.insert(q, head);
         Ok(head)
     }

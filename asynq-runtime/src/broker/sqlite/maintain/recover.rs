@@ -1,7 +1,7 @@
 //! Gives the tasks of dead programs and lapsed leases to others.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -92,6 +92,23 @@ struct Dead {
     grave: Option<Grave>,
 }
 
+/// An active task whose worker is gone.
+#[derive(Debug)]
+struct Lost {
+    seq: i64,
+    id: String,
+    /// The token of its run. Tokens grow with the time of the dequeue.
+    run: i64,
+    /// Its place in line at that dequeue.
+    place: i64,
+}
+
+impl Lost {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { seq: row.get(0)?, id: row.get(1)?, run: row.get(2)?, place: row.get(3)? })
+    }
+}
+
 fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>> {
     let mut dead: Vec<Dead> = Vec::new();
     for server in presence::everyone(view)? {
@@ -134,27 +151,27 @@ fn put_back(
     trust: &Trust,
 ) -> rusqlite::Result<(Recovered, Vec<i64>)> {
     let mut recovered = Recovered::default();
-    let lapsed = lapsed(&tx.view, queues, trust)?;
+    let mut lapsed = lapsed(&tx.view, queues, trust)?;
     for queue in queues {
         let Some(q) = tx.view.queue(queue)? else { continue };
-        let mut found: Vec<(i64, String)> = Vec::new();
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut found: Vec<Lost> = Vec::new();
         for server in dead {
             let missing = limit_of(SLICE + 1 - found.len());
-            found.extend(tx.view.list(&sql::MAINTAIN_LEFT_BY, [q, server.number, missing], row)?);
+            found.extend(tx.view.list(&sql::MAINTAIN_LEFT_BY, [q, server.number, missing], Lost::read)?);
         }
-        let known: HashSet<i64> = found.iter().map(|(seq, _)| *seq).collect();
-        let others = lapsed.iter().filter(|lapsed| lapsed.q == q && !known.contains(&lapsed.seq));
-        found.extend(others.map(|lapsed| (lapsed.seq, lapsed.id.clone())));
+        let known: HashSet<i64> = found.iter().map(|task| task.seq).collect();
+        found.extend(lapsed.remove(&q).into_iter().flatten().filter(|task| !known.contains(&task.seq)));
         recovered.more |= found.len() > SLICE;
         found.truncate(SLICE);
-        for (seq, id) in found {
+        found.sort_unstable_by_key(|task| (task.run, task.place, task.seq));
+        // Each goes to the head, so the one that was taken first goes last.
+        for task in found.iter().rev() {
             let place = tx.head(q)?;
-            tx.view.execute(&sql::MAINTAIN_PUT_BACK, [seq, place, tx.view.now])?;
+            tx.view.execute(&sql::MAINTAIN_PUT_BACK, [task.seq, place, tx.view.now])?;
             tx.left(q, TaskState::Active);
             tx.came(q, TaskState::Pending);
-            recovered.tasks.push((queue.clone(), TaskId::from_wire(&id)));
         }
+        recovered.tasks.extend(found.iter().map(|task| (queue.clone(), TaskId::from_wire(&task.id))));
     }
     let mut emptied = Vec::new();
     for server in dead {
@@ -167,35 +184,31 @@ fn put_back(
     Ok((recovered, emptied))
 }
 
-/// An active task whose lease has ended and may be given to others.
-#[derive(Debug)]
-struct Lapsed {
-    q: i64,
-    seq: i64,
-    id: String,
-}
-
-/// Finds at most a slice and one of each queue.
-fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Result<Vec<Lapsed>> {
-    let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
+/// Finds the tasks whose leases have ended and count as such, at most a slice and one of each queue.
+fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Result<HashMap<i64, Vec<Lost>>> {
+    let (mut certain, mut doubtful) = (HashMap::<i64, Vec<Lost>>::new(), Vec::new());
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
         let rows = view.list(&sql::MAINTAIN_LAPSED, [q, view.now, limit_of(SLICE + 1)], |row| {
-            let lapse = Lapse { row: row.get(0)?, run: row.get(2)?, ended: row.get(3)? };
-            Ok((Lapsed { q, seq: row.get(0)?, id: row.get(1)? }, lapse, row.get::<_, bool>(4)?))
+            let lost = Lost::read(row)?;
+            let lapse = Lapse { row: lost.seq, run: lost.run, ended: row.get(4)? };
+            Ok((lost, lapse, row.get::<_, bool>(5)?))
         })?;
-        for (lapsed, lapse, is_listed) in rows {
+        for (lost, lapse, is_listed) in rows {
             // A server that is not on the list any more has left.
-            if is_listed { doubtful.push((lapsed, lapse)) } else { certain.push(lapsed) }
+            if is_listed { doubtful.push((q, lost, lapse)) } else { certain.entry(q).or_default().push(lost) }
         }
     }
-    match trust {
-        Trust::AtOnce => certain.extend(doubtful.into_iter().map(|(lapsed, _)| lapsed)),
+    let confirmed = match trust {
+        Trust::AtOnce => None,
         Trust::SeenAgain(lapses, wait) => {
-            let all: Vec<Lapse> = doubtful.iter().map(|(_, lapse)| *lapse).collect();
-            let confirmed = lapses.confirmed(&all, Instant::now(), *wait);
-            certain
-                .extend(doubtful.into_iter().filter(|(_, lapse)| confirmed.contains(lapse)).map(|(lapsed, _)| lapsed));
+            let all: Vec<Lapse> = doubtful.iter().map(|(.., lapse)| *lapse).collect();
+            Some(lapses.confirmed(&all, Instant::now(), *wait))
+        }
+    };
+    for (q, lost, lapse) in doubtful {
+        if confirmed.as_ref().is_none_or(|confirmed| confirmed.contains(&lapse)) {
+            certain.entry(q).or_default().push(lost);
         }
     }
     Ok(certain)

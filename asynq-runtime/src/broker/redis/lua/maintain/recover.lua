@@ -1,7 +1,7 @@
 -- Puts tasks whose worker is gone back to the head of pending (FENCE 3 "recover"; F5, F6).
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
--- Returns  1 if more may be waiting, else 0 · then the ids
+-- Returns  1 if more may be waiting, else 0 · then the ids, the one that was taken first ahead
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -10,7 +10,7 @@ call('LREM', KEYS[1], 1, '')
 -- Changes nothing either; a pending of a foreign type stops the script here, before a task has left active.
 call('LLEN', KEYS[3])
 
-local back, more, skipped, pages = {}, 0, 0, 0
+local back, gone, depth, more, skipped, pages = {}, {}, {}, 0, 0, 0
 while #back < limit and pages < 10 do
   pages = pages + 1
   local lapsed = call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now_s), 'WITHSCORES', 'LIMIT', skipped, limit - #back)
@@ -24,19 +24,24 @@ while #back < limit and pages < 10 do
       skipped = skipped + 1
     else
       call('ZREM', KEYS[2], id)
-      if call('LREM', KEYS[1], -1, id) > 0 and type(token) ~= 'table' and call('EXISTS', key) == 1 then
-        call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-        call('HINCRBY', key, 'crashes', 1)
-        back[#back + 1] = id
+      -- New runs come in at the head of active: what was taken earlier lies deeper.
+      depth[id] = call('LPOS', KEYS[1], id, 'RANK', -1)
+      if depth[id] then
+        gone[#gone + 1] = id
+        if type(token) ~= 'table' and call('EXISTS', key) == 1 then back[#back + 1] = id end
       end
     end
   end
 end
-if #back > 0 then
-  -- The oldest goes last, where the next dequeue takes it first.
-  local oldest_last = {}
-  for i = #back, 1, -1 do oldest_last[#oldest_last + 1] = back[i] end
-  call('RPUSH', KEYS[3], unpack(oldest_last))
+-- After all of them were looked up: a removal changes the depth of others.
+for _, id in ipairs(gone) do call('LREM', KEYS[1], -1, id) end
+table.sort(back, function(a, b) return depth[a] > depth[b] end)
+-- The one that was taken first goes last, where the next dequeue takes it first.
+for i = #back, 1, -1 do
+  local key = ARGV[2] .. back[i]
+  call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  call('HINCRBY', key, 'crashes', 1)
+  call('RPUSH', KEYS[3], back[i])
 end
 -- Where all that was seen is Go's and in its grace, the next call would see the same: nothing more for now.
 if #back > 0 and (#back >= limit or pages >= 10) then
