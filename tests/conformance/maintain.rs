@@ -260,6 +260,43 @@ async fn a_completed_task_is_deleted_when_its_retention_has_passed() {
 }
 
 #[tokio::test]
+async fn an_id_that_lies_among_the_expired_by_mistake_costs_no_task_that_lives_elsewhere() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    t.seed_every_state().await;
+    let before = t.store.dump();
+    for id in ["archived", "retry", "scheduled", "active", "pending"] {
+        t.store.list_as_expired(&default_queue(), &task_id(id));
+    }
+    assert_eq!(t.broker().delete_expired(&default_queue(), 100).await.unwrap(), 5, "the ids are taken off the list");
+    assert_eq!(t.store.dump(), before);
+}
+
+/// How many records the store has.
+fn records(t: &Fixture) -> usize {
+    t.store.dump().lines().count()
+}
+
+#[tokio::test]
+async fn the_counters_of_a_day_are_forgotten_after_ninety_days_and_those_of_all_time_never() {
+    let t = Fixture::start().await;
+    let run_one = async |days: u32| {
+        t.advance(days * DAY);
+        let run = t.seed_active("t1").await;
+        t.settle(&run, archive("fatal")).await;
+        t.broker().trim_archive(&default_queue(), 90 * DAY, 0, 10).await.unwrap();
+        t.broker().sweep(&default_queue()).await.unwrap();
+        (records(&t), t.snapshot().await.stats.failed_total)
+    };
+    let (one_day, _) = run_one(0).await;
+    let (two_days, _) = run_one(89).await;
+    assert!(two_days > one_day, "a day has counters of its own: {two_days} records");
+    assert_eq!(run_one(3).await, (two_days, 3), "the first day is gone");
+}
+
+#[tokio::test]
 async fn expired_tasks_are_deleted_oldest_first_up_to_the_limit() {
     let t = Fixture::start().await;
     for (id, seconds) in [("c", 30), ("a", 10), ("b", 20), ("kept", 3600)] {

@@ -290,6 +290,21 @@ async fn the_marker_refuses_a_tick_whose_entry_was_forgotten() {
 }
 
 #[tokio::test]
+async fn the_marker_of_a_tick_is_taken_away_when_its_time_is_over() {
+    let t = Fixture::start().await;
+    let fire_one = async || {
+        assert!(is_enqueued(&fire_now(&t).await));
+        let run = t.take_one().await;
+        t.settle(&run, done()).await;
+        t.broker().sweep(&default_queue()).await.unwrap();
+        t.store.dump().lines().count()
+    };
+    let with_one_marker = fire_one().await;
+    t.advance(601 * SECOND);
+    assert_eq!(fire_one().await, with_one_marker);
+}
+
+#[tokio::test]
 async fn an_entry_goes_on_after_the_clock_of_the_broker_was_an_hour_ahead() {
     let t = Fixture::start().await;
     let ahead = with_clock_off(&t, TimeDelta::hours(1)).await;

@@ -7,9 +7,10 @@ use asynq_runtime::{
     task::{Extra, TaskState, UniqueUntil},
 };
 use asynq_tests::{
-    Build as _, Store as _, archive, archive_with, complete, default_queue, done, eventually, lock_key, queue, requeue,
-    retry, snooze, task,
+    Build as _, Need, Store as _, archive, archive_with, complete, default_queue, done, eventually, lock_key, queue, requeue,
+    retry, snooze, task, task_id,
 };
+use chrono::TimeDelta;
 
 use super::Fixture;
 
@@ -49,6 +50,22 @@ async fn an_id_conflict_leaves_no_lock_behind() {
     let refused = t.try_enqueue(task("taken").locked(&lock_key("k"), 60)).await;
     assert!(matches!(refused, Err(Refused::IdConflict)), "{refused:?}");
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
+}
+
+#[tokio::test]
+async fn a_lock_that_a_crash_left_behind_refuses_every_task_but_one_of_its_own_id() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::LeftLock) {
+        return;
+    }
+    t.store.leave_lock(&default_queue(), &lock_key("k"), &task_id("t1"), t.now() + TimeDelta::hours(1));
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+
+    t.enqueue(task("t1").locked(&lock_key("k"), 60)).await;
+
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+    t.advance(Duration::from_secs(62));
+    assert_eq!(t.holder_of(&lock_key("k")).await, None, "its time is that of the new task");
 }
 
 #[tokio::test]

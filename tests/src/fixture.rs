@@ -1,6 +1,6 @@
 //! One case's world: a fresh store, a broker on it, a clock that stands still, and one member that works.
 
-use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, task::Poll, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, Member, Run, RunKey, ServerName, Settled, Wanted},
@@ -23,8 +23,10 @@ pub const PINNED: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 
 pub enum Need {
     /// A Go program works on the same data.
     GoPeer,
-    /// Ids can lie in a list while their task is missing.
+    /// Ids can lie in a list while their task is missing or elsewhere.
     Ghosts,
+    /// A lock can be left behind without its task, and gives way to a new task of the same id.
+    LeftLock,
     /// A task can be active without a lease.
     LostLease,
     /// A queue may have a name from which no hash tag can be made: only the API for foreign queues takes one.
@@ -50,10 +52,16 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn dump(&self) -> String;
     /// Replaces the stored message of a task by `bytes`.
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]);
-    /// Lets the time of keys that end by themselves pass, where the store's own clock counts it.
-    fn age(&self, by: Duration);
+    /// Lets the time of keys that end by themselves pass, where the store's own clock counts it; `now` is the time after that.
+    fn age(&self, by: Duration, now: DateTime<Utc>);
+    /// The unique locks of a queue that are held at `now`, and the ids of the tasks that hold them.
+    fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String>;
     /// Takes away the task behind an id, but not the id.
     fn make_ghost(&self, queue: &QueueName, id: &TaskId);
+    /// Puts the id of a task that lives elsewhere on the list of completed tasks whose retention has passed.
+    fn list_as_expired(&self, queue: &QueueName, id: &TaskId);
+    /// Leaves a unique lock behind that ends at `until`, as a crash between the lock and its task does.
+    fn leave_lock(&self, queue: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>);
     /// Takes away the lease of an active task.
     fn lose_lease(&self, queue: &QueueName, id: &TaskId);
     /// A Go program on the same data.
@@ -133,7 +141,7 @@ impl<S: Store> Fixture<S> {
     /// Lets `by` pass.
     pub fn advance(&self, by: Duration) {
         self.clock.as_ref().expect("only a manual clock can be advanced").advance(by);
-        self.store.age(by);
+        self.store.age(by, self.now());
     }
 
     /// Lets time pass until every lease of this moment has ended, a Go program's grace not counted.

@@ -21,6 +21,7 @@ use asynq_runtime::{
     clock::Clock,
     task::{QueueName, TaskId},
 };
+use chrono::{DateTime, Utc};
 
 pub use self::{
     cluster::RedisCluster,
@@ -356,23 +357,51 @@ impl<S: Servers> Store for StoreOn<S> {
         assert_eq!(new, 0, "the task existed");
     }
 
-    fn age(&self, by: Duration) {
+    fn age(&self, by: Duration, now: DateTime<Utc>) {
         let by = i64::try_from(by.as_millis()).unwrap();
+        // Counters of a day end at an instant of the calendar, which is the manual clock's, not after a span.
+        let calendar = (now - Utc::now()).num_milliseconds();
         self.each(|connection, keys| {
-            // Counters of a day end at an instant of the manual clock's calendar, not after a span.
-            for key in keys.iter().filter(|key| !key.contains(":processed:") && !key.contains(":failed:")) {
-                let left: i64 = ::redis::cmd("PTTL").arg(key).query(connection).unwrap();
-                if left > 0 {
-                    let _: i64 = connection.pexpire(key, (left - by).max(0)).unwrap();
+            for key in keys {
+                let left: i64 = ::redis::cmd("PTTL").arg(&key).query(connection).unwrap();
+                let is_counter = key.contains(":processed:") || key.contains(":failed:");
+                if left > 0 && is_counter && left <= calendar {
+                    let _: i64 = connection.del(&key).unwrap();
+                } else if left > 0 && !is_counter {
+                    let _: i64 = connection.pexpire(&key, (left - by).max(0)).unwrap();
                 }
             }
         });
+    }
+
+    fn locks(&self, queue: &QueueName, _: DateTime<Utc>) -> BTreeMap<String, String> {
+        let prefix = format!("asynq:{{{queue}}}:unique:");
+        let mut locks = BTreeMap::new();
+        self.each(|connection, keys| {
+            for key in keys.into_iter().filter(|key| key.starts_with(&prefix)) {
+                let holder: Option<String> = connection.get(&key).unwrap();
+                locks.extend(holder.map(|holder| (key, holder)));
+            }
+        });
+        locks
     }
 
     fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
         let key = task_key(queue, id);
         let gone: i64 = self.at(&key, |connection| connection.del(&key)).unwrap();
         assert_eq!(gone, 1, "the task existed");
+    }
+
+    fn list_as_expired(&self, queue: &QueueName, id: &TaskId) {
+        let key = format!("asynq:{{{queue}}}:completed");
+        let new: i64 = self.at(&key, |connection| connection.zadd(&key, id.as_str(), 0)).unwrap();
+        assert_eq!(new, 1, "the task was elsewhere");
+    }
+
+    fn leave_lock(&self, _: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>) {
+        let at = u64::try_from(until.timestamp()).unwrap();
+        let options = ::redis::SetOptions::default().with_expiration(::redis::SetExpiry::EXAT(at));
+        self.at(key, |connection| connection.set_options::<_, _, ()>(key, id.as_str(), options)).unwrap();
     }
 
     fn lose_lease(&self, queue: &QueueName, id: &TaskId) {

@@ -1,6 +1,6 @@
 //! A SQLite file per fixture, and the ways around the contract into it.
 
-use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::Broker,
@@ -8,6 +8,7 @@ use asynq_runtime::{
     task::{QueueName, TaskId},
 };
 use asynq_test_support::PATIENCE;
+use chrono::{DateTime, Utc};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
@@ -82,12 +83,31 @@ impl Store for SqliteStore {
         assert_eq!(changed.unwrap(), 1, "the task existed");
     }
 
-    fn age(&self, _: Duration) {
+    fn age(&self, _: Duration, _: DateTime<Utc>) {
         // Everything in the file is timed by the broker's clock.
+    }
+
+    fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String> {
+        let connection = self.connection();
+        let sql = "SELECT key, id FROM ulock JOIN queue USING(q) WHERE name = ?1 AND until > ?2";
+        let mut locks = connection.prepare(sql).unwrap();
+        let locks = locks.query_map((queue.as_str(), now.timestamp_millis()), |row| Ok((row.get(0)?, row.get(1)?)));
+        locks.unwrap().map(Result::unwrap).collect()
     }
 
     fn make_ghost(&self, _: &QueueName, _: &TaskId) {
         panic!("a case about ghosts asks for Need::Ghosts first");
+    }
+
+    fn list_as_expired(&self, _: &QueueName, _: &TaskId) {
+        panic!("a case about misplaced ids asks for Need::Ghosts first");
+    }
+
+    fn leave_lock(&self, queue: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>) {
+        let connection = self.connection();
+        connection.execute("INSERT INTO queue(name) VALUES (?1) ON CONFLICT DO NOTHING", [queue.as_str()]).unwrap();
+        let sql = "INSERT INTO ulock(q, key, id, until) SELECT q, ?2, ?3, ?4 FROM queue WHERE name = ?1";
+        connection.execute(sql, (queue.as_str(), key, id.as_str(), until.timestamp_millis())).unwrap();
     }
 
     fn lose_lease(&self, _: &QueueName, _: &TaskId) {

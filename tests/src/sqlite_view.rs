@@ -1,6 +1,6 @@
 //! SQLite with every enqueue made through the view `enqueue` by a connection of another program, as sqlx would.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use asynq_runtime::{
@@ -26,7 +26,12 @@ pub struct SqliteViewStore(SqliteStore);
 impl Store for SqliteViewStore {
     const NAME: &'static str = "sqlite by the view";
     const KIND: &'static str = SqliteStore::KIND;
-    const GAPS: &'static [(Need, &'static str)] = SqliteStore::GAPS;
+    const GAPS: &'static [(Need, &'static str)] = &[
+        SqliteStore::GAPS[0],
+        SqliteStore::GAPS[1],
+        SqliteStore::GAPS[2],
+        (Need::LeftLock, "a lock that is held is a UNIQUE error, whose ever it is"),
+    ];
 
     async fn start() -> Self {
         Self(SqliteStore::start().await)
@@ -45,12 +50,24 @@ impl Store for SqliteViewStore {
         self.0.overwrite_message(queue, id, bytes);
     }
 
-    fn age(&self, by: Duration) {
-        self.0.age(by);
+    fn age(&self, by: Duration, now: DateTime<Utc>) {
+        self.0.age(by, now);
+    }
+
+    fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String> {
+        self.0.locks(queue, now)
     }
 
     fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
         self.0.make_ghost(queue, id);
+    }
+
+    fn list_as_expired(&self, queue: &QueueName, id: &TaskId) {
+        self.0.list_as_expired(queue, id);
+    }
+
+    fn leave_lock(&self, queue: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>) {
+        self.0.leave_lock(queue, key, id, until);
     }
 
     fn lose_lease(&self, queue: &QueueName, id: &TaskId) {

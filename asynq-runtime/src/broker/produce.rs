@@ -15,7 +15,8 @@ pub trait Produce {
     /// to its group when it is due (F18). One outcome per item: a refused item never affects its neighbours.
     ///
     /// An id is taken as long as a task of that id exists in the queue, in any state. A unique lock is looked at before
-    /// it is taken, so that an id conflict leaves none behind (F19a).
+    /// it is taken, so that an id conflict leaves none behind (F19a). A lock that bears the task's own id is what a crash left
+    /// behind, for no task of this id exists: it is taken over, with the time of the new task.
     ///
     /// Calls of several tasks of one client at the same time may travel together (group commit). A repeat after a lost
     /// answer is the broker's own: it recognises its first send by the id and message (F9) and reports it as placed.
