@@ -74,6 +74,20 @@ mod tests {
     }
 
     #[test]
+    fn pauses_are_spread_over_the_upper_half_of_a_step() {
+        let step = Duration::from_secs(1);
+        let (mut dice, mut backoff) = (Dice::seeded(1), Backoff::new(step, step));
+        let mut tenths = [0; 10];
+        for _ in 0..1_000 {
+            let pause = backoff.pause(&mut dice).as_secs_f64();
+            assert!((0.5..=1.0).contains(&pause), "{pause}");
+            tenths[((pause - 0.5) * 20.0).min(9.0) as usize] += 1;
+        }
+        // Each tenth of the half gets 100 on average.
+        assert!(tenths.iter().all(|n| (60..140).contains(n)), "{tenths:?}");
+    }
+
+    #[test]
     fn pauses_grow_to_their_limit_and_start_over() {
         let mut dice = Dice::seeded(1);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));

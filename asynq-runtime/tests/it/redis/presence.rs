@@ -10,7 +10,7 @@ use std::{
 
 use asynq_runtime::{
     broker::{Presence, redis::RedisBroker},
-    task::ServerInfo,
+    task::{ServerInfo, WorkerInfo},
 };
 use chrono::TimeDelta;
 use prost::Message as _;
@@ -46,6 +46,23 @@ async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
     {
         assert_eq!(*host, expected);
         assert!(is_about(*ahead, seconds), "{host}: {ahead:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_about_itself_ends_with_its_beats() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let member = broker.join(&member("here").name, &named("here")).await.unwrap();
+    let worker = WorkerInfo { task_id: "t1".into(), ..WorkerInfo::default() };
+    broker.beat(&member, &named("here"), &[worker]).await.unwrap();
+    for kind in ["servers", "workers"] {
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(format!("asynq:{kind}:*")).query_async(&mut redis).await.unwrap();
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        let left: i64 = redis::cmd("TTL").arg(&keys[0]).query_async(&mut redis).await.unwrap();
+        assert!((0..=10).contains(&left), "{} ends in {left} s", keys[0]);
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -22,6 +22,7 @@ use asynq_runtime::{
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
 use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
 pub(crate) struct Flaky {
@@ -40,6 +41,10 @@ pub(crate) struct Flaky {
     pub(crate) refuse_dequeues: AtomicU32,
     /// How often tasks were asked for.
     pub(crate) dequeues: AtomicU32,
+    /// Every wait for tasks ends at once for nothing.
+    pub(crate) false_alarms: AtomicBool,
+    /// When such waits ended.
+    pub(crate) alarms: Mutex<Vec<Instant>>,
     /// Pings fail.
     pub(crate) refuse_pings: AtomicBool,
     /// Every result that is written says that the run is somebody else's.
@@ -78,6 +83,8 @@ impl Flaky {
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             dequeues: AtomicU32::new(0),
+            false_alarms: AtomicBool::new(false),
+            alarms: Mutex::default(),
             refuse_pings: AtomicBool::new(false),
             lose_results: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -141,6 +148,27 @@ impl Consume for Flaky {
             }
         }
         Ok(runs)
+    }
+
+    async fn wait_and_dequeue(
+        &self,
+        member: &Member,
+        wanted: &[Wanted],
+        suspects: &Suspects,
+        limit: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Run>, BrokerError> {
+        if self.false_alarms.load(SeqCst) {
+            self.alarms.lock().unwrap().push(Instant::now());
+            return Ok(Vec::new());
+        }
+        let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Vec::new()),
+            woken = self.wait_for_work(&queues, limit) => woken?,
+        }
+        self.dequeue_sparing(member, wanted, suspects).await
     }
 
     async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {

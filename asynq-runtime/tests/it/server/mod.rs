@@ -8,6 +8,7 @@ mod hooks;
 mod layers;
 mod locks;
 mod misbehaving;
+mod pauses;
 mod quarantine;
 mod queues;
 mod setup;
