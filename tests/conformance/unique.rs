@@ -7,8 +7,8 @@ use asynq_runtime::{
     task::{Extra, TaskState, UniqueUntil},
 };
 use asynq_tests::{
-    Build as _, Need, Store as _, archive, archive_with, complete, default_queue, done, eventually, lock_key, queue, requeue,
-    retry, snooze, task, task_id,
+    Build as _, Need, Store as _, archive, archive_with, complete, default_queue, done, eventually, lock_key, queue,
+    requeue, retry, snooze, task, task_id,
 };
 use chrono::TimeDelta;
 
