@@ -30,7 +30,7 @@ impl Store for SqliteViewStore {
         SqliteStore::GAPS[0],
         SqliteStore::GAPS[1],
         SqliteStore::GAPS[2],
-        (Need::LeftLock, "a lock that is held is a UNIQUE error, whose ever it is"),
+        (Need::LeftLock, "through the view, a lock that is held is a UNIQUE error also for its own holder"),
     ];
 
     async fn start() -> Self {

@@ -14,7 +14,7 @@ pub(crate) struct Plan {
 /// Name, threads, niceness of the binaries that take long; all others follow in any order.
 const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::it", 4, 0),
-    ("asynq-tests::journey", 4, 0),
+    ("asynq-runtime::it", 4, 0),
     ("asynq-tests::examples", 4, 0),
     ("asynq-tests::browser", 1, 0),
     ("asynq-tests::conformance", 4, 10),

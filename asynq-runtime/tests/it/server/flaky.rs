@@ -154,7 +154,7 @@ impl Consume for Flaky {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Suspects,
+        suspects: &Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
