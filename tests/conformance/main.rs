@@ -4,6 +4,8 @@
 //! runs one file on one broker. A case that a store cannot have is skipped with the reason from `Store::GAPS`.
 #![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
 
+mod machine;
+
 /// Mounts each file of the list once per broker, as `<broker>::<file>`, with the broker's fixture as `super::Fixture`.
 ///
 /// A broker runs the whole list, the list `except [file: "reason"]`, or `only [files]: "reason"`.
