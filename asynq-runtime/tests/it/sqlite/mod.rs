@@ -1,6 +1,7 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
 pub(crate) mod chaos;
+mod durability;
 mod fence;
 #[cfg(target_os = "linux")]
 pub(crate) mod full;

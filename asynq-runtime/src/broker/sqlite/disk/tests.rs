@@ -65,6 +65,33 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     assert!(begun.try_recv().is_err(), "two syncs in all");
 }
 
+/// The system refuses to sync a device that keeps nothing. So an answer that fails shows that the sync of [`Disk::open`] asks the
+/// system, which no test can see otherwise: what was written can be read back with or without it.
+#[cfg(unix)]
+#[test]
+fn a_log_is_synced_by_the_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("jobs.db");
+    let log = folder.path().join("jobs.db-wal");
+    std::fs::write(&log, "a file can be synced").unwrap();
+    for has_time in [true, false] {
+        let mut disk = Disk::open(&database).unwrap();
+        let answer = keep(&mut disk);
+        disk.answer(has_time);
+        assert_eq!(kind(answer), None);
+    }
+    std::fs::remove_file(&log).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &log).unwrap();
+    for has_time in [true, false] {
+        let mut disk = Disk::open(&database).unwrap();
+        let answer = keep(&mut disk);
+        disk.answer(has_time);
+        assert_eq!(kind(answer), Some(BrokerErrorKind::Unavailable));
+        assert!(disk.is_torn());
+        assert!(disk.mend(|| Ok(true)).is_err(), "nor can it be repaired without the system");
+    }
+}
+
 #[test]
 fn whoever_has_time_answers_without_the_clerk() {
     let mut disk = Disk::with("here".into(), || Ok(()));
