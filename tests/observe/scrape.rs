@@ -157,8 +157,9 @@ mod timing {
     async fn a_broker_that_is_away_is_told_and_what_the_program_measured_is_there() {
         let mut redis = RedisServer::start(Persistence::Always);
         let client = Client::connect(&redis.url()).await.unwrap();
-        measured::job(false).queue("away").enqueue(&client).await.unwrap();
+        // It begins to measure, so that the enqueue is counted.
         let router = observed(&client);
+        measured::job(false).queue("away").enqueue(&client).await.unwrap();
         assert_eq!(value(&scrape(&router).await, "asynq_broker_up", &[]), 1.0);
         redis.kill();
         let families = scraped(&router, |families| value(families, "asynq_broker_up", &[]) == 0.0).await;

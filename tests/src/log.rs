@@ -2,11 +2,11 @@
 
 use std::{
     fmt::{self, Write as _},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use tracing::{
-    Event, Metadata, Subscriber,
+    Dispatch, Event, Metadata, Subscriber,
     field::{Field, Visit},
     span,
     subscriber::DefaultGuard,
@@ -22,9 +22,14 @@ pub struct Log {
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
+/// A second subscriber, which lives as long as the process. While there is only one, tracing decides by the thread that meets
+/// a place in the code first whether anything is logged there, for ever: another test's thread has no subscriber.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+
 impl Log {
     /// Begins to keep them.
     pub fn keep() -> Self {
+        LazyLock::force(&SECOND);
         let lines = Lines::default();
         Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
     }

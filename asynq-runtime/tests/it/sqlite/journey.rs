@@ -143,14 +143,15 @@ async fn a_wait_for_a_due_time_follows_a_clock_turned_by_hand() {
 }
 
 #[tokio::test]
-async fn requeued_tasks_come_back_to_the_head_in_their_old_order() {
+async fn of_several_requeued_tasks_the_last_is_the_next() {
     let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let member = join(&broker).await;
     for id in ["a", "b", "c"] {
         enqueue(&broker, task(id)).await.unwrap();
     }
     let runs = dequeue(&broker, &member, 2).await;
-    let requeues: Vec<_> = runs.iter().map(|run| outcome(run, Action::Requeue)).collect();
+    // In the order in which a server puts tasks back, so that their old order is kept.
+    let requeues: Vec<_> = runs.iter().rev().map(|run| outcome(run, Action::Requeue)).collect();
     broker.settle(&requeues).await.into_iter().for_each(|settled| assert_eq!(settled.unwrap(), Settled::Ok));
     assert_eq!(ids(&dequeue(&broker, &member, 3).await), ["a", "b", "c"]);
 }

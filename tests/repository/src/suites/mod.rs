@@ -1,8 +1,8 @@
 //! How tests are written: the rules that keep their results independent of the machine, and every skip visible.
 
+mod bounds;
 mod ignored;
 mod skips;
-mod timing;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{
