@@ -26,7 +26,8 @@ pub trait Consume {
     }
 
     /// The same, but takes no more quarantined tasks than `quarantined` says: the others stay pending, never active for a
-    /// moment, and what is behind them is taken instead. A server that runs one therefore holds no other when it dies of
+    /// moment, and what is behind them is taken instead; where they are so many that one call does not reach what is behind
+    /// them, they may go to the end of the queue. A server that runs one therefore holds no other when it dies of
     /// it, and a death is charged to everything that the dead server held.
     ///
     /// # Errors

@@ -143,7 +143,7 @@ impl<'a> Machine<'a> {
             Step::Forward { by } => self.forward(*by).await,
             Step::Recover { by } => self.recover(*by).await,
             Step::Housekeeping { by, limit } => self.housekeeping(*by, *limit).await,
-            Step::Dequeue { by, n, suspects } => self.dequeue(*by, *n, *suspects).await,
+            Step::Dequeue { by, n, quarantined } => self.dequeue(*by, *n, *quarantined).await,
             Step::Extend { by, runs } => self.extend(*by, runs).await,
             Step::Enqueue { by, tasks } => self.enqueue(*by, tasks).await,
             Step::Settle { by, ends } => self.settle(*by, ends).await,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{Action, HeldLock, Settled, Settlement, Suspects, Wanted};
+use asynq_runtime::{
+    broker::{Action, HeldLock, Quarantined, Settled, Settlement, Wanted},
+    task::Extra,
+};
 use asynq_tests::{Seeded as _, default_queue};
 use bytes::Bytes;
 
@@ -15,21 +18,22 @@ use super::{
 impl Machine<'_> {
     pub(super) async fn dequeue(&mut self, by: By, n: usize, sparing: Sparing) -> Check {
         let (now, queue) = (self.now(), default_queue());
-        let (suspects, mut left) = match sparing {
-            Sparing::All => (Suspects::All, usize::MAX),
-            Sparing::One => (Suspects::OneFrom(queue.clone()), 1),
-            Sparing::None => (Suspects::None, 0),
+        let (quarantined, mut left) = match sparing {
+            Sparing::All => (Quarantined::All, usize::MAX),
+            Sparing::One => (Quarantined::OneFrom(queue.clone()), 1),
+            Sparing::None => (Quarantined::None, 0),
         };
         let mut expected = Vec::new();
         for id in self.model.pending.iter().filter(|_| !self.model.paused) {
-            let is_suspect = self.model.tasks[id].crashes > 0;
-            if expected.len() == n || (is_suspect && left == 0) {
+            // The next crash would archive it.
+            let is_quarantined = Extra::default().is_quarantined(self.model.tasks[id].crashes);
+            if expected.len() == n || (is_quarantined && left == 0) {
                 continue;
             }
-            left -= usize::from(is_suspect);
+            left -= usize::from(is_quarantined);
             expected.push(id.clone());
         }
-        let answer = self.broker(by).dequeue_sparing(&self.member(by), &[Wanted { queue, n }], &suspects).await;
+        let answer = self.broker(by).dequeue_sparing(&self.member(by), &[Wanted { queue, n }], &quarantined).await;
         let runs = ok("dequeue", answer)?;
         let got: Vec<_> = runs.iter().map(|run| run.key.id.as_str()).collect();
         ensure!(got == expected, "dequeue gave {got:?}, not {expected:?}");

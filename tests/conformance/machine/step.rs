@@ -33,7 +33,7 @@ pub(super) enum Step {
     Dequeue {
         by: By,
         n: usize,
-        suspects: Sparing,
+        quarantined: Sparing,
     },
     Extend {
         by: By,
@@ -326,8 +326,8 @@ pub(super) fn step(mut chance: impl FnMut(u32) -> u32) -> Union<BoxedStrategy<St
 }
 
 fn dequeue() -> impl Strategy<Value = Step> {
-    let suspects = prop_oneof![4 => Just(Sparing::All), 1 => Just(Sparing::One), 1 => Just(Sparing::None)];
-    (by(), 1..4_usize, suspects).prop_map(|(by, n, suspects)| Step::Dequeue { by, n, suspects })
+    let quarantined = prop_oneof![4 => Just(Sparing::All), 1 => Just(Sparing::One), 1 => Just(Sparing::None)];
+    (by(), 1..4_usize, quarantined).prop_map(|(by, n, quarantined)| Step::Dequeue { by, n, quarantined })
 }
 
 fn trim(limit: BoxedStrategy<usize>) -> impl Strategy<Value = Step> {

@@ -98,11 +98,11 @@ while taken < n and rounds < 16 and room > 0 do
   end
   if #ids < wanted then break end
 end
-if taken > 0 then
+if taken > 0 or rounds < 16 then
   -- Back to where they were, the oldest last: at the head again.
   for i = #spared, 1, -1 do call('RPUSH', KEYS[1], spared[i]) end
 else
-  -- To the other end, in their order: the next call meets what they hid.
+  -- So many that nothing behind them was reached: to the other end, in their order, so that the next call reaches it.
   for i = 1, #spared do call('LPUSH', KEYS[1], spared[i]) end
 end
 if #orphans > 0 then
