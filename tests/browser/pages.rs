@@ -4,6 +4,9 @@ use asynq_tests::{RedisStore, SqliteStore, Store};
 
 use crate::{shop, wait, world::World};
 
+/// True when a search has looked at everything: an answer takes so long at most, and on a slow machine the page's script goes on.
+const SEARCHED: &str = "document.querySelector('[data-search]').textContent.includes('that was all')";
+
 fn every_page_shows_what_there_is<S: Store>() {
     wait(async {
         let world = World::<S>::shop().await;
@@ -42,6 +45,7 @@ fn every_page_shows_what_there_is<S: Store>() {
         assert_eq!(browser.count("tbody tr").await, 4);
         assert_eq!(browser.count("[rel=next]").await, 0);
         world.open("/queues/mail?state=archived&q=customer-20").await;
+        browser.until(SEARCHED).await;
         assert_eq!(browser.count("tbody tr").await, 1);
         assert!(browser.text("nav.pages").await.contains("1 found, 6 looked at: that was all"));
 
@@ -63,12 +67,15 @@ fn every_page_shows_what_there_is<S: Store>() {
         assert!(browser.text("main").await.contains("Runs athost-1:4001"));
 
         world.open(&format!("/search?q={id}")).await;
+        browser.until(SEARCHED).await;
         assert_eq!(browser.count("tbody tr").await, 1);
         world.open("/search?q=tenant-3&state=retry").await;
+        browser.until(SEARCHED).await;
         let found = browser.count("tbody tr").await;
         assert!(found > 0);
         assert_eq!(browser.count("tbody .s-retry").await, found);
         world.open("/search?type=image%3Aresize&queue=images&since=2001-01-01T00%3A00&until=2002-01-01T00%3A00").await;
+        browser.until(SEARCHED).await;
         assert!(browser.text("main").await.contains("Nothing found"));
 
         world.open("/servers").await;

@@ -157,7 +157,7 @@ mod timing {
     async fn a_broker_that_is_away_is_told_and_what_the_program_measured_is_there() {
         let mut redis = RedisServer::start(Persistence::Always);
         let client = Client::connect(&redis.url()).await.unwrap();
-        // It begins to measure, so that the enqueue is counted.
+        // The first dashboard of a process begins to measure.
         let router = observed(&client);
         measured::job(false).queue("away").enqueue(&client).await.unwrap();
         assert_eq!(value(&scrape(&router).await, "asynq_broker_up", &[]), 1.0);
