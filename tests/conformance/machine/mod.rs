@@ -19,7 +19,7 @@ mod upkeep;
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
+    fmt::{self, Display, Write as _},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -105,21 +105,25 @@ impl Budget {
     }
 }
 
-/// Prints the seed if its sequence ends in a panic, which a broker or a fixture may cause as well.
+/// A sequence, as a person plays it again. Printed as well if it ends in a panic, which a broker or a fixture may cause.
 struct Seed {
     number: u64,
     steps: usize,
 }
 
+impl Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, steps } = self;
+        let thread = std::thread::current();
+        let test = thread.name().filter(|name| name.contains("::")).unwrap_or("model::");
+        write!(f, "MODEL_SEED={number} MODEL_STEPS={steps} cargo test -p asynq-tests --test conformance {test}")
+    }
+}
+
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
-                "play it again: MODEL_SEED={} MODEL_STEPS={} cargo test -p asynq-tests --test conformance {}",
-                self.number,
-                self.steps,
-                std::thread::current().name().unwrap_or("model")
-            );
+            eprintln!("play it again: {self}");
         }
     }
 }
@@ -154,7 +158,7 @@ impl<S: Store> Prove for Fixture<S> {
 
 /// Plays one sequence; the error is its shortest form that fails, for people.
 async fn sequence<S: Store>(budget: &Budget, seed: u64) -> Result<(), String> {
-    let _seed = Seed { number: seed, steps: budget.steps };
+    let again = Seed { number: seed, steps: budget.steps };
     let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let step = step::step(|below| runner.rng().random_range(0..below));
@@ -182,6 +186,7 @@ async fn sequence<S: Store>(budget: &Budget, seed: u64) -> Result<(), String> {
         }
         let _ = writeln!(text, "The last one: {}\n{}", failure.why, failure.model);
     }
+    let _ = writeln!(text, "play it again: {again}");
     Err(text)
 }
 
