@@ -4,6 +4,7 @@
 mod aggregation;
 mod broker_outage;
 mod crash_recovery;
+mod incidents;
 mod journal;
 mod missed_ticks;
 mod places;
