@@ -12,6 +12,8 @@ use chrono::{DateTime, Utc};
 pub(crate) struct Entry {
     pub(crate) listed: SchedulerEntry,
     pub(crate) paused: bool,
+    /// Its last tick as the broker keeps it; none of entries of Go's scheduler.
+    pub(crate) last: Option<DateTime<Utc>>,
 }
 
 impl Entry {
@@ -35,7 +37,8 @@ pub(crate) async fn entries(schedule: &Schedule) -> Result<Vec<Entry>, BrokerErr
     let mut entries = Vec::with_capacity(all.len());
     for listed in all {
         let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await?;
-        entries.push(Entry { listed, paused: state.is_some_and(|state| state.paused) });
+        let (paused, last) = state.map_or((false, None), |state| (state.paused, Some(state.last)));
+        entries.push(Entry { listed, paused, last });
     }
     Ok(entries)
 }

@@ -53,7 +53,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Periodic(#[from] PeriodicError),
     /// A dashboard that cannot be served.
-    #[error(transparent)]
+    #[error("{}", in_flags(.0))]
     Dashboard(#[from] DashboardError),
     /// The operating system.
     #[error("{what}: {source}")]
@@ -85,7 +85,9 @@ impl CliError {
     pub(crate) fn is_no_broker(&self) -> bool {
         let error = match self {
             Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
-            Self::Inspect(InspectError::Interrupted { source, .. }) => source,
+            Self::Inspect(InspectError::Interrupted { source, .. } | InspectError::UnreadableQueue { source, .. }) => {
+                source
+            }
             Self::Enqueue(EnqueueError::Broker(error)) => error,
             Self::Periodic(error) => match error.broker() {
                 Some(error) => error,
@@ -104,12 +106,14 @@ impl CliError {
     /// Its text with every cause that the text does not name already, on one line.
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();
-        let mut cause = self.source();
+        // What these two say is in words of the command line; their causes say it again in those of the library.
+        let is_told = matches!(self, Self::Inspect(_) | Self::Dashboard(DashboardError::NoLogin { .. }));
+        let mut cause = if is_told { None } else { self.source() };
         // A chain that comes back to itself ends here, too.
         for _ in 0..16 {
             let Some(error) = cause else { break };
             let text = error.to_string();
-            if !line.contains(&text) && !matches!(self, Self::Inspect(_)) {
+            if !line.contains(&text) {
                 line.push_str(": ");
                 line.push_str(&text);
             }
@@ -128,6 +132,23 @@ fn in_words_of_the_command_line(error: &InspectError) -> String {
         InspectError::TooLarge { size, limit } => {
             format!("the payload would have {size} bytes, more than the limit of {limit}; raise --payload-limit")
         }
+        InspectError::HeaderLost { id, job } => format!(
+            "task `{id}` has a payload of the default codec (postcard), which only the program of `{job}` can write: other \
+             bytes would be archived when a worker reads them; edit it on the dashboard of its worker, or add --raw to \
+             replace it all the same"
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// The dashboard names calls of its builder; here they are flags and variables.
+fn in_flags(error: &DashboardError) -> String {
+    match error {
+        DashboardError::NoLogin { address } => format!(
+            "the dashboard would be open to everybody who reaches {address}: listen at 127.0.0.1, or give it a login: \
+             --password-hash-file FILE (`asynq hash-password` makes one) or --token-file FILE, or \
+             ASYNQ_DASHBOARD_PASSWORD_HASH, ASYNQ_DASHBOARD_TOKEN or ASYNQ_DASHBOARD_TRUSTED_HEADER"
+        ),
         other => other.to_string(),
     }
 }
@@ -166,6 +187,12 @@ mod tests {
     fn a_library_method_is_told_as_a_flag() {
         let error = InspectError::QueueNotEmpty { queue: QueueName::from_wire("q"), tasks: 3 };
         assert_eq!(CliError::from(error).line(), "queue `q` still has tasks (3); add --force to delete them too");
+    }
+
+    #[test]
+    fn a_dashboard_without_a_login_is_told_in_flags() {
+        let line = CliError::from(DashboardError::NoLogin { address: [0, 0, 0, 0].into() }).line();
+        assert!(line.contains("--password-hash-file") && !line.contains(".password_hash("), "{line}");
     }
 
     #[test]

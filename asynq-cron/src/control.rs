@@ -2,10 +2,10 @@
 
 use asynq_runtime::{
     Client,
-    broker::{BrokerError, BrokerErrorKind, EntryId, EntryState, Page, Placed, Refused},
+    broker::{BrokerError, BrokerErrorKind, EntryId, EntryState, NewTask, Page, Placed, Refused},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
 };
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use crate::{Periodic, PeriodicError, Tick};
 
@@ -87,7 +87,16 @@ impl Schedule {
     /// The task was refused, or the broker failed.
     pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
         let now = self.client.broker().now();
-        let task = entry.bind(Tick::new(now), now)?;
+        self.enqueue_beside(entry.id(), entry.bind(Tick::new(now), now)?, now).await
+    }
+
+    /// Enqueues a task of an entry beside its schedule, and adds that to the history of the entry.
+    pub(crate) async fn enqueue_beside(
+        &self,
+        entry: &EntryId,
+        task: NewTask,
+        now: DateTime<Utc>,
+    ) -> Result<TaskId, PeriodicError> {
         let (id, queue) = (task.id.clone(), task.queue.to_string());
         match self.client.broker().enqueue(vec![task]).await.pop() {
             Some(Ok(Placed { .. })) => {}
@@ -100,9 +109,9 @@ impl Schedule {
                 return Err(PeriodicError::Refused { id: id.to_string(), queue, source });
             }
         }
-        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(Utc::now().into()) };
-        if let Err(error) = self.client.broker().record_enqueue(entry.id().as_str(), &event).await {
-            tracing::debug!("an enqueue is missing in the history of {}: {error}", entry.id());
+        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(now.into()) };
+        if let Err(error) = self.client.broker().record_enqueue(entry.as_str(), &event).await {
+            tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
         }
         Ok(id)
     }

@@ -1,14 +1,13 @@
-//! Who plans the ticks of a program: a lease that saves work. Nothing depends on it: two leaders fire no tick twice (CRON.md §7).
+//! The election of one scheduler per program: a lease that saves work. Two leaders at once fire no tick twice.
+//!
+//! [`Campaign`] decides; the scheduler's own loop sends what it asks for. A loop that does not come round therefore renews
+//! nothing and loses the lead to a scheduler that works.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use asynq_runtime::broker::{Broker, Candidate, Lead};
-use tokio::{sync::watch, time::sleep};
+use asynq_runtime::broker::{BrokerError, Candidate, Lead};
 
-/// How much earlier than the broker a leader takes its lease for over.
+/// Safety margin: a leader stops this long before the broker's lease expires.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Shorter leases would leave nothing to trust.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_secs(3);
@@ -65,46 +64,100 @@ fn next(lead: Lead, asked: Instant, ttl: Duration) -> Next {
     }
 }
 
-/// Stands for the lead until it is dropped.
-pub(crate) async fn campaign(
-    broker: Arc<dyn Broker>,
-    candidate: Candidate,
-    ttl: Duration,
-    standing: watch::Sender<Standing>,
-) {
-    // Several candidates that wake together ask one after another.
-    let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
-    let follow = || standing.send_replace(Standing::Follows);
-    loop {
-        let asked = Instant::now();
-        match broker.lead(&candidate, ttl).await.map(|lead| next(lead, asked, ttl)) {
-            Ok(Next::Renew { until, after }) => {
-                standing.send_replace(Standing::Leads { until: Some(until) });
-                sleep(after).await;
+/// What to ask the broker, one request at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// `Schedules::lead`.
+    Lead,
+    /// `Schedules::resign`.
+    Resign,
+    /// `Schedules::wait_for_lead`, for at most this time.
+    WaitUntilFree(Duration),
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// To [`Request::Lead`], which was sent at this time.
+    Lead(Instant, Result<Lead, BrokerError>),
+    /// To [`Request::Resign`].
+    Resigned(Result<(), BrokerError>),
+    /// To [`Request::WaitUntilFree`].
+    MayBeFree(Result<(), BrokerError>),
+}
+
+/// One scheduler's candidacy: when to ask for the lead, and what the answers mean.
+#[derive(Debug)]
+pub(crate) struct Campaign {
+    pub(crate) candidate: Candidate,
+    pub(crate) ttl: Duration,
+    standing: Standing,
+    /// The next request and when it is due; `None` while one is under way, and for ever without an election.
+    next: Option<(Instant, Request)>,
+    /// Several candidates that wake together ask one after another.
+    spread: Duration,
+}
+
+impl Campaign {
+    /// A candidate that asks at once, or one that leads for ever where there is no election.
+    pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool) -> Self {
+        let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
+        let standing = if election { Standing::Follows } else { Standing::Leads { until: None } };
+        let next = election.then(|| (Instant::now(), Request::Lead));
+        Self { candidate, ttl, standing, next, spread }
+    }
+
+    /// Whether this scheduler leads, and for how long.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The request that is due; its answer must be given to [`answered`](Self::answered).
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Request> {
+        self.next.take_if(|(at, _)| *at <= now).map(|(_, request)| request)
+    }
+
+    /// When the next request is due; `None` while one is under way.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.next.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Takes the answer to the request that was due.
+    pub(crate) fn answered(&mut self, answer: Answer, now: Instant) {
+        self.next = Some(match answer {
+            Answer::Lead(asked, Ok(lead)) => match next(lead, asked, self.ttl) {
+                Next::Renew { until, after } => {
+                    self.standing = Standing::Leads { until: Some(until) };
+                    (now + after, Request::Lead)
+                }
+                Next::Resign => {
+                    self.standing = Standing::Follows;
+                    tracing::info!("a newer program takes the schedule over");
+                    (now, Request::Resign)
+                }
+                Next::Wait(left) => {
+                    self.standing = Standing::Follows;
+                    (now, Request::WaitUntilFree(left + self.spread))
+                }
+            },
+            // What is known holds until its time is over.
+            Answer::Lead(_, Err(error)) => {
+                tracing::debug!("the lead is not known: {error}");
+                (now + PAUSE, Request::Lead)
             }
-            Ok(Next::Resign) => {
-                follow();
-                tracing::info!("a newer program takes the schedule over");
-                if let Err(error) = broker.resign(&candidate).await {
+            Answer::Resigned(resigned) => {
+                if let Err(error) = resigned {
                     tracing::debug!("the lead was not given up, it ends by itself: {error}");
                 }
-                // Its turn: it asks as soon as it hears.
-                sleep(ttl / 3).await;
+                // The newer program asks as soon as it hears.
+                (now + self.ttl / 3, Request::Lead)
             }
-            Ok(Next::Wait(left)) => {
-                follow();
-                if let Err(error) = broker.wait_for_lead(&candidate.program, left + spread).await {
-                    tracing::debug!("cannot wait for the lead: {error}");
-                    sleep(PAUSE).await;
-                }
-                sleep(spread / 4).await;
+            Answer::MayBeFree(Ok(())) => (now + self.spread / 4, Request::Lead),
+            Answer::MayBeFree(Err(error)) => {
+                tracing::debug!("cannot wait for the lead: {error}");
+                (now + PAUSE, Request::Lead)
             }
-            // What is known holds until its time is over.
-            Err(error) => {
-                tracing::debug!("the lead is not known: {error}");
-                sleep(PAUSE).await;
-            }
-        }
+        });
     }
 }
 
@@ -136,5 +189,49 @@ mod tests {
         assert!(!Standing::Follows.leads(asked));
         let alone = Standing::Leads { until: None };
         assert!(alone.leads(asked + Duration::from_secs(1 << 20)) && alone.remaining(asked).is_none());
+    }
+
+    #[test]
+    fn one_request_is_under_way_at_a_time_and_each_answer_says_when_to_ask_again() {
+        let (start, ttl) = (Instant::now(), Duration::from_secs(9));
+        let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
+        let mut campaign = Campaign::new(candidate.clone(), ttl, true);
+        let start = start.max(campaign.next_at().expect("asks at once"));
+        assert_eq!(campaign.due(start), Some(Request::Lead));
+        assert_eq!((campaign.due(start + ttl), campaign.next_at()), (None, None), "one at a time");
+
+        campaign.answered(Answer::Lead(start, Ok(Lead::Another(Duration::from_secs(2)))), start);
+        assert_eq!(campaign.due(start), Some(Request::WaitUntilFree(Duration::from_secs(2) + campaign.spread)));
+        campaign.answered(Answer::MayBeFree(Ok(())), start);
+        let at = start + campaign.spread / 4;
+        assert_eq!(campaign.next_at(), Some(at));
+        assert_eq!(campaign.due(at), Some(Request::Lead));
+        campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: false })), at);
+        assert!(campaign.standing().leads(at + ttl - MARGIN - Duration::from_millis(1)));
+        assert_eq!((campaign.due(at + ttl / 4), campaign.due(at + ttl / 3)), (None, Some(Request::Lead)));
+
+        // A newer program wants it.
+        campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
+        assert_eq!((campaign.standing(), campaign.due(at)), (Standing::Follows, Some(Request::Resign)));
+        campaign.answered(Answer::Resigned(Ok(())), at);
+        assert_eq!((campaign.due(at), campaign.next_at()), (None, Some(at + ttl / 3)));
+
+        let mut alone = Campaign::new(candidate, ttl, false);
+        assert_eq!((alone.due(start + ttl), alone.standing()), (None, Standing::Leads { until: None }));
+    }
+
+    #[test]
+    fn a_broker_that_cannot_be_asked_is_asked_again_and_a_lead_that_is_not_renewed_ends() {
+        let (now, ttl) = (Instant::now(), Duration::from_secs(9));
+        let mut campaign = Campaign::new(Candidate { program: "p".into(), token: "t".into(), revision: 1 }, ttl, true);
+        campaign.answered(Answer::Lead(now, Ok(Lead::Ours { wanted: false })), now);
+        // The loop was held up for longer than the lease: it leads no more, whatever it is told later.
+        assert!(!campaign.standing().leads(now + ttl));
+        let error = || BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
+        for answer in [Answer::Lead(now, Err(error())), Answer::MayBeFree(Err(error()))] {
+            campaign.answered(answer, now);
+            assert_eq!((campaign.next_at(), campaign.due(now + PAUSE)), (Some(now + PAUSE), Some(Request::Lead)));
+            assert!(campaign.standing().leads(now + PAUSE), "what is known holds until its time is over");
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use asynq_runtime::{
     RawTask, TaskId,
-    broker::EntryId,
-    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
+    broker::{EntryId, NewTask, UniqueLock, When},
+    task::{Extra, GroupName, Header, QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskMessage},
 };
 use chrono::{DateTime, NaiveDateTime, Utc};
+use std::time::Duration;
 
 use crate::{PeriodicError, Schedule, Tick};
 
@@ -17,14 +18,16 @@ impl Schedule {
     }
 
     /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap; returns the task's id.
-    /// Its options are what the list says; those that only our own message knows (`expires`, `max_crashes`, …) are not
-    /// among them: where the program has the entry itself, [`run_now`](Self::run_now) knows all.
+    /// It is what a tick of the entry enqueues; of an entry of Go's scheduler, which lists only asynq's options, it has those.
     ///
     /// # Errors
     ///
     /// An option of the entry cannot be read, the task was refused, or the broker failed.
     pub async fn run_listed(&self, entry: &SchedulerEntry) -> Result<TaskId, PeriodicError> {
         let now = self.client().broker().now();
+        if let Some(task) = exact_task_of(entry, now) {
+            return self.enqueue_beside(&EntryId::from_wire(&entry.id), task, now).await;
+        }
         let task = task_of(entry, Tick::new(now))?;
         let id = self.client().enqueue(task).await?.id;
         let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(now.into()) };
@@ -36,7 +39,42 @@ impl Schedule {
     }
 }
 
-/// What one tick of the entry enqueues.
+/// What one tick of an entry of ours enqueues at `now`, under a new id; `None` if the list does not say it.
+fn exact_task_of(entry: &SchedulerEntry, now: DateTime<Utc>) -> Option<NewTask> {
+    let listed = entry.task.as_ref()?;
+    let mut message = TaskMessage::decode(listed.message.clone()).ok()?;
+    let mut extra = Extra::from_bytes(&listed.extra);
+    let since = now.timestamp_millis().saturating_sub(listed.bound_ms);
+    if listed.deadline_moves {
+        message.deadline = message.deadline.saturating_add(since / 1_000);
+    }
+    if listed.expiry_moves {
+        extra.expires_ms = extra.expires_ms.map(|end| end.saturating_add(since));
+    }
+    let id = TaskId::random();
+    message.id = id.to_string();
+    message.payload = entry.task_payload.clone();
+    message.headers.extend(Tick::new(now).headers().map(|(key, value)| Header::new(key, value)));
+    let lock = (listed.lock_seconds > 0 && !message.unique_key.is_empty())
+        .then(|| UniqueLock { key: message.unique_key.clone(), ttl: Duration::from_secs(listed.lock_seconds) });
+    let when = match (listed.delay_ms, DateTime::from_timestamp_millis(listed.at_ms)) {
+        (1.., _) => When::In(Duration::from_millis(listed.delay_ms.unsigned_abs())),
+        (_, Some(at)) if listed.at_ms > 0 => When::At(at),
+        _ => When::Now,
+    };
+    Some(NewTask {
+        queue: QueueName::from_wire(&message.queue),
+        id,
+        id_is_ours: true,
+        when,
+        group: (!message.group_key.is_empty()).then(|| GroupName::from_wire(&message.group_key)),
+        unique: lock,
+        extra,
+        message,
+    })
+}
+
+/// What one tick of an entry of Go's enqueues.
 fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError> {
     let mut task = match entry.task_payload.is_empty() {
         true => RawTask::without_payload(&entry.task_type),
@@ -137,6 +175,31 @@ mod tests {
             (message, task.when, task.unique.map(|lock| lock.ttl))
         };
         assert_eq!(plain(made), plain(planned));
+    }
+
+    #[test]
+    fn an_entry_that_runs_now_enqueues_exactly_what_a_tick_does() {
+        let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
+        let listed_at = at - chrono::TimeDelta::seconds(5);
+        let raw =
+            || RawTask::new("report", "{}").queue("low").retry(3).unique("1h").max_crashes(7).header("who", "ann");
+        for raw in [
+            raw().expires("10m").deadline("1h"),
+            raw().expires(at + chrono::TimeDelta::days(1)).deadline(at + chrono::TimeDelta::days(2)),
+            raw().process_in("10m").unique_until(asynq_runtime::task::UniqueUntil::Start),
+            raw().group("g"),
+            RawTask::new("plain", ""),
+        ] {
+            let entry = Periodic::new(CronSpec::parse("@daily").expect("a spec"), raw).expect("an entry");
+            let listed = shown::entry(&(entry.clone().into(), None, None), listed_at);
+            let plain = |mut task: NewTask| {
+                (task.message.id, task.id) = (String::new(), TaskId::from_wire(""));
+                format!("{task:?} {:?}", task.message.headers)
+            };
+            let made = exact_task_of(&listed, at).expect("the list says it");
+            assert!(!made.id.as_str().is_empty() && made.message.id == made.id.as_str());
+            assert_eq!(plain(made), plain(entry.bind(Tick::new(at), at).expect("its own task")));
+        }
     }
 
     #[test]

@@ -1,13 +1,6 @@
 //! The scheduler as a neighbour of a server's jobs.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     BoxError,
@@ -27,14 +20,13 @@ const RELEASE: &str = "ASYNQ_RELEASE";
 /// Names this program, the same in all of its versions.
 const PROGRAM: &str = "ASYNQ_PROGRAM";
 
-/// Whether the program made a scheduler by hand; the one that `main!()` brings then stands back.
-static BY_HAND: AtomicBool = AtomicBool::new(false);
-
 /// A scheduler for `Server::builder(..).service(..)` or `App::service`: with the `#[periodic]` jobs of this program, and
 /// what it is given besides.
 ///
-/// A program with `asynq_runtime::main!()` needs none: its `#[periodic]` jobs are scheduled by themselves. One that makes
-/// its own, for entries of its own, has that one alone.
+/// No program needs one for its `#[periodic]` jobs: every server schedules them, of `main!()` or of `Server::builder`, unless
+/// it leaves linked services out
+/// ([`without_linked_services`](asynq_runtime::server::ServerBuilder::without_linked_services)) or was given its registry.
+/// A server that is given a scheduler has that one alone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -56,7 +48,6 @@ static BY_HAND: AtomicBool = AtomicBool::new(false);
 /// # }
 /// ```
 pub fn service() -> SchedulerService {
-    BY_HAND.store(true, Ordering::Relaxed);
     SchedulerService::new()
 }
 
@@ -64,7 +55,6 @@ pub fn service() -> SchedulerService {
 #[must_use = "a scheduler does nothing until it is given to a server"]
 #[derive(Debug)]
 pub struct SchedulerService {
-    is_by_hand: bool,
     linked: bool,
     entries: Vec<Periodic>,
     provider: Option<Provider>,
@@ -78,7 +68,6 @@ pub struct SchedulerService {
 impl SchedulerService {
     fn new() -> Self {
         Self {
-            is_by_hand: true,
             linked: true,
             entries: Vec::new(),
             provider: None,
@@ -99,6 +88,9 @@ impl SchedulerService {
 
     /// Asks `entries` for further entries, at the start and then every so often (asynq: 3 minutes; at least 1 s). What is
     /// new is added, what changed is replaced, what is gone is removed and forgotten. An error changes nothing.
+    ///
+    /// One call runs at a time. A call that has not answered after `every`, and after 30 s, is dropped with a warning and
+    /// changes nothing either; ticks do not wait for it.
     pub fn provider<F, R>(mut self, every: Duration, entries: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -132,8 +124,8 @@ impl SchedulerService {
     /// and a newer version takes the schedule over from an older one. Programs of other names on the same broker schedule
     /// what is theirs. Default: the environment variable `ASYNQ_PROGRAM`, or else the name of the program's file.
     ///
-    /// Two programs of one name, `server` in two containers say, do no harm to each other's ticks, but an entry that the
-    /// leader lacks waits for two leases until its own program notices, and the log of the leader calls it gone.
+    /// Of two programs of one name, `server` in two containers say, one leads, and entries that only the other one has are
+    /// not fired: the other one warns of each of them. Give each program a name of its own.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = Some(name.into());
         self
@@ -147,9 +139,6 @@ impl SchedulerService {
     }
 
     async fn schedule(mut self, cx: ServiceContext) -> Result<(), BoxError> {
-        if !self.is_by_hand && BY_HAND.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         let revision = match self.release {
             Some(release) => release,
             None => release(std::env::var(RELEASE).ok())?,
@@ -175,6 +164,11 @@ impl SchedulerService {
 impl Service for SchedulerService {
     fn name(&self) -> &'static str {
         "scheduler"
+    }
+
+    /// A job that blocks its runtime must not stop the schedule.
+    fn runs_beside_heartbeat(&self) -> bool {
+        true
     }
 
     /// With entries for other programs' workers it may.
@@ -218,9 +212,8 @@ asynq_runtime::__private::inventory::submit! {
 }
 
 fn make(flags: &clap::ArgMatches) -> Option<Box<dyn Service>> {
-    let wanted = !flags.get_flag("no-schedule") && !BY_HAND.load(Ordering::Relaxed);
-    (wanted && !PeriodicEntry::linked().is_empty())
-        .then(|| Box::new(SchedulerService { is_by_hand: false, ..SchedulerService::new() }) as Box<dyn Service>)
+    let is_off = flags.try_get_one("no-schedule").ok().flatten().copied().unwrap_or(false);
+    (!is_off && !PeriodicEntry::linked().is_empty()).then(|| Box::new(SchedulerService::new()) as Box<dyn Service>)
 }
 
 fn args(command: clap::Command) -> clap::Command {
@@ -237,7 +230,7 @@ fn rows() -> Vec<ServiceRow> {
     let row = |entry: &&PeriodicEntry| match entry.to_periodic() {
         Ok(periodic) => ServiceRow {
             what: periodic.job().to_owned(),
-            detail: format!("{} · {}", periodic.shown_spec(), periodic.spec().sentence()),
+            detail: format!("{} · {}", periodic.spec(), periodic.spec().sentence()),
             next: periodic.spec().upcoming_after(now, 5),
         },
         Err(error) => ServiceRow { what: entry.job.name.to_owned(), detail: error.to_string(), next: Vec::new() },

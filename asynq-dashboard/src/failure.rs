@@ -139,6 +139,8 @@ impl From<InspectError> for Failure {
         let kind = match &error {
             found if found.is_not_found() => Kind::NotFound,
             InspectError::Unfit { .. }
+            | InspectError::Moved { .. }
+            | InspectError::HeaderLost { .. }
             | InspectError::IdConflict { .. }
             | InspectError::Duplicate { .. }
             | InspectError::Contended { .. }
@@ -146,7 +148,9 @@ impl From<InspectError> for Failure {
             | InspectError::QueueActive { .. }
             | InspectError::QueueRefilled { .. } => Kind::Conflict,
             InspectError::TooLarge { .. } => Kind::TooLarge,
-            InspectError::Interrupted { source, .. } | InspectError::Broker(source) => of_broker(source),
+            InspectError::Interrupted { source, .. }
+            | InspectError::UnreadableQueue { source, .. }
+            | InspectError::Broker(source) => of_broker(source),
             _ => Kind::BadRequest,
         };
         Self::new(kind, error.to_string())

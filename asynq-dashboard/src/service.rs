@@ -109,13 +109,15 @@ inventory::submit! {
 }
 
 fn make(flags: &ArgMatches) -> Option<Box<dyn Service>> {
-    let given = |flag: &str, variable| flags.get_one::<String>(flag).cloned().or_else(|| environment::text(variable));
+    let flag = |name: &str| flags.try_get_one::<String>(name).ok().flatten().cloned();
+    let given = |name: &str, variable| flag(name).or_else(|| environment::text(variable));
     let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
     if address.is_none() && metrics.is_none() {
         return None;
     }
-    let read_only = flags.get_flag("dashboard-read-only");
-    let hosts: Vec<_> = flags.get_many::<String>("dashboard-host").unwrap_or_default().cloned().collect();
+    let read_only = flags.try_get_one("dashboard-read-only").ok().flatten().copied().unwrap_or(false);
+    let hosts = flags.try_get_many::<String>("dashboard-host").ok().flatten();
+    let hosts: Vec<_> = hosts.unwrap_or_default().cloned().collect();
     let configure = move |dashboard: Dashboard| {
         let dashboard =
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");

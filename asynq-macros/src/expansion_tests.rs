@@ -116,7 +116,7 @@ fn blocking() {
     golden(
         "blocking",
         r#"
-#[job]
+#[job(kill_after = "1m30s")]
 pub fn thumbnail(path: String) -> JobResult {
     std::fs::metadata(path)?;
     Ok(())

@@ -45,6 +45,7 @@ use proc_macro::TokenStream;
 /// | `fingerprint` | the shape of a postcard payload, named by hand | traced |
 /// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
 /// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
+/// | `kill_after` | for an `fn`: how long after its timeout or a cancel it is given up if its thread has not returned | never |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
 ///
 /// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.

@@ -70,6 +70,11 @@ impl Tasks {
         Self { runtime, end: self.end.clone() }
     }
 
+    /// The runtime of these tasks, for tasks that their owner ends by itself.
+    pub(crate) fn runtime(&self) -> &runtime::Handle {
+        &self.runtime
+    }
+
     /// Ends all of them.
     pub(crate) fn end(&self) {
         self.end.cancel();

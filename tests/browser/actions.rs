@@ -143,6 +143,49 @@ fn every_button_does_what_it_says<S: Store>() {
     });
 }
 
+/// The archive keeps fewer than would be in it: the question says what is deleted, and wants a word typed.
+#[test]
+fn archiving_beyond_the_archive_is_asked_about_with_the_numbers() {
+    use asynq_runtime::{
+        broker::ServerName,
+        task::{ArchiveLimit, QueueWeight, ServerInfo},
+    };
+
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        let info = ServerInfo {
+            rust_version: "0.1.0".into(),
+            queues: vec![QueueWeight { queue: Some("mail".into()), weight: Some(1) }],
+            archives: vec![ArchiveLimit { queue: "mail".into(), tasks: 7 }],
+            ..ServerInfo::default()
+        };
+        let name = ServerName { host: "small".into(), pid: 1, server_id: "small".into() };
+        world.fixture.broker().join(&name, &info).await.unwrap();
+        let (retry, archived) =
+            (size(&world, "mail", TaskState::Retry).await, size(&world, "mail", TaskState::Archived).await);
+        world.open("/queues/mail?state=retry").await;
+        browser.click("[data-all]").await;
+        browser.click("[data-every]").await;
+        browser.click("[data-bulk=archive]").await;
+        browser.until("document.querySelector('#ask').open").await;
+        let question = browser.text("#ask p").await;
+        let lost = retry + archived - 7;
+        let expected = format!("The archive keeps 7 tasks and holds {archived}: the {lost} oldest will be DELETED.");
+        assert!(question.ends_with(&expected), "{question}");
+        assert_eq!(browser.js("return document.querySelector('#ask [value=ok]').disabled").await, true);
+        browser.click("#ask [value=no]").await;
+        assert_eq!(size(&world, "mail", TaskState::Retry).await, retry, "nothing is done without the word");
+        browser.click("[data-bulk=archive]").await;
+        browser.until("document.querySelector('#ask').open").await;
+        browser.js("const word = document.querySelector('#ask input'); word.value = 'delete'; word.oninput()").await;
+        browser.click("#ask [value=ok]").await;
+        browser.until("document.querySelector('#said').textContent.includes('were archived')").await;
+        assert_eq!(size(&world, "mail", TaskState::Retry).await, 0);
+        world.end().await;
+    });
+}
+
 #[test]
 fn every_button_does_what_it_says_on_redis() {
     every_button_does_what_it_says::<RedisStore>();

@@ -37,13 +37,7 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts chromedriver and Chromium; both are in Debian's packages `chromium` and `chromium-driver`.
     pub(crate) async fn start() -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect(NO_BROWSER);
-        let port = port_of(&mut driver);
+        let (driver, port) = start_driver();
         let profile = TempDir::new().unwrap();
         let arguments = [
             "--headless=new",
@@ -219,17 +213,45 @@ impl Drop for Browser {
     }
 }
 
-/// The port that chromedriver says it listens on.
-fn port_of(driver: &mut Child) -> u16 {
-    let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let (tells, port) = mpsc::channel();
-    // The thread reads on: what chromedriver says later would fill the pipe.
-    std::thread::spawn(move || {
-        for line in lines.filter(|line| line.contains("started successfully on port")) {
-            let _ = tells.send(line.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok()));
+/// How often chromedriver is started: it takes a free port for IPv4 and ends when another program has the same port for IPv6.
+const STARTS: usize = 5;
+
+/// A running chromedriver and the port on which it listens.
+fn start_driver() -> (Child, u16) {
+    let mut said = Vec::new();
+    for _ in 0..STARTS {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect(NO_BROWSER);
+        match port_of(&mut driver) {
+            Ok(port) => return (driver, port),
+            Err(lines) => said.extend(lines),
         }
-    });
-    port.recv_timeout(PATIENCE).ok().flatten().expect("chromedriver starts")
+        let _ = driver.kill();
+        let _ = driver.wait();
+    }
+    panic!("chromedriver ended {STARTS} times at its start: {said:#?}")
+}
+
+/// The port that chromedriver says it listens on, or all that it said before it ended.
+fn port_of(driver: &mut Child) -> Result<u16, Vec<String>> {
+    let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let (tells, told) = mpsc::channel();
+    // The thread reads on: what chromedriver says later would fill the pipe.
+    std::thread::spawn(move || lines.for_each(|line| _ = tells.send(line)));
+    let (end, mut said) = (Instant::now() + PATIENCE, Vec::new());
+    while let Ok(line) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        if line.contains("started successfully on port")
+            && let Some(port) = line.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok())
+        {
+            return Ok(port);
+        }
+        said.push(line);
+    }
+    Err(said)
 }
 
 /// A command that WebDriver's own words do not have.

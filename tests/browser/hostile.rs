@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::ServerName,
     task::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
-use asynq_tests::{Build as _, Fixture, RedisStore, SqliteStore, Store, archive, complete, retry, task};
+use asynq_tests::{Build as _, Fixture, SqliteStore, Store, archive, complete, retry, task};
 use serde_json::{Value, json};
 
 use crate::{wait, world::World};
@@ -136,6 +136,7 @@ async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
             enqueue_options: vec![format!("Queue(\"default\")"), format!("Custom({text})")],
             next_enqueue_time: Some(now.into()),
             prev_enqueue_time: Some(Timestamp::NEVER),
+            task: None,
         });
         let event = SchedulerEnqueueEvent { task_id: text.clone(), enqueue_time: Some(now.into()) };
         broker.record_enqueue(text, &event).await.unwrap();
@@ -166,9 +167,11 @@ fn checked(seen: &Value, path: &str) -> (String, String) {
     (text(2), text(3))
 }
 
-fn hostile_text_is_only_text<S: Store>(step: usize) {
+/// On one broker: the HTML is the same on every one, and the brokers' own cases hold what they store.
+#[test]
+fn hostile_text_is_only_text() {
     wait(async {
-        let fixture = Fixture::<S>::real_time().await;
+        let fixture = Fixture::<SqliteStore>::real_time().await;
         let texts = texts();
         fill(&fixture, &texts).await;
         let world = World::of(fixture, Vec::new()).await;
@@ -184,8 +187,7 @@ fn hostile_text_is_only_text<S: Store>(step: usize) {
             paths.push(format!("/queues/default?state={state}&per=100"));
         }
         paths.push("/search?state=retry".into());
-        // What one page shows at a time is the same HTML on every broker: all of it here, every tenth there.
-        for text in texts.iter().step_by(step) {
+        for text in &texts {
             let text = segment(text);
             paths.push(format!("/queues/default/tasks/{text}"));
             paths.push(format!("/queues/{text}?q={text}"));
@@ -225,16 +227,6 @@ fn hostile_text_is_only_text<S: Store>(step: usize) {
         assert!(refused.is_empty(), "{refused:#?}");
         world.end().await;
     });
-}
-
-#[test]
-fn hostile_text_is_only_text_on_redis() {
-    hostile_text_is_only_text::<RedisStore>(10);
-}
-
-#[test]
-fn hostile_text_is_only_text_on_sqlite() {
-    hostile_text_is_only_text::<SqliteStore>(1);
 }
 
 #[test]

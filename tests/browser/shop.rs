@@ -151,7 +151,7 @@ fn worker(info: &ServerInfo, run: &Run, now: chrono::DateTime<chrono::Utc>) -> W
 
 /// The id of the entry that the shop's own scheduler plans for a type.
 pub(crate) fn entry_id(kind: &str) -> EntryId {
-    EntryId::of(kind, &queue("reports"), b"", "")
+    EntryId::of(kind, "")
 }
 
 /// Shows periodic entries: two of ours, one of Go's.
@@ -166,6 +166,7 @@ async fn plan(broker: &dyn Broker) {
             spec: spec.into(),
             zone: "UTC".into(),
             revision: 1,
+            supersedes: None,
             keep: Duration::from_secs(86_400),
         };
         broker.plan_entry(&plan).await.unwrap();
@@ -189,5 +190,6 @@ fn shown_as(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::DateTime
         enqueue_options: vec![format!("Queue({queue:?})"), "MaxRetry(3)".into()],
         next_enqueue_time: Some((now + chrono::TimeDelta::minutes(4)).into()),
         prev_enqueue_time: Some(Timestamp::from(now - chrono::TimeDelta::minutes(11))),
+        task: None,
     }
 }

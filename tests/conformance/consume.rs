@@ -297,9 +297,9 @@ async fn quarantined_tasks_beyond_the_limit_are_passed_by_innocents() {
     };
     assert_eq!(ask(2, Quarantined::None).await, ["default/i1", "default/i2"]);
     assert_eq!(pending().await, [&before[..3], &["i3".to_owned()]].concat());
-    assert!(ask(2, Quarantined::OneFrom(queue("other"))).await.contains(&"default/i3".to_owned()));
+    assert_eq!(ask(2, Quarantined::None).await, ["default/i3"]);
     assert!(ask(2, Quarantined::None).await.is_empty());
-    assert_eq!(ask(2, Quarantined::OneFrom(default_queue())).await, [format!("default/{}", before[0])]);
+    assert_eq!(ask(2, Quarantined::One).await, [format!("default/{}", before[0])]);
     assert_eq!(pending().await, before[1..3]);
     assert_eq!(ask(9, Quarantined::All).await.len(), 2);
 }
@@ -309,14 +309,61 @@ async fn a_quarantined_task_that_was_passed_is_not_charged_for_a_death() {
     let t = Fixture::start().await;
     t.seed_pending(&["a", "b"]).await;
     crash(&t, 2).await;
-    let one = Quarantined::OneFrom(default_queue());
-    let taken = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", 5)]), &one).await.unwrap();
+    let wanted_here = wanted(&[("default", 5)]);
+    let taken = t.broker().dequeue_sparing(t.member(), &wanted_here, &Quarantined::One).await.unwrap();
     assert_eq!((taken.len(), taken[0].crashes), (1, 2));
     t.let_leases_pass();
     assert_eq!(t.recover().await.len(), 1);
     let mut crashes: Vec<u32> = t.take(2).await.iter().map(|run| run.crashes).collect();
     crashes.sort_unstable();
     assert_eq!(crashes, [2, 3]);
+}
+
+#[tokio::test]
+async fn one_quarantined_task_is_taken_of_whichever_queue_has_one() {
+    let t = Fixture::start().await;
+    let names: Vec<String> = (0..60).map(|n| format!("empty{n}")).collect();
+    let mut all: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 2)).collect();
+    all.insert(40, ("default", 2));
+    all.insert(20, ("other", 2));
+    let wanted = wanted(&all);
+    for name in ["default", "other"] {
+        t.enqueue(task(name).in_queue(name)).await;
+    }
+    for _ in 0..2 {
+        let queues = [default_queue(), queue("other")];
+        assert_eq!(t.broker().dequeue(t.member(), &wanted).await.unwrap().len(), 2);
+        t.let_leases_pass();
+        assert_eq!(t.broker().recover(&queues).await.unwrap().tasks.len(), 2);
+    }
+    let mut taken = Vec::new();
+    for call in 0..4 {
+        let runs = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::One).await.unwrap();
+        assert!(runs.len() <= 1, "one in all: {runs:?}");
+        taken.extend(runs);
+        // A broker that asks the queues at once learns in one call where they are.
+        assert!(taken.len() >= call.min(2), "after {call} calls: {taken:?}");
+    }
+    assert_eq!(taken.len(), 2);
+}
+
+#[tokio::test]
+async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["a", "b"]).await;
+    crash(&t, 2).await;
+    let (queues, all) = ([default_queue()], wanted(&[("default", 9)]));
+    let ready = async |quarantined| t.broker().ready_sparing(&queues, &quarantined).await.unwrap().len();
+    assert!(t.broker().dequeue_sparing(t.member(), &all, &Quarantined::None).await.unwrap().is_empty());
+    assert_eq!((ready(Quarantined::None).await, ready(Quarantined::One).await), (0, 1));
+    assert_eq!(t.broker().ready(&queues).await.unwrap().len(), 1);
+    t.seed_pending(&["innocent"]).await;
+    assert_eq!(ready(Quarantined::None).await, 1);
+    let taken = t.broker().dequeue_sparing(t.member(), &all, &Quarantined::None).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(ready(Quarantined::None).await, 0);
+    assert_eq!(t.broker().dequeue_sparing(t.member(), &all, &Quarantined::One).await.unwrap().len(), 1);
+    assert_eq!((ready(Quarantined::None).await, ready(Quarantined::One).await), (0, 1));
 }
 
 /// Everything that is pending is taken and its worker dies, `times` times.

@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{Page, QueueStats},
     task::TaskState,
 };
-use asynq_tests::{Build as _, Store as _, default_queue, done, group, queue, requeue, retry, task, task_id};
+use asynq_tests::{Build as _, Store as _, complete, default_queue, done, group, queue, requeue, retry, task, task_id};
 use chrono::SubsecRound as _;
 
 use super::Fixture;
@@ -397,4 +397,70 @@ async fn memory_is_estimated_from_some_tasks_of_each_state() {
     expected += 31 * SIZE as u64;
     let all = memory(&t).await;
     assert!((expected..expected * 2).contains(&all), "{all}");
+}
+
+/// What a page shows of large tasks: the first 4 KiB of payload and result, with their sizes. A task that is small is whole.
+#[tokio::test]
+async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is() {
+    let t = Fixture::start().await;
+    let large: String = (0..2_000).map(|n| format!("{n:04} ")).collect();
+    assert_eq!(large.len(), 10_000);
+    let run = t.start_run(task("done").with_payload(large.clone()).kept(3_600)).await;
+    t.settle(&run, complete(&large)).await;
+    t.enqueue(task("large").with_payload(large.clone())).await;
+    t.enqueue(task("small").with_payload("tiny".to_owned())).await;
+    t.seed_group("g", &["member"]).await;
+    let briefs = async |state, group| {
+        let group: Option<asynq_runtime::task::GroupName> = group;
+        t.broker().briefs(&default_queue(), state, group.as_ref(), Page::default()).await.unwrap()
+    };
+
+    let done = &briefs(TaskState::Completed, None).await[0];
+    assert_eq!((done.payload_size, done.result_size), (10_000, 10_000));
+    assert_eq!(
+        (&done.payload[..], done.result.as_deref()),
+        (&large.as_bytes()[..4096], Some(&large.as_bytes()[..4096]))
+    );
+    assert!(done.has_cut_payload() && done.has_cut_result());
+    // All but the two is as in the listing, what comes after the payload in the message, too.
+    let mut whole = t.broker().tasks(&default_queue(), TaskState::Completed, Page::default()).await.unwrap().remove(0);
+    assert_eq!((whole.payload.len(), whole.result.as_ref().unwrap().len()), (10_000, 10_000));
+    (whole.payload, whole.result) = (done.payload.clone(), done.result.clone());
+    assert_eq!(whole, done.task);
+
+    let [large, small] = &briefs(TaskState::Pending, None).await[..] else { panic!("two wait") };
+    assert_eq!((large.payload.len(), large.payload_size, large.result_size), (4096, 10_000, 0));
+    assert_eq!((&small.payload[..], small.payload_size, small.has_cut_payload()), (&b"tiny"[..], 4, false));
+    assert_eq!(briefs(TaskState::Aggregating, Some(group("g"))).await[0].id.as_str(), "member");
+    assert_eq!(briefs(TaskState::Aggregating, None).await.len(), 1);
+}
+
+/// No script reads more than a few MiB, and yet a page is whole and in order.
+#[tokio::test]
+async fn a_page_of_large_tasks_is_whole_and_in_order() {
+    let t = Fixture::start().await;
+    let payload = "x".repeat(100_000);
+    let names: Vec<String> = (0..120).map(|n| format!("t{n:03}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        // Large and small ones, and the same again in groups.
+        let payload = if n % 5 == 0 { "small".to_owned() } else { payload.clone() };
+        t.enqueue(task(name).with_payload(payload.clone())).await;
+        t.advance(Duration::from_secs(1));
+        t.enqueue(task(&format!("g{name}")).grouped(if n % 2 == 0 { "even" } else { "odd" }).with_payload(payload))
+            .await;
+    }
+    for size in [7, 50, 100, 120, 500] {
+        for (state, prefix) in [(TaskState::Pending, ""), (TaskState::Aggregating, "g")] {
+            let (mut seen, mut brief) = (Vec::new(), Vec::new());
+            for number in 1..=120_usize.div_ceil(size) {
+                let page = Page { number, size };
+                seen.extend(ids(&t, state, number, size).await);
+                let briefs = t.broker().briefs(&default_queue(), state, None, page).await.unwrap();
+                assert!(briefs.iter().all(|brief| brief.payload.len() <= 4096));
+                brief.extend(briefs.into_iter().map(|brief| brief.task.id.to_string()));
+            }
+            let expected: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
+            assert_eq!((&seen, &brief), (&expected, &expected), "pages of {size}, {state}");
+        }
+    }
 }

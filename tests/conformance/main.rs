@@ -45,8 +45,8 @@ cases! {
     [
         bad_input, consume, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
         inspect, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
-        schedule, schedule_entry, schedule_overlap, schedule_served, schedulers, semaphore, served,
-        served_blocked, sets, settle, settle_again, unique, wait_and_take, wake,
+        schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
+        served, served_blocked, sets, settle, settle_again, unique, wait_and_take, wake,
     ]
 
     redis: RedisFixture;
@@ -99,6 +99,7 @@ mod formatted {
     mod schedule;
     mod schedule_entry;
     mod schedule_overlap;
+    mod schedule_provider;
     mod schedule_served;
     mod schedulers;
     mod semaphore;

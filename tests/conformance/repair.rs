@@ -160,6 +160,36 @@ async fn what_does_not_exist_is_not_found() {
     assert_eq!(t.store.dump(), before);
 }
 
+/// Somebody looked, and decided by what they saw: a task that has moved since is left as it is.
+#[tokio::test]
+async fn a_change_on_condition_of_a_state_leaves_what_has_moved() {
+    for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
+        let t = every_state().await;
+        let dump = t.store.dump();
+        let change = async |id: &str, only| {
+            t.broker().change_in_state(&default_queue(), &task_id(id), only, action).await.unwrap()
+        };
+        for is in TaskState::ALL {
+            for only in TaskState::ALL.into_iter().filter(|&only| only != is) {
+                assert_eq!(change(is.as_str(), only).await, Changed::Unfit(is), "{action:?} of {is} as {only}");
+            }
+        }
+        assert_eq!(change("nobody", TaskState::Retry).await, Changed::NotFound);
+        assert_eq!(t.store.dump(), dump, "{action:?}: nothing was changed");
+        for is in TaskState::ALL {
+            let op = match action {
+                BulkAction::Run => Op::Run,
+                BulkAction::Archive => Op::Archive,
+                BulkAction::Delete => Op::Delete,
+            };
+            let expected = if op.fits(is) { Changed::Done } else { Changed::Unfit(is) };
+            assert_eq!(change(is.as_str(), is).await, expected, "{action:?} of {is}");
+            let place = if op.fits(is) { op.leads_to(is) } else { Some(format!("default {is}")) };
+            assert_eq!(places(&t, is.as_str()).await, place.into_iter().collect::<Vec<_>>(), "{action:?} of {is}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_repeat_says_that_it_was_done_before() {
     let t = every_state().await;

@@ -17,12 +17,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The entry of every case that names no other.
 pub(super) fn report() -> EntryId {
-    EntryId::of("report", &default_queue(), b"", "")
+    EntryId::of("report", "")
 }
 
 pub(super) fn plan(spec: &str, revision: u64) -> EntryPlan {
     let (queue, entry) = (default_queue(), report());
-    EntryPlan { queue, entry, spec: spec.into(), zone: "UTC".into(), revision, keep: 30 * DAY }
+    EntryPlan { queue, entry, spec: spec.into(), zone: "UTC".into(), revision, supersedes: None, keep: 30 * DAY }
 }
 
 /// The tick of an instant by a program of revision 1.
@@ -30,7 +30,7 @@ pub(super) fn tick(at: DateTime<Utc>) -> Tick {
     let plan = plan("* * * * * *", 1);
     let mut task = task(plan.entry.task_id(at).as_str());
     task.id_is_ours = true;
-    Tick { plan, at, marker: 600 * SECOND, overlap: Overlap::Allow, task }
+    Tick { plan, at, marker: 600 * SECOND, known: None, overlap: Overlap::Allow, task }
 }
 
 /// The whole second that the clock shows.
@@ -52,7 +52,7 @@ pub(super) async fn state(t: &Fixture) -> EntryState {
 }
 
 pub(super) fn is_enqueued(ticked: &Ticked) -> bool {
-    matches!(ticked, Ticked::Enqueued { cancel: None, .. })
+    matches!(ticked, Ticked::Enqueued(_))
 }
 
 /// Another process on the same store, whose broker's clock is off.
@@ -66,7 +66,7 @@ async fn a_tick_stores_its_task_and_is_the_last_one() {
     let at = this_second(&t);
     let mut tick = tick(at);
     tick.task = tick.task.with_payload("p").with_extra(Extra { max_crashes: Some(1), ..Extra::default() });
-    let Ticked::Enqueued { placed, cancel: None } = fire(&t, &tick).await else { panic!("it fires") };
+    let Ticked::Enqueued(placed) = fire(&t, &tick).await else { panic!("it fires") };
     assert_eq!((placed.state, placed.process_at.timestamp()), (TaskState::Pending, t.now().timestamp()));
     let state = state(&t).await;
     assert_eq!((state.last, state.previous, state.paused), (at, Some(report().task_id(at)), false));
@@ -83,7 +83,7 @@ async fn a_tick_that_is_sent_again_after_a_lost_answer_is_a_duplicate() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     let before = t.store.dump();
     for _ in 0..3 {
-        assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
+        assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
     }
     assert_eq!(t.store.dump(), before);
 }
@@ -95,7 +95,7 @@ async fn a_tick_is_not_fired_again_when_its_task_has_run_and_is_gone() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
     assert!(t.drain().await.is_empty());
 }
 
@@ -113,11 +113,7 @@ async fn of_eight_schedulers_at_once_exactly_one_fires_a_tick() {
         }
         let answers = races.join_all().await;
         assert_eq!(answers.iter().filter(|ticked| is_enqueued(ticked)).count(), 1, "round {round}: {answers:?}");
-        assert_eq!(
-            answers.iter().filter(|ticked| matches!(ticked, Ticked::Duplicate { .. })).count(),
-            7,
-            "{answers:?}"
-        );
+        assert_eq!(answers.iter().filter(|ticked| matches!(ticked, Ticked::Duplicate)).count(), 7, "{answers:?}");
         assert_eq!(t.drain().await, [report().task_id(tick.at).to_string()]);
         t.advance(SECOND);
     }
@@ -129,7 +125,7 @@ async fn ticks_of_two_entries_know_nothing_of_each_other() {
     let at = this_second(&t);
     assert!(is_enqueued(&fire(&t, &tick(at)).await));
     let mut other = tick(at);
-    other.plan.entry = EntryId::of("report", &default_queue(), b"", "another");
+    other.plan.entry = EntryId::of("report", "another");
     other.task = task(other.plan.entry.task_id(at).as_str());
     assert!(is_enqueued(&fire(&t, &other).await));
     let mut elsewhere = tick(at);
@@ -168,9 +164,9 @@ async fn a_tick_before_the_last_one_is_a_duplicate_however_late_it_comes() {
     let first = this_second(&t);
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
-    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate { .. }), "nobody fired it, but it is past");
+    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "nobody fired it, but it is past");
     t.advance(3 * DAY);
-    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate { .. }), "also when markers have ended");
+    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "also when markers have ended");
     assert_eq!(state(&t).await.last, first + TimeDelta::seconds(1), "the last tick does not move back");
 }
 
@@ -192,7 +188,7 @@ async fn a_task_of_a_tick_waits_out_its_jitter() {
     let mut tick = tick(at);
     let due = at + TimeDelta::milliseconds(20_500);
     tick.task.when = When::At(due);
-    let Ticked::Enqueued { placed, .. } = fire(&t, &tick).await else { panic!("it fires") };
+    let Ticked::Enqueued(placed) = fire(&t, &tick).await else { panic!("it fires") };
     assert_eq!((placed.state, placed.process_at), (TaskState::Scheduled, due));
     assert_eq!(t.forward().await, 0);
     t.advance(21 * SECOND);
@@ -205,7 +201,7 @@ async fn a_jitter_that_is_over_already_delays_nothing() {
     let t = Fixture::start().await;
     let mut tick = tick(this_second(&t));
     tick.task.when = When::At(tick.at);
-    let Ticked::Enqueued { placed, .. } = fire(&t, &tick).await else { panic!("it fires") };
+    let Ticked::Enqueued(placed) = fire(&t, &tick).await else { panic!("it fires") };
     assert_eq!((placed.state, placed.process_at.timestamp()), (TaskState::Pending, t.now().timestamp()));
 }
 
@@ -214,7 +210,7 @@ async fn a_task_of_a_tick_may_wait_in_a_group() {
     let t = Fixture::start().await;
     let mut tick = tick(this_second(&t));
     tick.task = tick.task.grouped("g");
-    let Ticked::Enqueued { placed, .. } = fire(&t, &tick).await else { panic!("it fires") };
+    let Ticked::Enqueued(placed) = fire(&t, &tick).await else { panic!("it fires") };
     assert_eq!(placed.state, TaskState::Aggregating);
     assert_eq!(t.group_sizes().await, [(group("g").to_string(), 1)]);
 }
@@ -259,7 +255,7 @@ async fn a_tick_whose_lock_is_taken_is_refused_and_counts_as_fired() {
     assert_eq!(state(&t).await.last, tick.at);
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }), "not even when the lock is free");
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate), "not even when the lock is free");
     t.advance(SECOND);
     assert!(is_enqueued(&fire(&t, &unique(&t)).await), "the next one is");
 }
@@ -272,7 +268,7 @@ async fn a_tick_whose_id_is_taken_is_refused_and_counts_as_fired() {
     assert!(matches!(fire(&t, &tick).await, Ticked::Refused(Refused::IdConflict)));
     assert_eq!(t.holder_of(&lock_key("k")).await, None, "no lock is left behind");
     assert_eq!(state(&t).await.last, tick.at);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
 }
 
 #[tokio::test]
@@ -282,7 +278,7 @@ async fn the_marker_refuses_a_tick_whose_entry_was_forgotten() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
     assert_eq!(t.drain().await.len(), 1);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
     assert_eq!(state(&t).await.last, tick.at, "the last tick moves on");
     assert!(t.drain().await.is_empty());
     t.advance(SECOND);
@@ -315,7 +311,7 @@ async fn an_entry_goes_on_after_the_clock_of_the_broker_was_an_hour_ahead() {
     let at = this_second(&t);
     assert!(is_enqueued(&fire_now(&t).await));
     assert_eq!(state(&t).await.last, at);
-    assert!(matches!(fire(&t, &tick(at - TimeDelta::seconds(1))).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick(at - TimeDelta::seconds(1))).await, Ticked::Duplicate));
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
     assert_eq!(t.drain().await.len(), 2);
@@ -329,9 +325,9 @@ async fn a_clock_that_was_set_back_fires_no_tick_of_the_time_before() {
     assert!(is_enqueued(&ahead.tick(&fired_ahead).await.unwrap()));
     // Somebody slow sends it, and its marker may have ended while the clock was ahead.
     let slow = tick(this_second(&t) - TimeDelta::seconds(6));
-    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate));
     assert!(state(&t).await.last < t.now(), "nobody waits for a day");
-    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate));
     assert!(is_enqueued(&fire_now(&t).await));
 }
 
@@ -353,7 +349,7 @@ async fn the_marker_refuses_a_tick_that_comes_again_because_the_clock_was_set_ba
     assert!(is_enqueued(&ahead.tick(&tick(at)).await.unwrap()));
     assert!(is_enqueued(&fire_now(&t).await), "the clock went back");
     t.advance(60 * SECOND);
-    assert!(matches!(fire(&t, &tick(at)).await, Ticked::Duplicate { .. }), "it was fired when the clock was ahead");
+    assert!(matches!(fire(&t, &tick(at)).await, Ticked::Duplicate), "it was fired when the clock was ahead");
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
 }
@@ -364,7 +360,7 @@ async fn a_clock_that_is_a_few_seconds_behind_resets_nothing() {
     let at = this_second(&t);
     assert!(is_enqueued(&fire(&t, &tick(at)).await));
     let behind = with_clock_off(&t, TimeDelta::seconds(-4)).await;
-    assert!(matches!(behind.tick(&tick(at - TimeDelta::seconds(4))).await.unwrap(), Ticked::Duplicate { .. }));
+    assert!(matches!(behind.tick(&tick(at - TimeDelta::seconds(4))).await.unwrap(), Ticked::Duplicate));
     assert_eq!(state(&t).await.last, at);
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{EntryPlan, EntryState, Tick, Ticked},
+    broker::{EntryPlan, EntryState, PlanChange, Planned, Tick, Ticked},
     clock::ManualClock,
 };
 use asynq_tests::{Store as _, default_queue};
@@ -23,6 +23,8 @@ async fn a_new_entry_begins_now() {
     let t = Fixture::start().await;
     assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());
     let planned = t.broker().plan_entry(&plan("0 9 * * *", 7)).await.unwrap();
+    assert_eq!(planned.change, PlanChange::New);
+    let planned = planned.state;
     let EntryState { spec, zone, revision, last, previous, paused, now } = planned.clone();
     assert_eq!((spec.as_str(), zone.as_str(), revision, previous, paused), ("0 9 * * *", "UTC", 7, None, false));
     assert!((now - t.now()).abs() < TimeDelta::milliseconds(1), "{now} is the broker's time");
@@ -39,8 +41,9 @@ async fn an_entry_planned_again_as_it_is_keeps_its_last_tick() {
     assert!(is_enqueued(&fire_now(&t).await));
     t.advance(MINUTE);
     for revision in [1, 2] {
-        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
-        assert_eq!((planned.last, planned.previous, planned.revision), (at, Some(report().task_id(at)), revision));
+        let Planned { state, change } = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        assert_eq!((state.last, state.previous, state.revision), (at, Some(report().task_id(at)), revision));
+        assert_eq!(change, PlanChange::None);
     }
 }
 
@@ -49,9 +52,12 @@ async fn a_newer_program_with_another_spec_or_zone_begins_now() {
     let t = Fixture::start().await;
     t.broker().plan_entry(&plan("0 9 * * *", 1)).await.unwrap();
     let berlin = EntryPlan { zone: "Europe/Berlin".into(), ..plan("0 10 * * *", 3) };
+    let mut before = ("0 9 * * *".to_owned(), "UTC".to_owned());
     for changed in [plan("0 10 * * *", 2), plan("0 11 * * *", 2), plan("0 10 * * *", 3), berlin] {
         t.advance(3 * DAY);
-        let planned = t.broker().plan_entry(&changed).await.unwrap();
+        let Planned { state: planned, change } = t.broker().plan_entry(&changed).await.unwrap();
+        assert_eq!(change, PlanChange::Replaced { spec: before.0, zone: before.1 });
+        before = (changed.spec.clone(), changed.zone.clone());
         assert_eq!((&planned.spec, &planned.zone, planned.revision), (&changed.spec, &changed.zone, changed.revision));
         assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "old gaps are not read by a new spec");
     }
@@ -60,12 +66,33 @@ async fn a_newer_program_with_another_spec_or_zone_begins_now() {
 #[tokio::test]
 async fn an_older_program_changes_nothing() {
     let t = Fixture::start().await;
-    let newest = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
+    let newest = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap().state;
     t.advance(DAY);
     for older in [plan("0 9 * * *", 1), plan("0 10 * * *", 1)] {
-        let planned = t.broker().plan_entry(&older).await.unwrap();
-        assert_eq!(EntryState { now: newest.now, ..planned }, newest);
+        let Planned { state, change } = t.broker().plan_entry(&older).await.unwrap();
+        assert_eq!((EntryState { now: newest.now, ..state }, change), (newest.clone(), PlanChange::None));
     }
+}
+
+#[tokio::test]
+async fn an_older_program_replaces_the_plan_of_exactly_the_newer_one_that_is_gone() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("0 10 * * *", 3)).await.unwrap();
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    t.advance(DAY);
+    let rolled_back = |gone| EntryPlan { supersedes: Some(gone), ..plan("* * * * * *", 1) };
+    // It is not that one that is kept.
+    let kept = t.broker().plan_entry(&rolled_back(2)).await.unwrap();
+    assert_eq!((kept.state.revision, kept.change), (3, PlanChange::None));
+    let Planned { state, change } = t.broker().plan_entry(&rolled_back(3)).await.unwrap();
+    assert_eq!((state.spec.as_str(), state.revision, state.paused), ("* * * * * *", 1, true));
+    assert_eq!(change, PlanChange::Replaced { spec: "0 10 * * *".into(), zone: "UTC".into() });
+    assert!((state.last - t.now()).abs() < TimeDelta::milliseconds(1), "old gaps are not read by another spec");
+    t.broker().pause_entry(&default_queue(), &report(), false).await.unwrap();
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire_now(&t).await), "its ticks fire again");
+    // A repeat after a lost answer changes nothing.
+    assert_eq!(t.broker().plan_entry(&rolled_back(3)).await.unwrap().change, PlanChange::None);
 }
 
 #[tokio::test]
@@ -75,15 +102,15 @@ async fn an_entry_whose_last_tick_is_ahead_begins_now_whoever_plans_it() {
         let clock = Arc::new(ManualClock::new(t.now() + TimeDelta::days(1)));
         let ahead = t.store.connect(Some(clock.clone())).await;
         ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap();
-        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap().state;
         assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "by {revision}: {}", planned.last);
         assert_eq!(planned.revision, revision.max(2));
         assert_eq!(state(&t).await, planned);
         // A few seconds are no clock that was set back.
         t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
         clock.set(t.now() + TimeDelta::seconds(4));
-        let begun = ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap();
-        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap();
+        let begun = ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap().state;
+        let planned = t.broker().plan_entry(&plan("* * * * * *", revision)).await.unwrap().state;
         assert_eq!(planned.last, begun.last);
     }
 }
@@ -93,7 +120,7 @@ async fn revisions_are_compared_as_numbers_however_large() {
     let t = Fixture::start().await;
     for (stored, older) in [(10, 9), (1_800_000_000, 999_999_999), (u64::MAX, u64::MAX - 1)] {
         t.broker().plan_entry(&plan("@daily", stored)).await.unwrap();
-        let planned = t.broker().plan_entry(&plan("@hourly", older)).await.unwrap();
+        let planned = t.broker().plan_entry(&plan("@hourly", older)).await.unwrap().state;
         assert_eq!((planned.spec.as_str(), planned.revision), ("@daily", stored));
     }
 }
@@ -101,7 +128,7 @@ async fn revisions_are_compared_as_numbers_however_large() {
 #[tokio::test]
 async fn an_older_program_with_another_spec_stands_back() {
     let t = Fixture::start().await;
-    let planned = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
+    let planned = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap().state;
     t.advance(SECOND);
     assert!(matches!(fire_now(&t).await, Ticked::Stale));
     let after = state(&t).await;
@@ -112,6 +139,28 @@ async fn an_older_program_with_another_spec_stands_back() {
     same.plan = plan("0 10 * * *", 1);
     assert!(is_enqueued(&fire(&t, &same).await));
     assert_eq!(state(&t).await.revision, 2);
+}
+
+#[tokio::test]
+async fn a_tick_waits_where_the_broker_has_lost_one_that_the_scheduler_knows() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire_now(&t).await));
+    let kept = state(&t).await;
+    t.advance(5 * SECOND);
+    let sent = |known| Tick { known: Some(known), ..tick(this_second(&t)) };
+    // As if those since had been stored on a node that is gone.
+    for _ in 0..2 {
+        assert!(matches!(fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await, Ticked::Behind));
+        assert_eq!(EntryState { now: kept.now, ..state(&t).await }, kept, "nothing was changed");
+    }
+    assert!(is_enqueued(&fire(&t, &tick(this_second(&t) - TimeDelta::seconds(1))).await), "it is made up for");
+    assert!(is_enqueued(&fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await));
+    // One that was forgotten is a new one.
+    t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await));
 }
 
 #[tokio::test]
@@ -136,8 +185,27 @@ async fn the_ticks_of_a_paused_entry_pass_without_a_task_and_are_not_replayed() 
     assert_eq!(state(&t).await.last, missed);
     assert!(pause(false).await);
     assert!(!pause(false).await);
-    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate));
     assert!(t.drain().await.is_empty());
+    t.advance(SECOND);
+    assert!(is_enqueued(&fire_now(&t).await));
+}
+
+#[tokio::test]
+async fn an_entry_that_goes_on_begins_now_even_if_nobody_let_the_ticks_of_its_pause_pass() {
+    let t = Fixture::start().await;
+    t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    let paused = state(&t).await;
+    t.advance(MINUTE);
+    let missed = this_second(&t);
+    t.broker().pause_entry(&default_queue(), &report(), false).await.unwrap();
+    let resumed = state(&t).await;
+    assert_eq!(resumed.last, resumed.now);
+    assert!(resumed.last > paused.last && !resumed.paused);
+    // Nor does it go back where it did not change anything.
+    assert!(!t.broker().pause_entry(&default_queue(), &report(), false).await.unwrap());
+    assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate));
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
 }
@@ -147,7 +215,7 @@ async fn a_pause_outlives_a_change_of_the_spec() {
     let t = Fixture::start().await;
     t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
     t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
-    assert!(t.broker().plan_entry(&plan("0 9 * * *", 2)).await.unwrap().paused);
+    assert!(t.broker().plan_entry(&plan("0 9 * * *", 2)).await.unwrap().state.paused);
 }
 
 #[tokio::test]
@@ -166,7 +234,7 @@ async fn a_forgotten_entry_is_a_new_one() {
         t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
         assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());
     }
-    let planned = t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
+    let planned = t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap().state;
     assert_eq!((planned.previous, planned.paused), (None, false));
     assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1));
     t.advance(SECOND);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Overlap, Refused, Run, Settled, Tick, Ticked, When},
+    broker::{Action, Overlap, Refused, Run, Settled, Tick, Ticked, When},
     task::{TaskId, TaskState},
 };
 use asynq_tests::{
-    Build as _, Need, Store as _, archive, complete, default_queue, done, lock_key, requeue, retry, task,
+    Build as _, Need, Store as _, archive, complete, default_queue, done, lock_key, requeue, retry, soon, task,
 };
 use chrono::TimeDelta;
 
@@ -47,7 +47,7 @@ async fn is_skipped(t: &Fixture, previous: &TaskId) {
         let tick = next(t, Overlap::Skip);
         let skipped = fire(t, &tick).await;
         assert!(matches!(&skipped, Ticked::Skipped(id) if id == previous), "{skipped:?}");
-        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate { .. }));
+        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate));
         let state = t.broker().entry(&default_queue(), &report()).await.unwrap().unwrap();
         assert_eq!((state.last, state.previous.as_ref()), (tick.at, Some(previous)));
     }
@@ -276,43 +276,57 @@ async fn replace_leaves_the_others_of_a_group_alone() {
 }
 
 #[tokio::test]
-async fn replace_says_whom_to_cancel_where_the_task_runs() {
+async fn replace_asks_a_running_task_to_stop() {
     let t = Fixture::start().await;
+    let mut requests = t.broker().cancellations().await.unwrap();
     let run = first_run(&t).await;
     let tick = next(&t, Overlap::Replace);
-    let Ticked::Enqueued { cancel: Some(id), .. } = fire(&t, &tick).await else { panic!("it runs") };
-    assert_eq!(id, run.key.id);
-    assert_eq!(t.state_of(id.as_str()).await, Some(TaskState::Active), "it ends by itself");
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    assert_eq!(soon(requests.next()).await.unwrap(), run.key.id);
+    assert_eq!(t.state_of(run.key.id.as_str()).await, Some(TaskState::Active), "it ends by itself");
+    // In spite of that it may come to its end.
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
 }
 
 #[tokio::test]
-async fn whom_to_cancel_is_said_again_where_the_answer_was_lost() {
-    let t = Fixture::start().await;
-    let run = first_run(&t).await;
-    let tick = next(&t, Overlap::Replace);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Enqueued { cancel: Some(_), .. }));
-    for _ in 0..2 {
-        let again = fire(&t, &tick).await;
-        assert!(matches!(&again, Ticked::Duplicate { cancel: Some(id) } if *id == run.key.id), "{again:?}");
+async fn a_replaced_task_ends_with_its_run_whatever_becomes_of_it() {
+    for action in [retry(HOUR, "canceled"), archive("canceled"), requeue()] {
+        let t = Fixture::start().await;
+        first_as(&t, |tick| locked(Tick { task: tick.task.clone(), ..tick })).await;
+        let run = t.take_one().await;
+        let tick = next(&t, Overlap::Replace);
+        assert!(is_enqueued(&fire(&t, &tick).await));
+        assert_eq!(t.settle(&run, action.clone()).await, Settled::Ok, "{action:?}");
+        assert_eq!(t.state_of(run.key.id.as_str()).await, None, "{action:?}");
+        assert_eq!(t.holder_of(&lock_key("k")).await, None, "{action:?}: its lock goes with it");
+        t.advance(2 * HOUR);
+        t.forward().await;
+        assert_eq!(t.drain().await, [tick.task.id.to_string()], "{action:?}: it does not come back");
+        let snapshot = t.snapshot().await;
+        for state in [TaskState::Pending, TaskState::Retry, TaskState::Archived] {
+            assert_eq!(snapshot.ids(state), [""; 0], "{action:?}");
+        }
+        assert_eq!(snapshot.ids(TaskState::Active), [tick.task.id.as_str()], "{action:?}");
+        let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
+        assert_eq!(stats.failed, u64::from(!matches!(action, Action::Requeue)), "{action:?}");
     }
-    // An earlier tick replaced nothing of it.
-    let earlier = super::schedule::tick(tick.at - TimeDelta::seconds(1));
-    assert!(matches!(fire(&t, &earlier).await, Ticked::Duplicate { cancel: None }));
-    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { cancel: None }), "it has ended");
 }
 
 #[tokio::test]
-async fn whom_to_cancel_is_forgotten_with_the_next_tick() {
+async fn a_replaced_task_whose_worker_dies_ends_before_it_is_started_again() {
     let t = Fixture::start().await;
     let run = first_run(&t).await;
-    assert!(matches!(fire(&t, &next(&t, Overlap::Replace)).await, Ticked::Enqueued { cancel: Some(_), .. }));
+    assert!(!run.extra.replaced);
     let tick = next(&t, Overlap::Replace);
-    assert!(is_enqueued(&fire(&t, &tick).await), "the one in between waits and is replaced");
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { cancel: None }));
-    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, [run.key.id.as_str()]);
+    let again = t.take(1).await.remove(0);
+    assert_eq!(again.key.id, run.key.id, "it is at the head");
+    // A server hands it back at once, which is its end.
+    assert!(again.extra.replaced);
+    assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
 }
 
@@ -413,6 +427,6 @@ async fn a_replacement_that_is_sent_again_replaces_nothing_more() {
     first(&t).await;
     let tick = next(&t, Overlap::Replace);
     assert!(is_enqueued(&fire(&t, &tick).await));
-    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate { .. }));
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
 }

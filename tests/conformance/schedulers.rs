@@ -176,10 +176,10 @@ async fn names_of_programs_may_be_any_text() {
     for name in names {
         let me = Candidate { program: name.into(), token: name.into(), revision: 1 };
         assert_eq!(t.broker().lead(&me, TTL).await.unwrap(), OURS, "{name:?}");
-        assert!(swap(&t, name, &[name]).await.is_empty(), "{name:?}");
     }
     for name in names {
-        assert_eq!(swap(&t, name, &[]).await, [name]);
+        let other = Candidate { program: name.into(), token: "other".into(), revision: 1 };
+        is_anothers(t.broker().lead(&other, TTL).await.unwrap());
     }
 }
 
@@ -257,6 +257,7 @@ fn entry(t: &Fixture, id: &str) -> SchedulerEntry {
         enqueue_options: vec!["Queue(\"low\")".into(), "MaxRetry(3)".into()],
         next_enqueue_time: timestamp(t.now() + TimeDelta::hours(1)),
         prev_enqueue_time: Some(Timestamp::NEVER),
+        task: None,
     }
 }
 
@@ -317,40 +318,6 @@ async fn entries_that_are_withdrawn_disappear_at_once() {
         t.broker().withdraw_entries("host:1:a").await.unwrap();
         assert_eq!(shown(&t).await, ["two"]);
     }
-}
-
-/// How long a program's entries are kept for its next version; Redis counts it as it counts [`TTL`].
-const KEPT: Duration = Duration::from_secs(10_000);
-
-async fn swap(t: &Fixture, program: &str, ids: &[&str]) -> Vec<String> {
-    let entries: Vec<_> = ids.iter().map(|id| entry(t, id)).collect();
-    let before = t.broker().swap_entries(program, &entries, KEPT).await.unwrap();
-    before.into_iter().map(|entry| entry.id).collect()
-}
-
-#[tokio::test]
-async fn a_program_learns_what_it_had_before() {
-    let t = Fixture::start().await;
-    assert!(swap(&t, "shop", &["one", "two", "three"]).await.is_empty());
-    assert_eq!(swap(&t, "shop", &["two", "four"]).await, ["one", "two", "three"]);
-    assert!(swap(&t, "stock", &["five"]).await.is_empty(), "that is another program");
-    assert_eq!(swap(&t, "shop", &[]).await, ["two", "four"]);
-    assert!(swap(&t, "shop", &["one"]).await.is_empty());
-    assert!(shown(&t).await.is_empty(), "whom nobody schedules is not shown");
-    let whole = entry(&t, "one");
-    assert_eq!(t.broker().swap_entries("shop", &[], KEPT).await.unwrap(), [whole]);
-}
-
-#[tokio::test]
-async fn what_a_program_had_is_forgotten_after_its_time() {
-    let t = Fixture::start().await;
-    swap(&t, "shop", &["one"]).await;
-    t.advance(KEPT * 9 / 10);
-    assert_eq!(swap(&t, "shop", &["two"]).await, ["one"]);
-    t.advance(KEPT * 9 / 10);
-    assert_eq!(swap(&t, "shop", &["three"]).await, ["two"], "each time it begins anew");
-    t.advance(KEPT + Duration::from_secs(1));
-    assert!(swap(&t, "shop", &[]).await.is_empty());
 }
 
 fn event(t: &Fixture, n: i64) -> SchedulerEnqueueEvent {

@@ -53,19 +53,59 @@ async fn an_id_conflict_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn a_lock_that_a_crash_left_behind_refuses_every_task_but_one_of_its_own_id() {
+async fn a_lock_that_a_crash_left_behind_does_not_refuse_a_task_of_its_own_id() {
     let t = Fixture::start().await;
     if t.lacks(Need::LeftLock) {
         return;
     }
     t.store.leave_lock(&default_queue(), &lock_key("k"), &task_id("t1"), t.now() + TimeDelta::hours(1));
-    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
-
     t.enqueue(task("t1").locked(&lock_key("k"), 60)).await;
 
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
     t.advance(Duration::from_secs(62));
     assert_eq!(t.holder_of(&lock_key("k")).await, None, "its time is that of the new task");
+}
+
+#[tokio::test]
+async fn a_lock_whose_task_is_gone_refuses_nobody() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::LeftLock) {
+        return;
+    }
+    let leave = |key: &str| {
+        t.store.leave_lock(&default_queue(), &lock_key(key), &task_id("gone"), t.now() + TimeDelta::hours(1));
+    };
+    leave("k");
+    t.enqueue(task("t1").locked(&lock_key("k"), 60)).await;
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
+    t.advance(Duration::from_secs(62));
+    assert_eq!(t.holder_of(&lock_key("k")).await, None, "its time is that of the new task");
+
+    leave("other");
+    let both = ["t2", "t3"].map(|id| task(id).locked(&lock_key("other"), 60)).to_vec();
+    let [second, third] = t.broker().enqueue(both).await.try_into().unwrap();
+    assert!(second.is_ok(), "{second:?}");
+    let names_the_second = matches!(&third, Err(Refused::Duplicate { holder: Some(id) }) if *id == "t2");
+    assert!(names_the_second, "of two in one call the first has it: {third:?}");
+}
+
+#[tokio::test]
+async fn a_lock_is_held_in_every_state_of_its_task() {
+    let t = Fixture::start().await;
+    let hour = Duration::from_secs(3600);
+    t.enqueue(task("scheduled").after(hour).locked(&lock_key("scheduled"), 60)).await;
+    t.enqueue(task("aggregating").grouped("g").locked(&lock_key("aggregating"), 7200)).await;
+    let archived = t.start_run(task("archived").locked(&lock_key("archived"), 7200)).await;
+    t.settle(&archived, archive_with("fatal", until(UniqueUntil::Success))).await;
+    let retried = t.start_run(task("retry").locked(&lock_key("retry"), 7200)).await;
+    t.settle(&retried, retry(hour, "no")).await;
+    t.start_run(task("active").locked(&lock_key("active"), 7200)).await;
+    t.enqueue(task("pending").locked(&lock_key("pending"), 7200)).await;
+    for state in ["scheduled", "aggregating", "archived", "retry", "active", "pending"] {
+        let refused = t.try_enqueue(task("another").locked(&lock_key(state), 60)).await;
+        let is_held = matches!(&refused, Err(Refused::Duplicate { holder: Some(id) }) if *id == state);
+        assert!(is_held, "{state}: {refused:?}");
+    }
 }
 
 #[tokio::test]

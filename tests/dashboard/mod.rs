@@ -11,6 +11,7 @@ mod redis {
     mod api;
     mod events;
     mod groups;
+    mod mishaps;
     mod nodes;
     mod routes;
 }
@@ -23,6 +24,7 @@ mod sqlite {
     mod api;
     mod events;
     mod groups;
+    mod mishaps;
     mod nodes;
     mod routes;
 }

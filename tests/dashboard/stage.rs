@@ -235,13 +235,14 @@ pub(crate) async fn furnish<S: Store>(fixture: &Fixture<S>) -> Furnished {
     fixture.enqueue(task("dead")).await;
     client(fixture).inspector().archive("default", "dead").await.unwrap();
     fixture.enqueue(task("member").grouped("g")).await;
-    let id = EntryId::of("report", &default_queue(), b"{}", "");
+    let id = EntryId::of("report", "");
     let plan = EntryPlan {
         queue: default_queue(),
         entry: id.clone(),
         spec: "0 9 * * *".into(),
         zone: "UTC".into(),
         revision: 1,
+        supersedes: None,
         keep: Duration::from_secs(86_400),
     };
     broker.plan_entry(&plan).await.unwrap();
@@ -270,6 +271,7 @@ pub(crate) async fn show<S: Store>(fixture: &Fixture<S>, id: &str, options: &[&s
         enqueue_options: options.iter().map(|option| (*option).to_owned()).collect(),
         next_enqueue_time: Some((fixture.now() + Duration::from_secs(60)).into()),
         prev_enqueue_time: Some(asynq_runtime::task::Timestamp::NEVER),
+        task: None,
     };
     let scheduler = format!("host:1:{id}");
     fixture.broker().show_entries(&scheduler, &[entry], Duration::from_secs(600)).await.unwrap();

@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use asynq_runtime::{broker::sqlite::SqliteBroker, prelude::*, server::Server};
 use asynq_tests::{
-    jobs::{Digest, Poison, Record},
+    jobs::{Digest, Parcel, Poison, Record},
     journal::Journal,
     patient,
 };
@@ -25,7 +25,7 @@ pub(crate) async fn run() -> Result<(), BoxError> {
         server = server.broker(Arc::new(SqliteBroker::open(&url, options).await?));
     }
     let server = server
-        .registry(Registry::only::<(Record, Poison)>()?)
+        .registry(Registry::only::<(Record, Poison, Parcel)>()?)
         .register_aggregate::<Digest>()
         .group_grace("1s")
         .group_max_size(5)

@@ -9,7 +9,7 @@ use asynq_runtime::{
     Inspector, TaskState,
     broker::NewTask,
     inspector::{BulkReport, InspectError},
-    task::GroupName,
+    task::{ArchiveLimit, GroupName, QueueWeight, ServerInfo},
 };
 use asynq_tests::{Build as _, Need, Store as _, default_queue, task, task_id};
 
@@ -100,6 +100,42 @@ async fn an_archive_that_grows_too_large_says_by_how_much() {
     let bulk = inspector.archive_all("default", TaskState::Scheduled).archive_limit(100);
     assert_eq!(numbers(bulk.await.unwrap()), [120, 0, 0, 21]);
     assert_eq!(inspector.queue("default").await.unwrap().archived, 121, "nothing is dropped by the call");
+}
+
+#[tokio::test]
+async fn what_an_archive_keeps_is_what_its_servers_say_and_is_told_before_anything_is_changed() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    scheduled(&t, 120).await;
+    t.seed_archived("old").await;
+    let room = inspector.archive_room("default").await.unwrap();
+    assert_eq!((room.archived, room.limit), (1, 10_000), "nobody lives who says otherwise");
+    for (number, queue, rules) in [
+        (1, "default", vec![("*", 50), ("low", 5)]),
+        (2, "def*", vec![("low", 5), ("default", 200)]),
+        // It does not serve the queue, so its janitor leaves the archive alone.
+        (3, "low", vec![("*", 1)]),
+    ] {
+        let member = t.another_member(number).await;
+        let archives = rules.into_iter().map(|(queue, tasks)| ArchiveLimit { queue: queue.into(), tasks }).collect();
+        let info = ServerInfo {
+            rust_version: "0.1.0".into(),
+            queues: vec![QueueWeight { queue: Some(queue.into()), weight: Some(1) }],
+            archives,
+            ..ServerInfo::default()
+        };
+        t.broker().beat(&member, &info, &[]).await.unwrap();
+    }
+    let bulk = inspector.archive_all("default", TaskState::Scheduled).start().await.unwrap();
+    assert_eq!((bulk.archive_room().limit, bulk.beyond_archive_limit()), (50, 71));
+    drop(bulk);
+    assert_eq!(inspector.queue("default").await.unwrap().scheduled, 120, "nothing is changed by looking");
+    let bulk = inspector.archive_all("default", TaskState::Scheduled).at_most(40).start().await.unwrap();
+    assert_eq!((bulk.progress().total, bulk.beyond_archive_limit()), (40, 0));
+    let bulk = inspector.delete_all("default", TaskState::Scheduled).start().await.unwrap();
+    assert_eq!(bulk.beyond_archive_limit(), 0, "nothing is archived");
+    drop(bulk);
+    assert_eq!(numbers(inspector.run_all("default", TaskState::Scheduled).at_most(40).await.unwrap()), [40, 0, 80, 0]);
 }
 
 #[tokio::test]

@@ -155,3 +155,21 @@ async fn an_edit_begins_anew_when_somebody_was_faster() {
     let error = never.await.unwrap_err();
     assert_eq!(error.to_string(), "task `t1` was changed by others at every one of 8 tries; try again later");
 }
+
+/// Without its format byte and fingerprint no worker could read the task: it would be archived.
+#[tokio::test]
+async fn the_header_of_a_typed_payload_is_not_edited_away() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    let inspector = client.inspector();
+    let typed = double::job(21).task_id("typed").enqueue(&client).await.unwrap();
+    let error = inspector.edit_raw_in_shape("default", "typed", "22").await.unwrap_err();
+    assert!(matches!(error, InspectError::HeaderLost { .. }), "{error}");
+    assert_eq!(inspector.task("default", "typed").await.unwrap().payload, typed.payload);
+    let same_shape = [&typed.payload[..5], &[22]].concat();
+    inspector.edit_raw_in_shape("default", "typed", same_shape).await.unwrap();
+    inspector.edit::<double>("default", "typed", |job| assert_eq!(job.n, 22)).await.unwrap();
+
+    client.enqueue_raw(RawTask::new("x", "{}").task_id("raw")).await.unwrap();
+    inspector.edit_raw_in_shape("default", "raw", "[]").await.unwrap();
+}

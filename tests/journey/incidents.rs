@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use asynq_tests::eventually;
+use asynq_runtime::{Client, TaskId};
+use asynq_tests::{Line, Persistence, RedisServer, ThinLine, eventually, jobs::Parcel};
 
 use crate::journey::world::World;
 
@@ -109,4 +110,76 @@ async fn a_mass_crash_costs_one_round_on_redis() {
 #[ignore = "one of the incidents: scripts/prove incidents"]
 async fn a_mass_crash_costs_one_round_on_sqlite() {
     a_mass_crash_costs_one_round(World::sqlite().await).await;
+}
+
+/// Workers are far from Redis.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn a_round_trip_of_a_quarter_of_a_second_is_no_outage() {
+    const RUNS: usize = 20;
+    let server = RedisServer::start(Persistence::None);
+    let line =
+        ThinLine::to(server.port(), Line { bits_per_second: 100_000_000, round_trip: Duration::from_millis(250) })
+            .await;
+    let world = World::at(line.url()).await;
+    let _worker = world.worker(RUNS / 2);
+    world.enqueue_records(RUNS, 0).await;
+    let stats = world.settled().await;
+    assert_eq!(world.history().repeated(), []);
+    assert_eq!((stats.processed_total, stats.failed_total, stats.archived), (RUNS as u64, 0, 0));
+    println!("incident: Redis 250 ms away: {RUNS} tasks enqueued and done");
+}
+
+/// Three tasks of almost the largest size there is go to a worker over `line`.
+async fn large_tasks_arrive(megabits: f64) {
+    const RUNS: usize = 3;
+    let server = RedisServer::start(Persistence::None);
+    let bits_per_second = (megabits * 1_000_000.0) as u64;
+    let line = ThinLine::to(server.port(), Line { bits_per_second, round_trip: Duration::from_millis(20) }).await;
+    let world = World::beyond(&line, &server).await;
+    let ids = world.enqueue_parcels(RUNS, 900_000).await;
+    world.hold();
+    let _worker = world.worker(10);
+    world.started(RUNS).await;
+    assert_eq!(crashes(&server, &ids), [0; RUNS]);
+    world.release();
+    let stats = world.settled().await;
+    assert_eq!((world.history().starts().len(), world.history().repeated()), (RUNS, Vec::new()));
+    assert_eq!((stats.processed_total, stats.failed_total, stats.archived), (RUNS as u64, 0, 0));
+    println!("incident: {RUNS} tasks of 900 kB over {megabits} Mbit/s: all of them ran, 0 crashes");
+}
+
+fn crashes(server: &RedisServer, ids: &[TaskId]) -> Vec<u64> {
+    let mut redis = server.connection();
+    let mut of = |id: &TaskId| -> Option<u64> {
+        redis::cmd("HGET").arg(format!("asynq:{{default}}:t:{id}")).arg("crashes").query(&mut redis).unwrap()
+    };
+    ids.iter().map(|id| of(id).unwrap_or_default()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn large_tasks_arrive_over_a_thin_line() {
+    large_tasks_arrive(12.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn large_tasks_arrive_over_the_thinnest_line() {
+    large_tasks_arrive(1.2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn a_large_enqueue_over_the_thinnest_line_is_stored() {
+    let server = RedisServer::start(Persistence::None);
+    let line =
+        ThinLine::to(server.port(), Line { bits_per_second: 1_200_000, round_trip: Duration::from_millis(20) }).await;
+    let client = Client::connect(&line.url()).await.unwrap();
+    for bytes in [100_000, 1_000_000] {
+        client.enqueue(Parcel { content: vec![b'x'; bytes] }).await.unwrap();
+    }
+    let pending: usize = redis::cmd("LLEN").arg("asynq:{default}:pending").query(&mut server.connection()).unwrap();
+    assert_eq!(pending, 2, "each once");
+    println!("incident: enqueues of 100 kB and 1 MB over 1.2 Mbit/s: stored, each once");
 }

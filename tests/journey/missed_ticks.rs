@@ -1,4 +1,5 @@
-//! Redis is away for some ticks of a schedule and comes back: each of them is made up for, once.
+//! Redis is away for some ticks of a schedule and comes back: each of them is made up for, once. And it comes back without the
+//! last ticks that it had stored, as after a failover: they are made up for, too.
 
 use std::{
     collections::BTreeMap,
@@ -7,8 +8,9 @@ use std::{
 };
 
 use asynq_cron::{CronSpec, Missed, Periodic, Tick};
-use asynq_runtime::{RawTask, prelude::*};
-use asynq_tests::{Persistence, RedisServer, eventually};
+use asynq_runtime::{RawTask, broker::Page, prelude::*, task::TaskState};
+use asynq_tests::{Persistence, RedisServer, eventually, patient, queue};
+use chrono::{TimeDelta, Timelike as _, Utc};
 
 const OUTAGE: Duration = Duration::from_secs(5);
 
@@ -57,4 +59,66 @@ async fn ticks_of_an_outage_are_each_made_up_for_once() {
     running.shutdown().await.unwrap();
     let doubled: Vec<_> = ran.lock().unwrap().clone().into_iter().filter(|(_, times)| *times > 1).collect();
     assert_eq!(doubled, [], "ticks that fired more than once");
+}
+
+/// The seconds whose tasks are stored; nobody runs them.
+async fn stored(client: &Client) -> Vec<i64> {
+    let tasks = client.broker().tasks(&queue("ticks"), TaskState::Pending, Page { number: 1, size: 1_000 }).await;
+    let ids = tasks.unwrap_or_default().into_iter().map(|task| task.id.to_string());
+    let mut seconds: Vec<i64> = ids.filter_map(|id| id.rsplit(':').next()?.parse().ok()).collect();
+    seconds.sort_unstable();
+    seconds
+}
+
+/// Schedules `spec`, saves Redis's data when `is_saved_at` has come, kills Redis when `is_lost_at` has come, and starts it again
+/// with the data that it saved; what is stored then.
+async fn restored(
+    spec: &str,
+    is_saved_at: impl Fn(&[i64]) -> bool,
+    is_lost_at: impl Fn(&[i64]) -> bool,
+) -> (Client, Vec<i64>, RedisServer, asynq_runtime::server::Running) {
+    let mut redis = RedisServer::start(Persistence::None);
+    let task = RawTask::new("tick", "").queue("ticks");
+    let entry = Periodic::new(CronSpec::parse(spec).unwrap(), task).unwrap().missed(Missed::All(100)).foreign();
+    let (queue, id) = (entry.queue().clone(), entry.id().clone());
+    let server = Server::builder(redis.url())
+        .registry(Registry::from_descriptors([]).unwrap())
+        .service(asynq_cron::service().entry(entry).leader_ttl(Duration::from_secs(3)));
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let client = patient::client(&redis.url()).await;
+    eventually("the entry is planned", async || client.broker().entry(&queue, &id).await.unwrap()).await;
+    eventually("what is saved", async || is_saved_at(&stored(&client).await).then_some(())).await;
+    ::redis::cmd("SAVE").query::<()>(&mut redis.connection()).unwrap();
+    let acknowledged = eventually("what is lost", async || {
+        let stored = stored(&client).await;
+        is_lost_at(&stored).then_some(stored)
+    })
+    .await;
+    redis.kill();
+    redis.restart();
+    (client, acknowledged, redis, running)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ticks_that_redis_had_stored_and_lost_are_made_up_for() {
+    let (client, acknowledged, _redis, running) =
+        restored("* * * * * *", |stored| stored.len() >= 2, |stored| stored.len() >= 6).await;
+    eventually("every tick is stored again, and those since", async || {
+        let until = Utc::now().timestamp() - 1;
+        let stored = stored(&client).await;
+        let is_whole = (acknowledged[0]..=until).all(|second| stored.binary_search(&second).is_ok());
+        (is_whole && until > acknowledged[acknowledged.len() - 1]).then_some(())
+    })
+    .await;
+    running.shutdown().await.unwrap();
+}
+
+/// No tick after it shows that it was lost: the next one is tomorrow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daily_tick_that_redis_had_stored_and_lost_is_made_up_for() {
+    let at = Utc::now() + TimeDelta::seconds(4);
+    let daily = format!("{} {} {} * * *", at.second(), at.minute(), at.hour());
+    let (client, acknowledged, _redis, running) = restored(&daily, |_| true, |stored| stored == [at.timestamp()]).await;
+    eventually("it is stored again", async || (stored(&client).await == acknowledged).then_some(())).await;
+    running.shutdown().await.unwrap();
 }

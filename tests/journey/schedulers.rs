@@ -343,21 +343,3 @@ async fn every_tick_fires_once_on_redis_without_an_election() {
 async fn every_tick_fires_once_on_sqlite_without_an_election() {
     story(Place::sqlite(), false, Length::from_env()).await;
 }
-
-/// The time of a hand-over is real.
-mod timing {
-    use super::*;
-
-    /// The promise, and as much again for a slow machine.
-    const SHORT: Length = Length { ticks: 1, faults: 2, hand_over: HAND_OVER.saturating_mul(2) };
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_lead_is_handed_over_when_the_lease_of_a_dead_leader_ends_on_redis() {
-        story(Place::redis(), true, SHORT).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_lead_is_handed_over_when_the_lease_of_a_dead_leader_ends_on_sqlite() {
-        story(Place::sqlite(), true, SHORT).await;
-    }
-}

@@ -15,8 +15,8 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    PATIENCE, Persistence, RedisServer, eventually,
-    jobs::{Poison, Record},
+    PATIENCE, Persistence, RedisServer, ThinLine, eventually,
+    jobs::{Parcel, Poison, Record},
     journal::History,
     patient,
 };
@@ -54,6 +54,11 @@ impl World {
     /// On servers that the story keeps itself, and kills: its client gives a call up as soon as a program's does.
     pub async fn at(url: String) -> Self {
         Self::new(Client::connect(&url).await.unwrap(), url, None, TempDir::new().unwrap())
+    }
+
+    /// On a server that the story keeps itself, with the workers at the end of a line.
+    pub async fn beyond(line: &ThinLine, server: &RedisServer) -> Self {
+        Self::new(patient::client(&server.url()).await, line.url(), None, TempDir::new().unwrap())
     }
 
     fn new(client: Client, url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {
@@ -123,6 +128,15 @@ impl World {
     pub async fn enqueue_records(&self, n: usize, millis: u64) -> Vec<TaskId> {
         let outcomes = self.client.enqueue_many((0..n).map(|_| Record { millis })).await.unwrap();
         outcomes.into_iter().map(|outcome| outcome.unwrap().id).collect()
+    }
+
+    /// Enqueues `n` tasks of so many bytes.
+    pub async fn enqueue_parcels(&self, n: usize, bytes: usize) -> Vec<TaskId> {
+        let mut ids = Vec::new();
+        for _ in 0..n {
+            ids.push(self.client.enqueue(Parcel { content: vec![b'x'; bytes] }).await.unwrap().id);
+        }
+        ids
     }
 
     pub async fn enqueue_poison(&self) -> TaskId {

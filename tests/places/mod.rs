@@ -1,4 +1,4 @@
-//! Where Redis runs: what is special about TLS, users with few rights, sentinels, clusters and durability.
+//! Where Redis runs: what is special about TLS, users with few rights, sentinels, clusters, thin lines and durability.
 //!
 //! What a broker does there is shown by the conformance suite, which runs whole on each.
 #![allow(clippy::unwrap_used)] // a case that cannot be set up is a failed test
@@ -8,6 +8,7 @@ mod cluster;
 mod durability;
 mod eviction;
 mod sentinel;
+mod thin_line;
 mod tls;
 
 use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};

@@ -41,6 +41,29 @@ impl Job for Record {
     }
 }
 
+/// As [`Record`], with a payload of any size.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Parcel {
+    /// What it carries.
+    pub content: Vec<u8>,
+}
+
+impl Job for Parcel {
+    const NAME: &'static str = "parcel";
+    const OPTIONS: JobOptions = JobOptions::new().retry(5);
+    type Output = JobResult;
+
+    async fn run(self, ctx: &JobContext) -> JobResult {
+        let journal = ctx.state::<Journal>().ok_or("no journal")?;
+        journal.write(Event::Start, ctx)?;
+        while is_held() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        journal.write(Event::End, ctx)?;
+        Ok(())
+    }
+}
+
 /// Takes the whole process down, as a stack overflow or the kernel would.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Poison {}

@@ -17,6 +17,7 @@ mod seed;
 mod snapshot;
 mod sqlite;
 mod sqlite_view;
+mod thin_line;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join, polled},
@@ -32,6 +33,7 @@ pub use self::{
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
     sqlite_view::SqliteViewStore,
+    thin_line::{Line, ThinLine},
 };
 
 pub use asynq_test_support::{PATIENCE, eventually, eventually_blocking, note_skip, skip, soon};

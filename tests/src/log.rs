@@ -1,4 +1,4 @@
-//! What is logged while a test runs, in the test's own thread.
+//! What is logged while a test runs, in the test's own thread and by the services of servers that it starts.
 
 use std::{
     fmt::{self, Write as _},
@@ -12,7 +12,8 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// Keeps the lines of `INFO` and above that this thread logs, until it is dropped: for tests whose runtime has one thread.
+/// Keeps the lines of `INFO` and above that this thread logs, and the services of servers that it starts, until it is dropped:
+/// for tests whose runtime has one thread.
 #[derive(Debug)]
 pub struct Log {
     lines: Lines,

@@ -199,8 +199,9 @@ macro_rules! hand_on {
 hand_on! {
     Consume {
         dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: &Quarantined) -> Result<Vec<Run>, BrokerError>;
-        ready(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
-        wait_for_work(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+        release_unanswered(member: &Member, older: Duration) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
+        ready_sparing(queues: &[QueueName], quarantined: &Quarantined) -> Result<Vec<QueueName>, BrokerError>;
+        wait_for_work_sparing(queues: &[QueueName], quarantined: &Quarantined, limit: Duration) -> Result<(), BrokerError>;
         wait_and_dequeue(
             member: &Member, wanted: &[Wanted], quarantined: &Quarantined, limit: Duration, stop: &CancellationToken
         ) -> Result<Vec<Run>, BrokerError>;
@@ -266,16 +267,13 @@ hand_on! {
     }
     Schedules {
         tick(tick: &Tick) -> Result<Ticked, BrokerError>;
-        plan_entry(plan: &EntryPlan) -> Result<EntryState, BrokerError>;
+        plan_entry(plan: &EntryPlan) -> Result<Planned, BrokerError>;
         entry(queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
         pause_entry(queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
         forget_entry(queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
         lead(candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
         resign(candidate: &Candidate) -> Result<(), BrokerError>;
         wait_for_lead(program: &str, limit: Duration) -> Result<(), BrokerError>;
-        swap_entries(
-            program: &str, entries: &[SchedulerEntry], keep: Duration
-        ) -> Result<Vec<SchedulerEntry>, BrokerError>;
         show_entries(scheduler: &str, entries: &[SchedulerEntry], ttl: Duration) -> Result<(), BrokerError>;
         withdraw_entries(scheduler: &str) -> Result<(), BrokerError>;
         record_enqueue(entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;

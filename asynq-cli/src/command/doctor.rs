@@ -30,13 +30,12 @@ impl Doctor {
         })
         .await;
         bar.finish_and_clear();
-        let evidence = gathered?;
-        let findings = diagnose(&evidence);
-        let report = Report {
-            broker: client.broker().location(),
-            complete: evidence.queues.iter().all(|queue| queue.examination.complete),
-            findings: &findings,
-        };
+        let (evidence, unread) = gathered?;
+        let complete = unread.is_empty() && evidence.queues.iter().all(|queue| queue.examination.complete);
+        let mut findings = unread;
+        findings.extend(diagnose(&evidence));
+        findings.sort_by_key(|finding| finding.severity);
+        let report = Report { broker: client.broker().location(), complete, findings: &findings };
         session.answer(&report, |style| text(&report, &evidence, style))?;
         if findings.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
     }

@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     broker::QueueStats,
-    inspector::{CountOf, Statistics},
+    inspector::{CountOf, Statistics, UnreadableQueue},
     task::{QueueName, ServerInfo, Timestamp},
 };
 use clap::Args;
@@ -30,14 +30,23 @@ impl Stats {
         let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
         let mut value = statistics.to_json();
         (value["redis"], value["slots"]) = redis.to_json();
-        session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))
+        session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))?;
+        unreadable(session, &statistics.unreadable)
     }
 }
 
+/// Tells the queues that cannot be read, beside what can be.
+pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> Result<(), CliError> {
+    for UnreadableQueue { name, error, .. } in queues {
+        session.note(&format!("error: queue `{name}` cannot be read: {error}; `asynq doctor` says more"));
+    }
+    if queues.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
+}
+
 fn text(statistics: &Statistics, style: Style) -> String {
-    let Statistics { broker, at, totals, queues, servers, queues_left_out, .. } = statistics;
+    let Statistics { broker, at, totals, queues, unreadable, servers, queues_left_out, .. } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
-    if queues.is_empty() {
+    if queues.is_empty() && unreadable.is_empty() {
         text.push_str("no queues yet: nothing was ever enqueued here\n");
     } else {
         text.push_str(&queue_table(queues, style));

@@ -1,9 +1,9 @@
 //! Changes what somebody asked to be changed.
 
 use asynq_cron::{EntryId, Schedule};
-use asynq_runtime::{Client, inspector::InspectError};
+use asynq_runtime::{Client, TaskState, broker::BulkAction, inspector::InspectError};
 
-use super::model::{Act, TaskAct};
+use super::model::{Act, TaskAct, TheTask};
 
 /// Does it and says what was done.
 pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, InspectError> {
@@ -17,21 +17,26 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, Inspect
             true => format!("queue {queue} goes on"),
             false => format!("queue {queue} was not paused"),
         },
-        Act::Task(TaskAct::Run, queue, id) => {
-            inspector.run(&queue, &id).await?;
+        Act::Task(TaskAct::Run, TheTask { queue, id, state }) => {
+            inspector.change_in_state(&queue, &id, state, BulkAction::Run).await?;
             format!("task {id} is pending")
         }
-        Act::Task(TaskAct::Archive, queue, id) => {
-            inspector.archive(&queue, &id).await?;
+        Act::Task(TaskAct::Archive, TheTask { queue, id, state }) => {
+            inspector.change_in_state(&queue, &id, state, BulkAction::Archive).await?;
             format!("task {id} is archived")
         }
-        Act::Task(TaskAct::Delete, queue, id) => {
-            inspector.delete(&queue, &id).await?;
+        Act::Task(TaskAct::Delete, TheTask { queue, id, state }) => {
+            inspector.change_in_state(&queue, &id, state, BulkAction::Delete).await?;
             format!("task {id} is deleted")
         }
-        Act::Task(TaskAct::Cancel, _, id) => {
-            inspector.cancel(&id).await?;
-            format!("task {id} is asked to stop")
+        Act::Task(TaskAct::Cancel, TheTask { queue, id, .. }) => {
+            let state = inspector.task(&queue, &id).await?.state;
+            if state == TaskState::Active {
+                inspector.cancel(&id).await?;
+                format!("task {id} is asked to stop")
+            } else {
+                format!("task {id} is {state}: nobody runs it")
+            }
         }
         Act::RunEntry(entry) => {
             let task = Schedule::new(client).run_listed(&entry).await;

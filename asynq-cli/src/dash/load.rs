@@ -4,7 +4,7 @@ use asynq_cron::Schedule;
 use asynq_runtime::{
     Client, TaskInfo, TaskState,
     broker::{Failure, GroupStats, QueueStats, ServerState},
-    inspector::InspectError,
+    inspector::{ArchiveRoom, InspectError, QueueReading, UnreadableQueue},
     task::{QueueName, TaskId},
 };
 use chrono::{DateTime, Utc};
@@ -38,13 +38,16 @@ pub(crate) struct Loaded {
     pub(crate) wanted: Wanted,
     /// The broker's time.
     pub(crate) now: DateTime<Utc>,
+    /// The archive of the queue, where tasks of one queue are shown.
+    pub(crate) archive: Option<ArchiveRoom>,
     pub(crate) content: Content,
 }
 
 /// The content of a screen.
 #[derive(Debug)]
 pub(crate) enum Content {
-    Queues(Vec<QueueStats>),
+    /// The queues, and those that cannot be read.
+    Queues(Vec<QueueStats>, Vec<UnreadableQueue>),
     Tasks {
         stats: Box<QueueStats>,
         tasks: Vec<TaskInfo>,
@@ -62,10 +65,13 @@ const GROUPS: usize = 50;
 pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, InspectError> {
     let inspector = client.inspector();
     let content = match &wanted {
-        Wanted::Queues => Content::Queues(inspector.queues().await?),
+        Wanted::Queues => queues(inspector.each_queue().await?),
         Wanted::Tasks(Listing { queue, state, page, size }) => Content::Tasks {
             stats: Box::new(inspector.queue(queue).await?),
-            tasks: inspector.tasks(queue, *state).page(*page).per_page(*size).await?,
+            tasks: {
+                let page = inspector.tasks(queue, *state).page(*page).per_page(*size).brief().await?;
+                page.into_iter().map(|brief| brief.task).collect()
+            },
             groups: match state {
                 TaskState::Aggregating => inspector.groups(queue).limit(GROUPS).await?,
                 _ => Vec::new(),
@@ -79,5 +85,20 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
         Wanted::Servers => Content::Servers(inspector.servers().await?),
         Wanted::Periodic => Content::Periodic(entries(&Schedule::new(client)).await?),
     };
-    Ok(Loaded { wanted, now: client.broker().now(), content })
+    let archive = match &wanted {
+        Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => Some(inspector.archive_room(queue).await?),
+        Wanted::Queues | Wanted::Servers | Wanted::Periodic => None,
+    };
+    Ok(Loaded { wanted, now: client.broker().now(), archive, content })
+}
+
+fn queues(readings: Vec<QueueReading>) -> Content {
+    let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
+    for QueueReading { name, stats, .. } in readings {
+        match stats {
+            Ok(stats) => queues.push(stats),
+            Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
+        }
+    }
+    Content::Queues(queues, unreadable)
 }

@@ -2,13 +2,14 @@
 
 use asynq_runtime::{
     TaskState,
-    inspector::InspectError,
+    inspector::{ArchiveRoom, InspectError},
     task::{QueueName, SchedulerEntry, TaskId},
 };
 use chrono::{DateTime, Utc};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::load::{Content, Listing, Loaded, Wanted};
+use crate::show::number;
 
 /// The states in the order of their tabs.
 pub(crate) const TABS: [TaskState; 7] = [
@@ -32,6 +33,8 @@ pub(crate) struct Model {
     pub(crate) note: Option<Note>,
     /// The broker's time when it last answered.
     pub(crate) now: Option<DateTime<Utc>>,
+    /// The archive of the queue on the screen.
+    archive: Option<ArchiveRoom>,
     /// Rows of a list that there is room for; the view says how many.
     pub(crate) room: usize,
 }
@@ -58,6 +61,8 @@ pub(crate) enum Dialog {
 pub(crate) struct Note {
     pub(crate) text: String,
     pub(crate) is_error: bool,
+    /// Whether it says that the broker did not answer: it goes when the broker does.
+    is_of_loading: bool,
 }
 
 /// What a key asks for.
@@ -75,10 +80,18 @@ pub(crate) enum Step {
 pub(crate) enum Act {
     Pause(QueueName),
     Resume(QueueName),
-    Task(TaskAct, QueueName, TaskId),
+    Task(TaskAct, TheTask),
     RunEntry(Box<SchedulerEntry>),
     /// Pauses it, or lets it go on.
     PauseEntry(Box<SchedulerEntry>, bool),
+}
+
+/// A task as it was seen: what has moved meanwhile is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TheTask {
+    pub(crate) queue: QueueName,
+    pub(crate) id: TaskId,
+    pub(crate) state: TaskState,
 }
 
 /// A change of one task.
@@ -93,7 +106,7 @@ pub(crate) enum TaskAct {
 impl Model {
     pub(crate) fn new(broker: String) -> Self {
         let first = Screen::of(Wanted::Queues);
-        Self { broker, screens: vec![first], dialog: None, note: None, now: None, room: 20 }
+        Self { broker, screens: vec![first], dialog: None, note: None, now: None, archive: None, room: 20 }
     }
 
     /// The screen that is shown.
@@ -118,12 +131,13 @@ impl Model {
     /// Shows what the broker said, if it is still asked for.
     pub(crate) fn show(&mut self, loaded: Result<Loaded, InspectError>) -> Step {
         match loaded {
-            Ok(Loaded { wanted, now, content }) => {
+            Ok(Loaded { wanted, now, archive, content }) => {
                 self.now = Some(now);
-                if self.note.as_ref().is_some_and(|note| note.is_error) {
+                if self.note.as_ref().is_some_and(|note| note.is_of_loading) {
                     self.note = None;
                 }
                 if wanted == self.wanted() {
+                    self.archive = archive;
                     let screen = self.screen_mut();
                     screen.content = Some(content);
                     screen.row = screen.row.min(screen.rows().saturating_sub(1));
@@ -131,10 +145,13 @@ impl Model {
             }
             Err(InspectError::QueueNotFound { queue }) => {
                 self.screens.truncate(1);
-                self.note = Some(Note { text: format!("queue {queue} is gone"), is_error: false });
+                self.note =
+                    Some(Note { text: format!("queue {queue} is gone"), is_error: false, is_of_loading: false });
                 return Step::Load;
             }
-            Err(error) => self.note = Some(Note { text: error.to_string(), is_error: true }),
+            Err(error) => {
+                self.note = Some(Note { text: error.to_string(), is_error: true, is_of_loading: true });
+            }
         }
         Step::Stay
     }
@@ -143,7 +160,7 @@ impl Model {
     pub(crate) fn told(&mut self, done: Result<String, InspectError>) -> Step {
         let is_error = done.is_err();
         let text = done.unwrap_or_else(|error| error.to_string());
-        self.note = Some(Note { text, is_error });
+        self.note = Some(Note { text, is_error, is_of_loading: false });
         Step::Load
     }
 
@@ -241,7 +258,7 @@ impl Model {
     fn open(&mut self) -> Step {
         let screen = self.screen();
         let wanted = match &screen.content {
-            Some(Content::Queues(queues)) => queues.get(screen.row).map(|queue| {
+            Some(Content::Queues(queues, _)) => queues.get(screen.row).map(|queue| {
                 let state = TABS.into_iter().find(|&state| queue.count(state) > 0).unwrap_or(TaskState::Pending);
                 Wanted::Tasks(Listing { queue: queue.name.clone(), state, page: 1, size: self.room })
             }),
@@ -258,7 +275,7 @@ impl Model {
     fn pause(&mut self) -> Step {
         let screen = self.screen();
         let queue = match &screen.content {
-            Some(Content::Queues(queues)) => queues.get(screen.row),
+            Some(Content::Queues(queues, _)) => queues.get(screen.row),
             Some(Content::Tasks { stats, .. }) => Some(&**stats),
             Some(Content::Periodic(entries)) => {
                 let Some(entry) = entries.get(screen.row) else { return Step::Stay };
@@ -284,6 +301,17 @@ impl Model {
         }
     }
 
+    /// What one archived task more means, where the archive is full.
+    fn beyond_archive(&self) -> String {
+        match self.archive {
+            Some(room) if room.beyond(1) > 0 => {
+                let (limit, holds) = (number(room.limit), number(room.archived));
+                format!(" The archive keeps {limit} tasks and holds {holds}: the oldest will be DELETED.")
+            }
+            _ => String::new(),
+        }
+    }
+
     fn on_task(&mut self, act: TaskAct) -> Step {
         let screen = self.screen();
         let chosen = match &screen.content {
@@ -292,14 +320,14 @@ impl Model {
             _ => None,
         };
         let Some(task) = chosen else { return Step::Stay };
-        let (queue, id) = (task.queue.clone(), task.id.clone());
-        let verb = match act {
-            TaskAct::Run => return Step::Act(Act::Task(act, queue, id)),
-            TaskAct::Archive => "Archive",
-            TaskAct::Delete => "Delete",
-            TaskAct::Cancel => "Cancel the run of",
+        let task = TheTask { queue: task.queue.clone(), id: task.id.clone(), state: task.state };
+        let (verb, then) = match act {
+            TaskAct::Run => return Step::Act(Act::Task(act, task)),
+            TaskAct::Archive => ("Archive", self.beyond_archive()),
+            TaskAct::Delete => ("Delete", String::new()),
+            TaskAct::Cancel => ("Cancel the run of", String::new()),
         };
-        self.ask(Dialog::Sure(format!("{verb} task {id} of queue {queue}?"), Act::Task(act, queue, id)))
+        self.ask(Dialog::Sure(format!("{verb} task {} of queue {}?{then}", task.id, task.queue), Act::Task(act, task)))
     }
 }
 
@@ -311,7 +339,7 @@ impl Screen {
     /// How many rows can be chosen.
     pub(crate) fn rows(&self) -> usize {
         match &self.content {
-            Some(Content::Queues(queues)) => queues.len(),
+            Some(Content::Queues(queues, _)) => queues.len(),
             Some(Content::Tasks { tasks, .. }) => tasks.len(),
             Some(Content::Servers(servers)) => servers.len(),
             Some(Content::Periodic(entries)) => entries.len(),

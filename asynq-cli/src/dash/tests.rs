@@ -1,6 +1,7 @@
 //! What the view shows of a real broker, and what keys do.
 
 mod hostile;
+mod mishaps;
 mod picture;
 mod seeded;
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use asynq_cron::Schedule;
 use asynq_runtime::{
     Client, TaskState,
-    broker::{Examination, Node, QueueStats, ServerState},
-    inspector::{InspectError, Inspector},
+    broker::{Examination, Node, Oddity, OddityKind, QueueStats, ServerState},
+    inspector::{InspectError, Inspector, QueueReading},
     task::QueueName,
 };
 use chrono::{DateTime, Utc};
+
+use super::{Finding, Severity};
+use crate::entries::{Entry, entries};
 
 /// Failed tasks of a state that are read for errors which say that nobody knows their type.
 const FAILED: usize = 500;
@@ -24,6 +28,8 @@ pub(crate) struct Evidence {
     pub(crate) servers: Vec<ServerState>,
     /// Every queue.
     pub(crate) queues: Vec<QueueEvidence>,
+    /// Every periodic entry that a living scheduler lists.
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// A queue as it was found.
@@ -60,33 +66,60 @@ pub(crate) struct Strangers {
 ///
 /// # Errors
 ///
-/// The broker failed.
+/// The broker failed. A queue that cannot be read hides no other: it is a finding, and what can be said of it is said.
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
     mut tell: impl FnMut(usize, usize),
-) -> Result<Evidence, InspectError> {
+) -> Result<(Evidence, Vec<Finding>), InspectError> {
     let inspector = client.inspector();
     let nodes = inspector.nodes().await?;
     let servers = inspector.servers().await?;
-    let all = inspector.queues().await?;
-    let (mut queues, number) = (Vec::new(), all.len());
-    for stats in all {
-        let name = stats.name.clone();
-        let looked_at = async {
-            let examination = inspector.examine(&name, limit).await?;
-            let unknown = unknown(&inspector, &name).await?;
-            Ok(QueueEvidence { stats, examination, unknown })
+    let all = inspector.each_queue().await?;
+    let (mut queues, mut findings, number) = (Vec::new(), Vec::new(), all.len());
+    for (n, QueueReading { name, stats, .. }) in all.into_iter().enumerate() {
+        // A broken place keeps the numbers from being read; the examination says which one it is.
+        let examined = inspector.examine(&name, limit).await;
+        let unknown = match &stats {
+            Ok(_) => unknown(&inspector, &name).await,
+            Err(error) => Err(error.clone().into()),
         };
-        match looked_at.await {
-            Ok(evidence) => queues.push(evidence),
+        tell(n + 1, number);
+        let failed = [examined.as_ref().err(), unknown.as_ref().err()].into_iter().flatten().next();
+        match failed {
             // Somebody deleted the queue meanwhile.
-            Err(InspectError::QueueNotFound { .. }) => {}
-            Err(error) => return Err(error),
+            Some(InspectError::QueueNotFound { .. }) => continue,
+            Some(error) => {
+                if error.is_unavailable() {
+                    client.broker().ping().await?;
+                }
+                let is_told = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
+                findings.extend((!is_told).then(|| unreadable(&name, error)));
+            }
+            None => {}
         }
-        tell(queues.len(), number);
+        if let Ok(examination) = examined {
+            let stats = stats.unwrap_or_else(|_| QueueStats::empty(name, client.broker().now()));
+            queues.push(QueueEvidence { stats, examination, unknown: unknown.unwrap_or_default() });
+        }
     }
-    Ok(Evidence { now: client.broker().now(), nodes, servers, queues })
+    let entries = entries(&Schedule::new(client)).await?;
+    Ok((Evidence { now: client.broker().now(), nodes, servers, queues, entries }, findings))
+}
+
+fn is_foreign(oddity: &Oddity) -> bool {
+    oddity.kind == OddityKind::ForeignKey
+}
+
+fn unreadable(queue: &QueueName, error: &InspectError) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        check: "unreadable",
+        subject: queue.to_string(),
+        found: error.to_string(),
+        means: "nothing is known of this queue: neither what waits in it nor what is wrong with it",
+        mend: "mend what the error names; where a node of a cluster is down, bring it back, then ask again".to_owned(),
+    }
 }
 
 async fn unknown(
@@ -111,7 +144,7 @@ fn stranger(error: &str) -> Option<Stranger> {
         return Some(Stranger::Type);
     }
     let (_, told) = error.strip_prefix("the arguments of `")?.split_once("` ")?;
-    told.starts_with("have shape ").then_some(Stranger::Shape)
+    ["have shape ", "do not fit: "].iter().any(|start| told.starts_with(start)).then_some(Stranger::Shape)
 }
 
 #[cfg(test)]
@@ -123,6 +156,7 @@ mod tests {
         for (error, expected) in [
             (r#"handler not found for task "mail""#, Some(Stranger::Type)),
             ("the arguments of `mail` have shape 01020304, but this program's `mail` takes", Some(Stranger::Shape)),
+            ("the arguments of `mail` do not fit: missing field `to` at line 1", Some(Stranger::Shape)),
             ("the arguments of `mail` cannot be read: too short", None),
             ("the arguments of nobody", None),
             ("no handler", None),

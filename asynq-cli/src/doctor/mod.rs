@@ -4,6 +4,7 @@ mod broker;
 mod evidence;
 mod finding;
 mod queues;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
 pub(crate) fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = broker::check(evidence);
     findings.extend(queues::check(evidence));
+    findings.extend(schedule::check(evidence));
     findings.sort_by_key(|finding| finding.severity);
     findings
 }

@@ -1,14 +1,15 @@
 //! Checks of the queues: who serves them, what waits too long, what does not fit together.
 
-use asynq_runtime::broker::{Oddity, OddityKind};
+use asynq_runtime::{
+    broker::{Oddity, OddityKind},
+    task::ArchiveLimit,
+};
 
 use super::{
     Evidence, Finding, Severity,
     evidence::{QueueEvidence, Stranger, Strangers},
 };
 
-/// As many archived tasks as asynq keeps; the oldest go first.
-const ARCHIVE: u64 = 10_000;
 /// A queue that is served should not let a task wait for so long, seconds.
 const LONG_WAIT: u64 = 300;
 
@@ -18,7 +19,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
         strangers(queue, &mut findings);
-        archive(queue, &mut findings);
+        archive(queue, archive_limit(evidence, queue), &mut findings);
         findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
     }
     findings
@@ -97,15 +98,22 @@ fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
     }
 }
 
-fn archive(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+/// How many archived tasks are kept: the least that a server of the queue keeps.
+fn archive_limit(evidence: &Evidence, queue: &QueueEvidence) -> u64 {
+    let name = &queue.stats.name;
+    let serving = evidence.servers.iter().filter(|server| server.info.serves(name));
+    serving.map(|server| server.info.archive_limit(name)).min().unwrap_or(ArchiveLimit::DEFAULT)
+}
+
+fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
     let archived = queue.stats.archived;
-    if archived >= ARCHIVE / 10 * 9 {
+    if archived > 0 && archived >= limit / 10 * 9 {
         let name = quoted(&queue.stats.name);
         findings.push(of(
             queue,
             Severity::Warning,
             "full-archive",
-            format!("{archived} archived tasks; {ARCHIVE} are kept unless a worker says otherwise"),
+            format!("{archived} archived tasks; {limit} are kept unless a worker says otherwise"),
             "beyond that the oldest are deleted, and with them why they failed",
             format!("asynq task ls --queue {name} --state archived, then run or delete them"),
         ));

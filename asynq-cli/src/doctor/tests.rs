@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Examination, Fact, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
-    task::{QueueName, QueueWeight, ServerInfo, Timestamp},
+    task::{QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp},
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -13,7 +13,7 @@ use super::{
     Evidence, Finding, diagnose,
     evidence::{QueueEvidence, Stranger, Strangers},
 };
-use crate::cli::Cli;
+use crate::{cli::Cli, entries::Entry};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_893_553_445, 0).unwrap()
@@ -49,7 +49,32 @@ fn sound() -> Evidence {
         nodes: vec![node],
         servers: vec![ServerState::new(info, Vec::new())],
         queues: vec![QueueEvidence { stats, examination, unknown: Default::default() }],
+        entries: vec![entry("@hourly", TimeDelta::minutes(3))],
     }
+}
+
+/// A periodic entry whose last tick was so long ago.
+fn entry(spec: &str, ago: TimeDelta) -> Entry {
+    let listed = SchedulerEntry { spec: spec.into(), task_type: "report".into(), ..SchedulerEntry::default() };
+    Entry { listed, paused: false, last: Some(now() - ago) }
+}
+
+#[test]
+fn an_entry_that_is_listed_and_not_fired_is_told() {
+    let told = |entry: Entry| {
+        let findings = diagnose(&Evidence { entries: vec![entry], ..sound() });
+        findings.into_iter().map(|finding| (finding.check, finding.found)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(entry("* * * * *", TimeDelta::seconds(90))), []);
+    let late = told(entry("TZ=Europe/Berlin */10 * * * *", TimeDelta::minutes(42)));
+    assert!(
+        late.len() == 1 && late[0].0 == "late-schedule" && late[0].1.starts_with("4 of its times have passed"),
+        "{late:?}"
+    );
+    assert!(told(entry("* * * * * *", TimeDelta::days(30)))[0].1.starts_with("1000 of its times or more"));
+    assert_eq!(told(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
+    assert_eq!(told(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
+    assert_eq!(told(entry("nonsense", TimeDelta::days(1))), []);
 }
 
 fn set(node: &mut Node, name: &str, value: &str) {

@@ -18,7 +18,7 @@ on_both_brokers! {
             desk.run("queue unpause default").await,
             desk.run("queue resume default --json").await,
         ]);
-        assert!(desk.t.broker().queue_stats(&queue("future")).await.unwrap().paused);
+        assert!(!desk.t.broker().queue_stats(&queue("future")).await.unwrap().paused, "nobody enqueued to it");
         assert!(!desk.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
     }
 

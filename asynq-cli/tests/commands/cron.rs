@@ -21,6 +21,7 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         spec: "0 9 * * mon-fri".into(),
         zone: "Europe/Berlin".into(),
         revision: 1,
+        supersedes: None,
         keep: Duration::from_secs(86_400),
     };
     broker.plan_entry(&plan).await.unwrap();
@@ -32,6 +33,7 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         enqueue_options: vec!["Queue(\"low\")".into(), "MaxRetry(3)".into()],
         next_enqueue_time: Some((now + TimeDelta::hours(5)).into()),
         prev_enqueue_time: Some((now - TimeDelta::hours(19)).into()),
+        task: None,
     };
     let gos = SchedulerEntry {
         id: "gos".into(),
@@ -41,6 +43,7 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         enqueue_options: Vec::new(),
         next_enqueue_time: Some((now + TimeDelta::seconds(9)).into()),
         prev_enqueue_time: Some(asynq_runtime::task::Timestamp::NEVER),
+        task: None,
     };
     let ttl = Duration::from_secs(60);
     broker.show_entries("host-1:1:a", &[ours.clone(), gos], ttl).await.unwrap();

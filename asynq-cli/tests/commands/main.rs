@@ -12,5 +12,6 @@ mod doctor;
 mod hostile;
 mod large;
 mod looking;
+mod mishaps;
 mod process;
 mod web;

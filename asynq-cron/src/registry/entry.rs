@@ -88,7 +88,8 @@ impl PeriodicEntry {
             None => CronSpec::parse(self.spec),
         };
         let spec = spec.map_err(|source| PeriodicError::Spec { job: self.job.name.to_owned(), source })?;
-        let periodic = Periodic::new(spec, (self.task)())?;
+        // By its job alone, whatever becomes of the format of its arguments.
+        let periodic = Periodic::new(spec, (self.task)())?.key("");
         Ok(periodic.missed(self.missed).overlap(self.overlap).jitter(self.jitter).place(self.job.place()))
     }
 }

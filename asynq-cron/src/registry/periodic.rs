@@ -32,7 +32,6 @@ pub struct Periodic {
     id: EntryId,
     job: String,
     queue: QueueName,
-    payload: bytes::Bytes,
     spec: CronSpec,
     task: PreparedTask,
     missed: Missed,
@@ -58,12 +57,12 @@ pub enum PeriodicError {
     #[error("a periodic task cannot be enqueued: {0}")]
     Task(#[from] EnqueueError),
     /// Two entries are the same to the broker.
-    #[error("`{job}` is scheduled twice in queue `{queue}` with the same payload ({places}); give one a `key`")]
+    #[error(
+        "`{job}` is scheduled twice under the same key, or without one and with the same arguments ({places}); give each a `key`"
+    )]
     Twice {
         /// The job.
         job: String,
-        /// The queue.
-        queue: String,
         /// Where the two are written.
         places: String,
     },
@@ -116,10 +115,9 @@ impl Periodic {
         let task = task.into();
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
         Ok(Self {
-            id: EntryId::of(&bound.message.r#type, &bound.queue, &bound.message.payload, ""),
+            id: EntryId::of_arguments(&bound.message.r#type, &bound.message.payload),
             job: bound.message.r#type,
             queue: bound.queue,
-            payload: bound.message.payload,
             spec: spec.aligned(),
             task,
             missed: Missed::default(),
@@ -130,10 +128,11 @@ impl Periodic {
         })
     }
 
-    /// Tells two entries of the same job, queue and payload apart.
+    /// Names the entry among those of its job: the id of a row, say. An entry with a key is the same one whatever becomes of
+    /// its arguments; without one it is known by its job and its arguments.
     #[must_use]
     pub fn key(self, key: &str) -> Self {
-        Self { id: EntryId::of(&self.job, &self.queue, &self.payload, key), ..self }
+        Self { id: EntryId::of(&self.job, key), ..self }
     }
 
     /// What becomes of missed ticks; default [`Missed::Once`].
@@ -197,22 +196,16 @@ impl Periodic {
         if self.place.is_empty() { "made at run time" } else { &self.place }
     }
 
-    /// The schedule for people: `0 9 * * * Europe/Berlin`.
-    pub(crate) fn shown_spec(&self) -> String {
-        match (self.spec.as_str(), self.spec.zone()) {
-            (text, chrono_tz::Tz::UTC) => text.to_owned(),
-            (text, _) if text.contains("TZ=") => text.to_owned(),
-            (text, zone) => format!("TZ={zone} {text}"),
-        }
-    }
-
-    /// Whether a tick of the one may be sent as one of the other.
+    /// Whether a tick of the one may be sent as one of the other: they have the same schedule and enqueue the same task.
     pub(crate) fn is_same_plan(&self, other: &Self) -> bool {
-        let plain = |entry: &Self| {
-            let (zone, text) = (entry.spec.zone(), entry.spec.as_str().to_owned());
-            (entry.id.clone(), text, zone, entry.missed, entry.overlap, entry.jitter)
+        let plan = |entry: &Self| (entry.id.clone(), entry.spec.clone(), entry.missed, entry.overlap, entry.jitter);
+        // Both bound at one moment, so that times which count from the enqueue are equal.
+        let task = |entry: &Self| {
+            let mut task = entry.bind_plain(DateTime::UNIX_EPOCH).ok()?;
+            task.message.id = String::new();
+            Some((task.message, task.when, task.group, task.unique.map(|lock| (lock.key, lock.ttl)), task.extra))
         };
-        plain(self) == plain(other) && format!("{:?}", self.task) == format!("{:?}", other.task)
+        plan(self) == plan(other) && task(self).is_some_and(|task_of_self| Some(task_of_self) == task(other))
     }
 
     /// The entry as the broker keeps it; `after` is the last tick, or now.
@@ -224,12 +217,19 @@ impl Periodic {
             spec: self.spec.as_str().to_owned(),
             zone: self.spec.zone().name().to_owned(),
             revision,
+            supersedes: None,
             keep: distance.saturating_mul(3).max(DAY * 30),
         }
     }
 
-    /// The tick to send, bound at `now`.
-    pub(crate) fn tick(&self, tick: Tick, now: DateTime<Utc>, revision: u64) -> Result<BrokerTick, EnqueueError> {
+    /// The tick to send, bound at `now`; `known` is the last tick that the broker is known to have stored.
+    pub(crate) fn tick(
+        &self,
+        tick: Tick,
+        known: DateTime<Utc>,
+        now: DateTime<Utc>,
+        revision: u64,
+    ) -> Result<BrokerTick, EnqueueError> {
         let at = tick.scheduled_at();
         let mut task = self.bind(tick, now)?;
         task.id = self.id.task_id(at);
@@ -241,13 +241,19 @@ impl Periodic {
         let plan = self.plan(at, revision);
         let interval = self.spec.next_after(at).and_then(|next| (next - at).to_std().ok()).unwrap_or(DAY);
         let marker = interval.saturating_mul(100).clamp(Duration::from_secs(600), DAY * 2);
-        Ok(BrokerTick { plan, at, marker, overlap: self.overlap, task })
+        Ok(BrokerTick { plan, at, marker, known: Some(known), overlap: self.overlap, task })
+    }
+
+    /// Its task without any tick, under a new id.
+    pub(crate) fn bind_plain(&self, now: DateTime<Utc>) -> Result<NewTask, EnqueueError> {
+        let mut task = self.task.clone().bind(now, Client::MAX_PAYLOAD_LIMIT)?;
+        task.id_is_ours = true;
+        Ok(task)
     }
 
     /// Its task with the tick in its headers, under a new id.
     pub(crate) fn bind(&self, tick: Tick, now: DateTime<Utc>) -> Result<NewTask, EnqueueError> {
-        let mut task = self.task.clone().bind(now, Client::MAX_PAYLOAD_LIMIT)?;
-        task.id_is_ours = true;
+        let mut task = self.bind_plain(now)?;
         task.message.headers.extend(tick.headers().map(|(key, value)| Header::new(key, value)));
         Ok(task)
     }
@@ -255,7 +261,7 @@ impl Periodic {
 
 impl fmt::Display for Periodic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.job, self.shown_spec())
+        write!(f, "{} {}", self.job, self.spec)
     }
 }
 
@@ -283,18 +289,43 @@ mod tests {
     }
 
     #[test]
-    fn its_id_is_its_job_queue_payload_and_key() {
+    fn its_id_is_its_job_and_its_key_or_else_its_arguments() {
         let nightly = entry("0 3 * * *");
         assert_eq!(nightly.id(), entry("TZ=Asia/Tokyo 0 4 * * *").missed(Missed::Skip).id());
-        assert_eq!(nightly.id(), &EntryId::of("report", nightly.queue(), b"x", ""));
+        assert_eq!(nightly.id(), &EntryId::of_arguments("report", b"x"));
+        let other = |payload: &'static str| {
+            let task = RawTask::new("report", payload).queue("other");
+            Periodic::new(CronSpec::parse("@daily").expect("a spec"), task).expect("an entry")
+        };
+        assert_eq!(nightly.id(), other("x").id(), "the queue is no part of it");
+        assert_ne!(nightly.id(), other("y").id());
+        assert_eq!(entry("0 3 * * *").key("7").id(), other("y").key("7").id());
         assert_ne!(nightly.id(), entry("0 3 * * *").key("again").id());
+    }
+
+    #[test]
+    fn an_entry_whose_task_changed_is_planned_again() {
+        let of = |payload: &'static str| {
+            let spec = CronSpec::parse("@daily").expect("a spec");
+            let task = RawTask::new("bill", payload).deadline("1h").unique("1h");
+            Periodic::new(spec, task).expect("an entry").key("7")
+        };
+        assert!(of("7").is_same_plan(&of("7")));
+        // Of the same length.
+        assert!(!of("7").is_same_plan(&of("8")));
+        assert!(!of("7").is_same_plan(&of("7").missed(Missed::Skip)));
+        let other =
+            |task: RawTask| Periodic::new(CronSpec::parse("@daily").expect("a spec"), task).expect("an entry").key("7");
+        assert!(!of("7").is_same_plan(&other(RawTask::new("bill", "7").deadline("2h").unique("1h"))));
+        assert!(!of("7").is_same_plan(&other(RawTask::new("bill", "7").deadline("1h").unique("2h"))));
+        assert!(!of("7").is_same_plan(&other(RawTask::new("bill", "7").deadline("1h").unique("1h").header("a", "b"))));
     }
 
     #[test]
     fn a_tick_names_its_task_and_tells_it_its_time() {
         let time = at("2026-03-01T03:00:00Z");
         let tick = Tick::new(time).with_missed(2);
-        let sent = entry("0 3 * * *").tick(tick, time, 9).expect("a tick");
+        let sent = entry("0 3 * * *").tick(tick, time, time, 9).expect("a tick");
         assert_eq!(sent.task.message.id, sent.task.id.as_str());
         assert_eq!(sent.task.id, sent.plan.entry.task_id(time));
         assert_eq!((sent.task.when, sent.plan.revision), (When::Now, 9));
@@ -312,7 +343,7 @@ mod tests {
             ("@yearly", 2 * 86_400, 3 * 365 * 86_400),
         ] {
             let time = at("2026-01-01T00:00:00Z");
-            let sent = entry(spec).tick(Tick::new(time), time, 0).expect("a tick");
+            let sent = entry(spec).tick(Tick::new(time), time, time, 0).expect("a tick");
             assert_eq!((sent.marker.as_secs(), sent.plan.keep.as_secs()), (marker, keep), "{spec}");
         }
     }
@@ -323,7 +354,7 @@ mod tests {
         let most = Duration::from_secs(30);
         let of = |minute: i64| {
             let time = time + TimeDelta::minutes(minute);
-            let sent = entry("* * * * *").jitter(most).tick(Tick::new(time), time, 0).expect("a tick");
+            let sent = entry("* * * * *").jitter(most).tick(Tick::new(time), time, time, 0).expect("a tick");
             let When::At(when) = sent.task.when else { panic!("not put off") };
             (when - time).to_std().expect("later")
         };

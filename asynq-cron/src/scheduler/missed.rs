@@ -46,6 +46,8 @@ pub(crate) struct Due {
     pub(crate) fires: VecDeque<Fire>,
     /// The newest of all, fired or not.
     pub(crate) newest: Option<DateTime<Utc>>,
+    /// How many are left out where none is fired; where one is, it says so itself.
+    pub(crate) passed_over: u64,
 }
 
 /// What is to be done about the ticks later than `last`, up to `now`.
@@ -73,7 +75,8 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
     if let Some(oldest) = fires.front_mut() {
         oldest.missed = left_out;
     }
-    Due { fires, newest: Some(newest) }
+    let passed_over = if fires.is_empty() { left_out } else { 0 };
+    Due { fires, newest: Some(newest), passed_over }
 }
 
 /// Whether a tick that is sent now is still what people call on time.

@@ -13,14 +13,11 @@ use asynq_runtime::{
     broker::{Candidate, EntryId},
     server::ServiceContext,
 };
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::time::timeout;
 
 pub(crate) use self::work::Provider;
 use self::work::Work;
-use crate::{
-    Periodic, PeriodicError,
-    leader::{Standing, campaign},
-};
+use crate::{Periodic, PeriodicError, leader::Campaign};
 
 /// How long a stopping scheduler tells the broker so.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -55,21 +52,14 @@ pub(crate) async fn run(
     let name = cx.new_name();
     let candidate =
         Candidate { program: settings.program.clone(), token: name.server_id.clone(), revision: settings.revision };
-    let first = if settings.election { Standing::Follows } else { Standing::Leads { until: None } };
-    let (tell, standing) = watch::channel(first);
-    // Owned here: dropped with this future, it ends.
-    let mut campaigns = JoinSet::new();
-    if settings.election {
-        campaigns.spawn(campaign(Arc::clone(&broker), candidate.clone(), settings.ttl, tell.clone()));
-    }
     let name = name.to_string();
     let election = settings.election;
-    let work = Work::new(Arc::clone(&broker), name.clone(), settings, fixed, provider, cx.registry().clone());
+    let campaign = Campaign::new(candidate.clone(), settings.ttl, election);
+    let work = Work::new(Arc::clone(&broker), name.clone(), settings, campaign, fixed, provider, &cx);
     tokio::select! {
-        () = work.run(standing) => {}
+        () = work.run() => {}
         () = cx.stopping() => {}
     }
-    campaigns.shutdown().await;
     let farewell = async {
         if let Err(error) = broker.withdraw_entries(&name).await {
             tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
@@ -110,7 +100,6 @@ fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
 fn twice(entry: &Periodic, other: &Periodic) -> PeriodicError {
     PeriodicError::Twice {
         job: entry.job().to_owned(),
-        queue: entry.queue().to_string(),
         places: format!("{}, {}", other.whereabouts(), entry.whereabouts()),
     }
 }

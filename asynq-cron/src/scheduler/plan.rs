@@ -1,12 +1,15 @@
 //! What is due when: the entries of a scheduler by their next moment, in the broker's time; no clock, no broker.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
-use asynq_runtime::broker::{EntryId, EntryState};
+use asynq_runtime::{
+    broker::{EntryId, EntryState},
+    metrics::{self, TickOutcome},
+};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::missed::{Fire, due};
@@ -26,8 +29,10 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 struct Row {
     periodic: Arc<Periodic>,
-    /// Its last tick that is settled.
+    /// Its last tick that is settled, or passed over by policy.
     last: DateTime<Utc>,
+    /// The last tick that the broker is known to have stored.
+    stored: DateTime<Utc>,
     /// Its last tick that enqueued something, as asynq's tools show it.
     previous: Option<DateTime<Utc>>,
     /// What is to be sent before new ticks are looked for; the first may be under way.
@@ -61,7 +66,10 @@ impl Plan {
         let last = state.last;
         let wake = periodic.spec().next_after(last);
         let previous = state.previous.as_ref().map(|_| last);
-        self.rows.insert(id.clone(), Row { periodic, last, previous, fires: VecDeque::new(), failures: 0, wake });
+        self.rows.insert(
+            id.clone(),
+            Row { periodic, last, stored: last, previous, fires: VecDeque::new(), failures: 0, wake },
+        );
         self.agenda.extend(wake.map(|wake| (wake, id)));
     }
 
@@ -72,13 +80,32 @@ impl Plan {
         }
     }
 
+    /// Of each queue the entry whose last tick was stored last, with that tick. A broker that loses writes loses the newest:
+    /// one that still has this has all.
+    pub(crate) fn newest(&self) -> Vec<(Arc<Periodic>, DateTime<Utc>)> {
+        let mut newest = BTreeMap::new();
+        for row in self.rows.values() {
+            let known = newest.entry(row.periodic.queue().as_str()).or_insert(row);
+            if (known.stored, known.periodic.id()) < (row.stored, row.periodic.id()) {
+                *known = row;
+            }
+        }
+        newest.into_values().map(|row| (Arc::clone(&row.periodic), row.stored)).collect()
+    }
+
+    /// Whether it has the entry.
+    pub(crate) fn has(&self, id: &EntryId) -> bool {
+        self.rows.contains_key(id)
+    }
+
     /// When the next entry needs attention.
     pub(crate) fn next(&self) -> Option<DateTime<Utc>> {
         self.agenda.first().map(|&(wake, _)| wake)
     }
 
-    /// At most `most` ticks to send now, one of each entry; each must be [`answered`](Self::answered).
-    pub(crate) fn take(&mut self, now: DateTime<Utc>, most: usize) -> Vec<(Arc<Periodic>, Fire)> {
+    /// At most `most` ticks to send now, one of each entry, each with the last tick that the broker is known to have stored of
+    /// its entry; each must be [`answered`](Self::answered).
+    pub(crate) fn take(&mut self, now: DateTime<Utc>, most: usize) -> Vec<(Arc<Periodic>, Fire, DateTime<Utc>)> {
         let mut taken = Vec::new();
         while taken.len() < most
             && let Some((wake, id)) = self.agenda.pop_first()
@@ -94,10 +121,11 @@ impl Plan {
                 row.fires = due.fires;
                 if row.fires.is_empty() {
                     row.last = due.newest.unwrap_or(row.last);
+                    metrics::ticks(row.periodic.job(), TickOutcome::Missed, due.passed_over);
                 }
             }
             match row.fires.front() {
-                Some(&fire) => taken.push((Arc::clone(&row.periodic), fire)),
+                Some(&fire) => taken.push((Arc::clone(&row.periodic), fire, row.stored)),
                 None => self.wake(&id, None),
             }
         }
@@ -115,6 +143,7 @@ impl Plan {
             Sent::Enqueued | Sent::Settled => {
                 row.fires.pop_front();
                 row.last = row.last.max(fire.at);
+                row.stored = row.stored.max(fire.at);
                 row.failures = 0;
                 if sent == Sent::Enqueued {
                     row.previous = Some(fire.at);
@@ -183,7 +212,7 @@ mod tests {
             if taken.is_empty() {
                 return sent;
             }
-            for (entry, fire) in taken {
+            for (entry, fire, _) in taken {
                 plan.answered(entry.id(), fire, Sent::Enqueued, now);
                 sent.push((entry.job().to_owned(), fire.at, fire.missed));
             }

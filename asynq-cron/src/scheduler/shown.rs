@@ -1,20 +1,18 @@
 //! Entries as asynq's tools see them (PROTOCOL §9.1, §9.4).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, NewTask, When},
-    task::{SchedulerEntry, Timestamp},
+    task::{ListedTask, SchedulerEntry, TaskMessage, Timestamp},
 };
-use chrono::{DateTime, Utc};
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::plan::Shown;
-use crate::{Periodic, Tick, registry::diff};
+use crate::Periodic;
 
-/// How long a program's entries are known, to be compared with those of its next version.
-const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-
-/// Lists the entries; best effort.
+/// Lists the entries; best effort. Until the list expires, plans of older programs leave its entries alone.
 pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Shown>, ttl: Duration) {
     let now = broker.now();
     let entries: Vec<_> = rows.into_iter().map(|row| entry(&row, now)).collect();
@@ -24,41 +22,42 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<S
     }
 }
 
-/// Says what of its entries a program has changed since it was compared last; `false` if that is not known.
-pub(super) async fn compare(broker: Arc<dyn Broker>, program: String, entries: Vec<Arc<Periodic>>) -> bool {
-    let now = broker.now();
-    let mut entries: Vec<_> = entries.into_iter().map(|periodic| entry(&(periodic, None, None), now)).collect();
-    entries.sort_by(|a, b| a.id.cmp(&b.id));
-    match broker.swap_entries(&program, &entries, KEPT).await {
-        Ok(before) => {
-            for line in diff::lines(&keyed(before), &keyed(entries)) {
-                tracing::info!(%program, "schedule: {line}");
-            }
-            true
-        }
-        Err(error) => {
-            tracing::debug!("cannot see what was scheduled before: {error}");
-            false
-        }
-    }
-}
-
-/// Entries as the log compares them.
-fn keyed(entries: Vec<SchedulerEntry>) -> BTreeMap<String, (String, String)> {
-    entries.into_iter().map(|entry| (entry.id, (entry.task_type, entry.spec))).collect()
-}
-
 pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
-    let bound = periodic.bind(Tick::new(now), now).ok();
+    let bound = periodic.bind_plain(now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {
         id: periodic.id().to_string(),
-        spec: periodic.shown_spec(),
+        spec: periodic.spec().to_string(),
         task_type: periodic.job().to_owned(),
         task_payload: bound.as_ref().map(|task| task.message.payload.clone()).unwrap_or_default(),
         enqueue_options: bound.as_ref().map(options).unwrap_or_default(),
         next_enqueue_time: time(next),
         prev_enqueue_time: time(previous),
+        task: bound.as_ref().map(|task| listed(periodic, task, now)),
+    }
+}
+
+/// What a tick enqueues, for a program that runs the entry by hand. A time that counts from the enqueue is another one when
+/// the task is bound an hour later.
+fn listed(periodic: &Periodic, task: &NewTask, now: DateTime<Utc>) -> ListedTask {
+    let later = periodic.bind_plain(now + TimeDelta::hours(1)).ok();
+    let moves = |time: fn(&NewTask) -> Option<i64>| later.as_ref().is_some_and(|later| time(later) != time(task));
+    let message = TaskMessage { id: String::new(), payload: Bytes::new(), ..task.message.clone() };
+    ListedTask {
+        message: message.encode().into(),
+        extra: task.extra.to_bytes().unwrap_or_default().into(),
+        bound_ms: now.timestamp_millis(),
+        deadline_moves: moves(|task| Some(task.message.deadline)),
+        expiry_moves: moves(|task| task.extra.expires_ms),
+        lock_seconds: task.unique.as_ref().map_or(0, |lock| lock.ttl.as_secs()),
+        delay_ms: match task.when {
+            When::In(delay) => i64::try_from(delay.as_millis()).unwrap_or(i64::MAX),
+            _ => 0,
+        },
+        at_ms: match task.when {
+            When::At(at) => at.timestamp_millis(),
+            _ => 0,
+        },
     }
 }
 

@@ -13,11 +13,13 @@ use std::{
 
 use asynq_runtime::{
     BoxError, Registry,
-    broker::{Broker, BrokerError, EntryId, EntryState, Ticked},
+    broker::{Broker, BrokerError, EntryId, EntryState, Planned, Ticked},
     metrics,
+    server::ServiceContext,
+    task::SchedulerEntry,
 };
 use chrono::{DateTime, TimeDelta, Utc};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{runtime::Handle, task::JoinSet};
 
 pub(crate) use self::dynamic::Provider;
 use self::rounds::Timers;
@@ -27,9 +29,12 @@ use super::{
     missed::Fire,
     plan::Plan,
 };
-use crate::{Periodic, leader::Standing};
+use crate::{
+    Periodic,
+    leader::{Answer, Campaign, Request},
+};
 
-/// Calls under way at once; more wait.
+/// Ticks under way at once, and entries that the broker is being told of at once; more wait.
 const MOST_AT_ONCE: usize = 64;
 /// A broker that could not be asked is asked again after this.
 const SOON: Duration = Duration::from_millis(500);
@@ -41,17 +46,17 @@ const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 /// What was waited for.
 enum Event {
     /// The broker was told of an entry.
-    Planned(Arc<Periodic>, Result<EntryState, BrokerError>, Asked),
+    Planned(Arc<Periodic>, Result<Planned, BrokerError>, Asked),
     /// A tick was sent.
     Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>),
     /// The broker was asked for its time, with what it keeps of an entry.
-    Measured(Arc<Periodic>, Result<Option<EntryState>, BrokerError>, Asked),
-    /// The provider was asked for its entries.
-    Provided(Result<Vec<Periodic>, BoxError>),
-    /// The broker was asked whose entries are listed.
-    Listed(Result<HashSet<String>, BrokerError>),
-    /// The program's entries were compared with those it had; or that must be done again.
-    Compared(bool),
+    Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, Asked),
+    /// The broker was asked who leads.
+    Lead(Answer),
+    /// The broker was asked which entries living schedulers list.
+    Listed(Result<Vec<SchedulerEntry>, BrokerError>),
+    /// The entries of this scheduler were listed, or that failed.
+    Shown,
     /// Something that nobody waits for.
     Done,
 }
@@ -64,6 +69,16 @@ enum About {
     Provider,
     /// Said once: it lasts as long as both versions run.
     NewerVersion,
+    /// Said once: it lasts as long as the leader does not have the entry.
+    Unlisted,
+}
+
+/// An entry of which a newer program's plan counts.
+struct Outranked {
+    /// That program's revision.
+    revision: u64,
+    /// Whether no living scheduler lists the entry as that revision planned it: this program's plan replaces that one.
+    is_over: bool,
 }
 
 /// When a question was sent, and when its answer came.
@@ -78,22 +93,39 @@ pub(super) struct Work {
     settings: Settings,
     registry: Registry,
     provider: Option<Provider>,
+    /// Where the provider runs: it is code of the program and may block.
+    jobs: Handle,
+    /// The call of the provider that is under way: never more than one.
+    providing: JoinSet<Result<Vec<Periodic>, BoxError>>,
+    /// When that call is given up.
+    provided_by: Option<Instant>,
+    campaign: Campaign,
     /// All entries that this scheduler knows.
     entries: HashMap<EntryId, Arc<Periodic>>,
     /// Those of them that came from the provider; `None` before its first answer.
     dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
-    /// Entries that nobody lists, though another scheduler of this program leads: how often that was seen in a row.
-    orphans: HashMap<EntryId, u32>,
+    /// Entries of which a newer program's plan counts.
+    outranked: HashMap<EntryId, Outranked>,
+    /// Entries of this program that no scheduler lists, though another one leads: how often in a row that was seen.
+    unlisted: HashMap<EntryId, u32>,
     /// What of them is planned, or about to be.
     planned: HashSet<EntryId>,
     to_plan: Vec<(Instant, Arc<Periodic>)>,
     /// How many entries the broker is being told of.
     planning: usize,
+    /// How many ticks are under way.
+    ticking: usize,
     plan: Plan,
     clock: BrokerClock,
+    /// How often an entry was measured: the queues take turns.
+    measured_queues: usize,
     calls: JoinSet<Event>,
     told: HashSet<(About, String)>,
     leads: bool,
+    /// Whether the entries are being listed right now.
+    showing: bool,
+    /// Whether the list has what the last plans said.
+    shows_plans: bool,
     /// Shows in the metrics whether it leads.
     shown: metrics::Share,
     timers: Timers,
@@ -104,37 +136,48 @@ impl Work {
         broker: Arc<dyn Broker>,
         name: String,
         settings: Settings,
+        campaign: Campaign,
         fixed: Vec<Arc<Periodic>>,
         provider: Option<Provider>,
-        registry: Registry,
+        cx: &ServiceContext,
     ) -> Self {
         Self {
             broker,
             name,
-            registry,
+            registry: cx.registry().clone(),
             provider,
+            jobs: cx.jobs().clone(),
+            providing: JoinSet::new(),
+            provided_by: None,
+            campaign,
             entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
             dynamic: None,
-            orphans: HashMap::new(),
+            outranked: HashMap::new(),
+            unlisted: HashMap::new(),
             planned: HashSet::new(),
             to_plan: Vec::new(),
             planning: 0,
+            ticking: 0,
             plan: Plan::default(),
             clock: BrokerClock::unknown(Reading::now()),
+            measured_queues: 0,
             calls: JoinSet::new(),
             told: HashSet::new(),
             leads: false,
+            showing: false,
+            shows_plans: true,
             shown: metrics::leader(),
             timers: Timers::new(settings.ttl),
             settings,
         }
     }
 
-    pub(super) async fn run(mut self, mut standing: watch::Receiver<Standing>) {
+    pub(super) async fn run(mut self) {
         loop {
             let now = Instant::now();
-            let current = *standing.borrow_and_update();
-            self.stand(current.leads(now));
+            self.ask_for_the_lead(now);
+            let standing = self.campaign.standing();
+            self.stand(standing.leads(now));
             self.go_round(now);
             self.plan_entries(now);
             // By a clock that was set nothing is due, until the broker has said its own.
@@ -143,10 +186,13 @@ impl Work {
             if knows_the_time {
                 self.send(self.clock.at(reading));
             }
-            let next = self.plan.next().filter(|_| knows_the_time && self.calls.len() < MOST_AT_ONCE);
+            let next = self.plan.next().filter(|_| knows_the_time && self.ticking < MOST_AT_ONCE);
             let mut sleep = pause(next, self.clock.at(Reading::now()));
-            if let Some(remaining) = current.remaining(now).filter(|left| !left.is_zero()) {
+            if let Some(remaining) = standing.remaining(now).filter(|left| !left.is_zero()) {
                 sleep = sleep.min(remaining);
+            }
+            if let Some(at) = self.campaign.next_at() {
+                sleep = sleep.min(at.saturating_duration_since(now));
             }
             tokio::select! {
                 Some(event) = self.calls.join_next(), if !self.calls.is_empty() => {
@@ -154,10 +200,27 @@ impl Work {
                         self.take(event);
                     }
                 }
-                Ok(()) = standing.changed() => {}
+                Some(entries) = self.providing.join_next(), if !self.providing.is_empty() => {
+                    self.provider_ended(entries);
+                }
                 () = tokio::time::sleep(sleep) => {}
             }
         }
+    }
+
+    /// Sends the request that the candidacy wants sent now.
+    fn ask_for_the_lead(&mut self, now: Instant) {
+        let Some(request) = self.campaign.due(now) else { return };
+        let (broker, candidate, ttl) = (Arc::clone(&self.broker), self.campaign.candidate.clone(), self.campaign.ttl);
+        self.calls.spawn(async move {
+            Event::Lead(match request {
+                Request::Lead => Answer::Lead(now, broker.lead(&candidate, ttl).await),
+                Request::Resign => Answer::Resigned(broker.resign(&candidate).await),
+                Request::WaitUntilFree(limit) => {
+                    Answer::MayBeFree(broker.wait_for_lead(&candidate.program, limit).await)
+                }
+            })
+        });
     }
 
     /// Begins or ends to lead.
@@ -167,7 +230,8 @@ impl Work {
         }
         self.leads = leads;
         self.shown.set(usize::from(leads));
-        self.orphans.clear();
+        self.outranked.clear();
+        self.unlisted.clear();
         if leads {
             tracing::info!(program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");
         } else {
@@ -183,12 +247,15 @@ impl Work {
                 self.planning = self.planning.saturating_sub(1);
                 self.planned(entry, state, &asked);
             }
-            Event::Ticked(entry, fire, ticked) => self.ticked(&entry, fire, ticked),
-            Event::Measured(entry, state, asked) => self.measured(entry, state, &asked),
-            Event::Provided(entries) => self.provided(entries),
-            Event::Listed(Ok(listed)) => self.listed(&listed),
+            Event::Ticked(entry, fire, ticked) => {
+                self.ticking = self.ticking.saturating_sub(1);
+                self.ticked(&entry, fire, ticked);
+            }
+            Event::Measured(entry, known, state, asked) => self.measured(entry, known, state, &asked),
+            Event::Lead(answer) => self.campaign.answered(answer, Instant::now()),
+            Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
-            Event::Compared(done) => self.timers.compared(done),
+            Event::Shown => self.showing = false,
             Event::Done => {}
         }
     }

@@ -36,6 +36,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// assert_eq!(next, "2026-03-29T01:00:00Z".parse().ok());
 /// # Ok::<(), asynq_cron::SpecError>(())
 /// ```
+///
+/// # As text
+///
+/// [`Display`](fmt::Display), [`as_str`](Self::as_str) and serde write the schedule with its zone, and reading that gives an
+/// equal schedule. Serde refuses a schedule that was read with [`parse_compat`](Self::parse_compat): its text does not say
+/// that robfig's rules count, so keep the text and read it with `parse_compat` again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronSpec {
     text: String,
@@ -117,13 +123,18 @@ impl CronSpec {
     fn read(text: &str, mode: Mode, default: Tz) -> Result<Self, SpecError> {
         let spec = cron::parse(text, mode)
             .map_err(|source| SpecError::Expression { text: text.chars().take(200).collect(), source })?;
-        let zone = match spec.zone {
-            None => default,
-            Some(zone) if zone.name.is_empty() => Tz::UTC,
-            Some(zone) if zone.name == "Local" && mode == Mode::Compat => default,
-            Some(zone) => find_zone(&zone.name)?,
+        let (zone, text) = match spec.zone {
+            None if default == Tz::UTC || matches!(spec.schedule, Schedule::Every(_)) => (Tz::UTC, text.to_owned()),
+            None => (default, format!("TZ={default} {}", text.trim_start())),
+            Some(zone) if zone.name.is_empty() => (Tz::UTC, text.to_owned()),
+            Some(zone) if zone.name == "Local" && mode == Mode::Compat => {
+                let mut text = text.to_owned();
+                text.replace_range(zone.range, default.name());
+                (default, text)
+            }
+            Some(zone) => (find_zone(&zone.name)?, text.to_owned()),
         };
-        Ok(Self { text: text.to_owned(), zone, schedule: spec.schedule, mode })
+        Ok(Self { text, zone, schedule: spec.schedule, mode })
     }
 
     /// The first time after `after`; `None` if there is none within 400 years (as robfig: within 5 years).
@@ -159,7 +170,9 @@ impl CronSpec {
         self.zone
     }
 
-    /// The text as it was given.
+    /// The whole schedule as one text, with its zone in front unless that is UTC: `TZ=Asia/Tokyo 0 9 * * *`. Reading it
+    /// again gives an equal schedule: with [`parse`](Self::parse), or, where it was read as robfig does, with
+    /// [`parse_compat`](Self::parse_compat).
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -190,6 +203,14 @@ impl FromStr for CronSpec {
 
 impl Serialize for CronSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.mode == Mode::Compat {
+            let text = format!(
+                "`{}` was read with `parse_compat`, which its text does not say; store the text and read it with \
+                 `parse_compat` again",
+                self.text
+            );
+            return Err(serde::ser::Error::custom(text));
+        }
         serializer.serialize_str(&self.text)
     }
 }
@@ -319,17 +340,47 @@ mod tests {
 
     #[test]
     fn a_spec_travels_as_its_text() {
-        let spec = CronSpec::parse("0 9 * * mon-fri").expect("a spec");
-        let text = serde_json::to_string(&spec).expect("a text");
-        assert_eq!(text, "\"0 9 * * mon-fri\"");
-        assert_eq!(serde_json::from_str::<CronSpec>(&text).expect("a spec"), spec);
+        let tokyo = Tz::Asia__Tokyo;
+        for (spec, text) in [
+            (CronSpec::parse("0 9 * * mon-fri"), "0 9 * * mon-fri"),
+            (CronSpec::parse("TZ=Asia/Tokyo 0 9 * * *"), "TZ=Asia/Tokyo 0 9 * * *"),
+            (CronSpec::parse("CRON_TZ=Asia/Tokyo 0 9 * * *"), "CRON_TZ=Asia/Tokyo 0 9 * * *"),
+            (CronSpec::parse_in("0 9 * * *", tokyo), "TZ=Asia/Tokyo 0 9 * * *"),
+            (CronSpec::parse_in("@daily", tokyo), "TZ=Asia/Tokyo @daily"),
+            (CronSpec::parse_in("0 9 * * *", Tz::UTC), "0 9 * * *"),
+        ] {
+            let spec = spec.expect(text);
+            assert_eq!((spec.as_str(), spec.to_string().as_str()), (text, text));
+            let json = serde_json::to_string(&spec).expect("a text");
+            assert_eq!(json, format!("{text:?}"));
+            assert_eq!(serde_json::from_str::<CronSpec>(&json).expect("a spec"), spec);
+            assert_eq!(text.parse(), Ok(spec));
+        }
+        // 09:00 in Tokyo, not in London.
+        let spec = CronSpec::parse_in("0 9 * * *", tokyo).expect("a spec");
+        let json = serde_json::to_string(&spec).expect("a text");
+        let read: CronSpec = serde_json::from_str(&json).expect("a spec");
+        assert_eq!(read.next_after(at("2026-01-01T09:00:00Z")), Some(at("2026-01-02T00:00:00Z")));
+        assert_eq!(read.sentence(), "At 09:00, Asia/Tokyo time");
+        // An interval is real time: its zone means nothing.
+        assert_eq!(CronSpec::parse_in("@every 1h", tokyo).expect("a spec").as_str(), "@every 1h");
         assert!(serde_json::from_str::<CronSpec>("\"nonsense\"").is_err());
-        let text = spec.to_string();
-        assert_eq!(text.parse(), Ok(spec));
-        assert_eq!(
-            CronSpec::parse_in("0 9 * * *", Tz::Asia__Tokyo).expect("a spec").sentence(),
-            "At 09:00, Asia/Tokyo time"
-        );
+    }
+
+    #[test]
+    fn a_spec_of_robfigs_reads_back_as_such_and_is_not_serialized_as_one_of_ours() {
+        let tokyo = Tz::Asia__Tokyo;
+        for (spec, text) in [
+            (CronSpec::parse_compat("30 2 * * *"), "30 2 * * *"),
+            (CronSpec::parse_compat_in("1,,2 * * * *", tokyo), "TZ=Asia/Tokyo 1,,2 * * * *"),
+            (CronSpec::parse_compat_in("TZ=Local 0 9 * * *", tokyo), "TZ=Asia/Tokyo 0 9 * * *"),
+        ] {
+            let spec = spec.expect(text);
+            assert_eq!(spec.as_str(), text);
+            assert_eq!(CronSpec::parse_compat(text).as_ref(), Ok(&spec));
+            let error = serde_json::to_string(&spec).expect_err("nobody would read it so again");
+            assert!(error.to_string().contains("parse_compat"), "{error}");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ proptest! {
     fn the_next_time_is_later_and_nothing_is_between(text in spec(), zone in zone(), start in instant()) {
         // The only refusal left is a schedule that never fires.
         let Ok(spec) = CronSpec::parse_in(&text, zone) else { return Ok(()) };
+        let read_back = CronSpec::parse(&spec.to_string());
+        prop_assert_eq!(read_back.as_ref(), Ok(&spec));
         let Some(next) = spec.next_after(start) else { return Ok(()) };
         prop_assert!(next > start);
         prop_assert_eq!(next.timestamp_subsec_nanos(), 0);

@@ -62,7 +62,9 @@ async function post(data, body) {
     return false;
   }
   say(told.message ?? "Done.");
-  if (told.more) return post(data, body);
+  // No more than were asked about: what comes meanwhile is left.
+  const rest = body.most === undefined ? {} : { most: body.most - told.treated };
+  if (told.more && rest.most !== 0) return post(data, { ...body, ...rest });
   if (data.then) {
     try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
     location.assign(data.then);

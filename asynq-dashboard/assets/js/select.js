@@ -58,15 +58,25 @@ async function cancel(button, asked) {
   return true;
 }
 
+// An archive keeps so many tasks and no more: what that costs is said before.
+function beyond(over, archived, keeps) {
+  const [lost, holds, most] = [over, archived, keeps].map((n) => Number(n).toLocaleString("en"));
+  return ` The archive keeps ${most} tasks and holds ${holds}: the ${over === 1 ? "oldest one" : `${lost} oldest`} will be DELETED.`;
+}
+
 async function bulk(button) {
   const bar = document.querySelector("#picked");
-  const { state, group, total } = bar.dataset;
+  const { state, group, total, count, archived, keeps } = bar.dataset;
   const ids = boxes().filter((box) => box.checked).map((box) => box.value);
-  const body = { action: button.dataset.bulk, state, ...(group && { group }), ...(every ? { all: true } : { ids }) };
+  const over = button.dataset.bulk === "archive" ? Math.max(0, Number(archived) + (every ? Number(count) : ids.length) - Number(keeps)) : 0;
+  const body = {
+    action: button.dataset.bulk, state, ...(group && { group }), ...(every ? { all: true, most: Number(count) } : { ids }),
+    ...(over && { beyond_archive: true }),
+  };
   const many = every ? `all ${total} ${state} tasks of this ${group ? "group" : "queue"}` : ids.length === 1 ? "1 task" : `${ids.length} tasks`;
   const label = button.textContent;
-  const ask = `${label} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}`;
-  const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}` };
+  const ask = `${label} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}${over ? beyond(over, archived, keeps) : ""}`;
+  const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}`, ...(over && { type: "delete" }) };
   const done = button.dataset.bulk === "cancel" ? await cancel(button, asked) : await run(button, asked, body);
   if (done) none();
 }

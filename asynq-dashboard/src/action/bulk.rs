@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::{
-    broker::Chosen,
-    inspector::{InspectError, ListTasks},
+    broker::{BulkAction, Chosen},
+    inspector::{ArchiveRoom, InspectError, ListTasks},
     task::{GroupName, TaskState},
 };
 use axum::{Json, extract::State};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
+    page::count,
     path::{Name, Segments},
     state::AppState,
 };
@@ -36,6 +37,12 @@ pub(super) struct Wanted {
     /// … or all of them.
     #[serde(default)]
     all: bool,
+    /// Of all, no more than so many: as many as somebody was asked about. What comes meanwhile is left.
+    #[serde(default)]
+    most: Option<u64>,
+    /// Archives them although the archive keeps fewer: a worker deletes the oldest. Refused otherwise.
+    #[serde(default)]
+    beyond_archive: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -46,12 +53,24 @@ enum Action {
     Delete,
 }
 
+impl From<Action> for BulkAction {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Run => Self::Run,
+            Action::Archive => Self::Archive,
+            Action::Delete => Self::Delete,
+        }
+    }
+}
+
 /// What was done.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     message: String,
     /// Tasks that were changed.
     changed: u64,
+    /// Of those that were asked for, the ones that are treated: changed, or found to be gone.
+    treated: u64,
     /// Tasks that are chosen now: not reached in time, or new.
     left: u64,
     /// Whether it is not done: ask again to go on.
@@ -78,7 +97,7 @@ pub(super) async fn bulk(
         wanted.state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{}`", wanted.state)))?;
     let report = match (wanted.all, wanted.ids.as_slice()) {
         (true, []) => all(&app, &queue, state, &wanted).await,
-        (false, ids @ [_, ..]) if ids.len() <= ListTasks::MOST => each(&app, &queue, ids, wanted.action).await,
+        (false, ids @ [_, ..]) if ids.len() <= ListTasks::MOST => each(&app, &queue, state, ids, &wanted).await,
         (false, [_, ..]) => Err(Failure::bad_request("at most 500 ids can be given; give `all`")),
         _ => Err(Failure::bad_request("give either `ids` or `all`")),
     };
@@ -98,36 +117,71 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> 
         Action::Archive => inspector.archive_all(queue, chosen),
         Action::Delete => inspector.delete_all(queue, chosen),
     };
+    let bulk = match wanted.most {
+        Some(most) => bulk.at_most(most),
+        None => bulk,
+    };
     let until = Instant::now() + LONGEST;
     let mut bulk = match bulk.start().await {
         // The state fits, as was checked: it is the group that is not there.
         Err(error @ InspectError::Request { what: "group", .. }) => return Err(Failure::not_found(error.to_string())),
         started => started?,
     };
-    let mut more = false;
+    agreed(queue, bulk.archive_room(), bulk.beyond_archive_limit(), wanted)?;
+    let (room, mut more) = (bulk.archive_room(), false);
     while bulk.slice().await?.is_some() {
         if Instant::now() > until {
             more = true;
             break;
         }
     }
+    let treated = bulk.progress().done;
     let report = bulk.report().await?;
     let mut message = told(report.changed, wanted.action);
     if more {
         message.push_str(&format!(" {} are left: ask again to go on.", report.left));
+    } else if report.left > 0 {
+        message.push_str(&format!(" {} came meanwhile and are as they were.", report.left));
     }
     if report.beyond_archive_limit > 0 {
         message.push_str(&format!(
-            " The archive keeps 10,000: a worker will delete the {} oldest.",
-            report.beyond_archive_limit
+            " The archive keeps {}: a worker will delete the {} oldest.",
+            count(room.limit),
+            count(report.beyond_archive_limit)
         ));
     }
-    Ok(Report { message, changed: report.changed, left: report.left, more, refused: Vec::new() })
+    Ok(Report { message, changed: report.changed, treated, left: report.left, more, refused: Vec::new() })
 }
 
-async fn each(app: &AppState, queue: &str, ids: &[String], action: Action) -> Result<Report, Failure> {
-    let inspector = app.inspector();
+/// Refuses to archive more than an archive keeps, unless somebody said that it is meant.
+fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &Wanted) -> Result<(), Failure> {
+    if beyond == 0 || wanted.beyond_archive || wanted.action != Action::Archive {
+        return Ok(());
+    }
+    let message = format!(
+        "nothing was archived: the archive of queue {queue} keeps {} tasks and holds {}, so the {} oldest would be deleted; \
+         run or delete some instead, or say `beyond_archive`",
+        count(room.limit),
+        count(room.archived),
+        count(beyond)
+    );
+    Err(Failure::new(Kind::Conflict, message))
+}
+
+/// Changes these tasks, as far as each is still in the state in which it was picked.
+async fn each(
+    app: &AppState,
+    queue: &str,
+    state: TaskState,
+    ids: &[String],
+    wanted: &Wanted,
+) -> Result<Report, Failure> {
+    let (inspector, action) = (app.inspector(), wanted.action);
     inspector.queue(queue).await?;
+    if action == Action::Archive {
+        let room = inspector.archive_room(queue).await?;
+        agreed(queue, room, room.beyond(ids.len() as u64), wanted)?;
+    }
     let (mut report, mut refusals) = (Report::default(), 0_u64);
     let until = Instant::now() + LONGEST;
     for (at, id) in ids.iter().enumerate() {
@@ -135,11 +189,7 @@ async fn each(app: &AppState, queue: &str, ids: &[String], action: Action) -> Re
             report.left = (ids.len() - at) as u64;
             break;
         }
-        let changed = match action {
-            Action::Run => inspector.run(queue, id).await,
-            Action::Archive => inspector.archive(queue, id).await,
-            Action::Delete => inspector.delete(queue, id).await,
-        };
+        let changed = inspector.change_in_state(queue, id, state, action.into()).await;
         match changed.map_err(Failure::from) {
             Ok(()) => report.changed += 1,
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
@@ -155,6 +205,7 @@ async fn each(app: &AppState, queue: &str, ids: &[String], action: Action) -> Re
             }
         }
     }
+    report.treated = ids.len() as u64 - report.left;
     report.message = told(report.changed, action);
     if let Some(first) = report.refused.first() {
         report.message.push_str(&format!(" {refusals} could not be: {}.", first.message));

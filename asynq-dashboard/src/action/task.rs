@@ -1,6 +1,6 @@
 //! Runs, archives, deletes, cancels and edits one task.
 
-use asynq_runtime::{TaskInfo, job::JobDescriptor};
+use asynq_runtime::{TaskInfo, TaskState, broker::BulkAction, job::JobDescriptor};
 use axum::{Json, extract::State};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Done, Nothing, done};
 use crate::{
-    failure::Failure,
+    failure::{Failure, Kind},
     input::Input,
     path::{Name, Segments},
     state::AppState,
@@ -16,33 +16,56 @@ use crate::{
 
 type Task = Segments<(Name, Name)>;
 
+/// On what condition a task is changed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct When {
+    /// Only while it is in this state, the one in which somebody saw it; in any if it is not named.
+    state: Option<String>,
+}
+
+/// Changes the task, if it is still as it was seen.
+async fn change(app: &AppState, queue: &str, id: &str, when: &When, action: BulkAction) -> Result<(), Failure> {
+    let inspector = app.inspector();
+    match &when.state {
+        Some(state) => {
+            let state = state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))?;
+            inspector.change_in_state(queue, id, state, action).await?;
+        }
+        None => match action {
+            BulkAction::Run => inspector.run(queue, id).await?,
+            BulkAction::Archive => inspector.archive(queue, id).await?,
+            BulkAction::Delete => inspector.delete(queue, id).await?,
+        },
+    }
+    app.samples().forget().await;
+    Ok(())
+}
+
 pub(super) async fn run(
     State(app): State<AppState>,
     Segments((queue, id)): Task,
-    Input(Nothing {}): Input<Nothing>,
+    Input(when): Input<When>,
 ) -> Result<Json<Done>, Failure> {
-    app.inspector().run(&queue, &id).await?;
-    app.samples().forget().await;
+    change(&app, &queue, &id, &when, BulkAction::Run).await?;
     Ok(done(format!("Task {id} is pending.")))
 }
 
 pub(super) async fn archive(
     State(app): State<AppState>,
     Segments((queue, id)): Task,
-    Input(Nothing {}): Input<Nothing>,
+    Input(when): Input<When>,
 ) -> Result<Json<Done>, Failure> {
-    app.inspector().archive(&queue, &id).await?;
-    app.samples().forget().await;
+    change(&app, &queue, &id, &when, BulkAction::Archive).await?;
     Ok(done(format!("Task {id} is archived.")))
 }
 
 pub(super) async fn delete(
     State(app): State<AppState>,
     Segments((queue, id)): Task,
-    Input(Nothing {}): Input<Nothing>,
+    Input(when): Input<When>,
 ) -> Result<Json<Done>, Failure> {
-    app.inspector().delete(&queue, &id).await?;
-    app.samples().forget().await;
+    change(&app, &queue, &id, &when, BulkAction::Delete).await?;
     Ok(done(format!("Task {id} is deleted.")))
 }
 
@@ -52,7 +75,10 @@ pub(super) async fn cancel(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     // A request for a task that is not there would be sent to nobody and look like a success.
-    app.inspector().task(&queue, &id).await?;
+    let state = app.inspector().task(&queue, &id).await?.state;
+    if state != TaskState::Active {
+        return Err(Failure::new(Kind::Conflict, format!("task `{id}` is {state}: nobody runs it")));
+    }
     let ended = app.inspector().cancel(&id).await?;
     app.samples().forget().await;
     Ok(done(if ended.iter().any(|ended| ended.as_str() == &*queue) {
@@ -79,12 +105,15 @@ pub(super) async fn edit(
     Input(new): Input<New>,
 ) -> Result<Json<Done>, Failure> {
     let task = app.inspector().task(&queue, &id).await?;
-    let payload = match new {
-        New { arguments: Some(arguments), payload: None } => encoded(&app, &task, &arguments)?,
-        New { arguments: None, payload: Some(payload) } => as_it_is(&app, &task, payload)?,
+    match new {
+        New { arguments: Some(arguments), payload: None } => {
+            app.inspector().edit_raw(&queue, &id, encoded(&app, &task, &arguments)?).await?;
+        }
+        New { arguments: None, payload: Some(payload) } => {
+            app.inspector().edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
+        }
         _ => return Err(Failure::bad_request("give either `arguments` or `payload`")),
-    };
-    app.inspector().edit_raw(&queue, &id, payload).await?;
+    }
     Ok(done(format!("Task {id} has its new arguments.")))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     TaskInfo,
-    broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall},
+    broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall, TaskBrief},
     task::Timestamp,
 };
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -120,6 +120,16 @@ fn shown(shown: &Shown) -> Value {
 
 /// One task.
 pub(super) fn task(app: &AppState, task: &TaskInfo) -> Value {
+    let payload = payload::payload(app.registry(), &task.r#type, &task.payload);
+    described(app, task, &payload, task.result.as_ref().map(|result| payload::any(result)).as_ref())
+}
+
+/// One task of a listing, with the beginning of what is large.
+pub(super) fn listed(app: &AppState, task: &TaskBrief) -> Value {
+    described(app, task, &payload::of_listed(app.registry(), task), payload::result_of_listed(task).as_ref())
+}
+
+fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&Shown>) -> Value {
     let progress =
         task.progress.as_ref().map(|progress| json!({ "fraction": progress.fraction, "note": progress.note }));
     let headers = task.headers.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect::<Vec<_>>();
@@ -128,7 +138,7 @@ pub(super) fn task(app: &AppState, task: &TaskInfo) -> Value {
         "queue": task.queue.as_str(),
         "type": task.r#type,
         "state": task.state.as_str(),
-        "payload": shown(&payload::payload(app.registry(), &task.r#type, &task.payload)),
+        "payload": shown(payload),
         "max_retry": task.max_retry,
         "retried": task.retried,
         "crashes": task.crashes,
@@ -141,7 +151,7 @@ pub(super) fn task(app: &AppState, task: &TaskInfo) -> Value {
         "is_orphan": task.is_orphan(app.client().broker().now()),
         "retention_seconds": task.retention.map(seconds),
         "completed_at": task.completed_at.map(time),
-        "result": task.result.as_ref().map(|result| shown(&payload::any(result))),
+        "result": result.map(shown),
         "progress": progress,
         "unique_key": task.unique_key,
         "group": task.group,
@@ -164,7 +174,7 @@ pub(super) fn found(app: &AppState, found: &Found) -> Value {
     json!({
         "looked_at": found.looked_at,
         "next": found.next,
-        "tasks": found.tasks.iter().map(|found| task(app, found)).collect::<Vec<_>>(),
+        "tasks": found.tasks.iter().map(|found| listed(app, found)).collect::<Vec<_>>(),
     })
 }
 

@@ -25,11 +25,17 @@ type Answer = Result<Json<Value>, Failure>;
 
 pub(super) async fn all(State(app): State<AppState>) -> Answer {
     let snapshot = app.samples().snapshot().await?;
-    Ok(Json(json!({
+    let mut answer = json!({
         "at": json::time(snapshot.at),
         "totals": json::totals(&snapshot.totals),
         "queues": snapshot.queues.iter().map(json::queue).collect::<Vec<_>>(),
-    })))
+    });
+    if !snapshot.unreadable.is_empty() {
+        let told =
+            snapshot.unreadable.iter().map(|queue| json!({ "queue": queue.name.as_str(), "error": queue.error }));
+        answer["unreadable"] = told.collect();
+    }
+    Ok(Json(answer))
 }
 
 pub(super) async fn one(State(app): State<AppState>, Segments(queue): Segments<Name>) -> Answer {
@@ -76,12 +82,12 @@ pub(super) async fn tasks(
     if !which.group.is_empty() {
         list = list.group(&which.group);
     }
-    let tasks = list.await?;
+    let tasks = list.brief().await?;
     Ok(Json(json!({
         "state": state.as_str(),
         "page": page,
         "per": per,
-        "tasks": tasks.iter().map(|task| json::task(&app, task)).collect::<Vec<_>>(),
+        "tasks": tasks.iter().map(|task| json::listed(&app, task)).collect::<Vec<_>>(),
     })))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use asynq_runtime::Registry;
+use asynq_runtime::{Registry, broker::TaskBrief};
 
 use crate::look::payload::json::{depth_of, indented};
 
@@ -83,6 +83,34 @@ pub(crate) fn payload(registry: Option<&Registry>, r#type: &str, bytes: &[u8]) -
         }
         _ => any(bytes),
     }
+}
+
+/// The payload of a task of a listing, which may be only the beginning.
+pub(crate) fn of_listed(registry: Option<&Registry>, task: &TaskBrief) -> Shown {
+    if !task.has_cut_payload() {
+        return payload(registry, &task.r#type, &task.payload);
+    }
+    match registry.and_then(|registry| registry.get(&task.r#type)) {
+        // Half of its arguments cannot be read, and which of their bytes are secret cannot be told.
+        Some(_) => Shown { form: Form::Binary, text: String::new(), size: task.payload_size, is_cut: true },
+        None => beginning(&task.payload, task.payload_size),
+    }
+}
+
+/// The result of a task of a listing, which may be only the beginning.
+pub(crate) fn result_of_listed(task: &TaskBrief) -> Option<Shown> {
+    let result = task.result.as_ref()?;
+    Some(if task.has_cut_result() { beginning(result, task.result_size) } else { any(result) })
+}
+
+/// The first bytes of so many.
+fn beginning(bytes: &[u8], size: usize) -> Shown {
+    // The cut may go through a letter.
+    let whole = match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    };
+    Shown { size, is_cut: true, ..any(whole) }
 }
 
 /// Bytes of which nothing is known, such as a result.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use asynq_runtime::{
     TaskInfo, TaskState,
-    broker::{BrokerError, Page},
+    broker::{BrokerError, Page, TaskBrief},
     task::{QueueName, TaskId},
 };
 use futures_util::future::try_join_all;
@@ -73,7 +73,7 @@ pub(crate) struct Query {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
     /// The tasks, at most 100.
-    pub(crate) tasks: Vec<TaskInfo>,
+    pub(crate) tasks: Vec<TaskBrief>,
     /// How many tasks were looked at.
     pub(crate) looked_at: usize,
     /// Where to go on, for [`Query::after`]; `None` when everything was looked at.
@@ -187,7 +187,8 @@ impl Search<'_> {
             let left = MOST_FOUND - self.found.tasks.len();
             let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
             let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
-            let tasks = tasks.into_iter().flatten().filter(|task| self.wanted.fits(self.app.registry(), task));
+            let tasks = tasks.into_iter().flatten().map(TaskBrief::of);
+            let tasks = tasks.filter(|task| self.wanted.fits(self.app.registry(), task));
             self.found.tasks.extend(tasks);
             self.by_id = self.found.tasks.len();
             queues = rest;
@@ -213,10 +214,7 @@ impl Search<'_> {
             }
             self.began = true;
             let slice = Page { number: seen / SLICE + 1, size: SLICE };
-            let some = match &self.wanted.group {
-                Some(group) => broker.group_tasks(queue, group, slice).await?,
-                None => broker.tasks(queue, state, slice).await?,
-            };
+            let some = broker.briefs(queue, state, self.wanted.group.as_ref(), slice).await?;
             let mut some = some.into_iter().skip(seen % SLICE).peekable();
             if some.peek().is_none() {
                 return Ok(None);

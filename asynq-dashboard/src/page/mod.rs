@@ -24,7 +24,7 @@ use axum::{
 };
 use maud::{Markup, html};
 
-pub(crate) use self::frame::layout;
+pub(crate) use self::{format::count, frame::layout};
 use crate::{
     failure::{Failure, Kind},
     route::Route,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use asynq_runtime::{TaskState, broker::QueueStats};
+use asynq_runtime::{TaskState, broker::QueueStats, inspector::UnreadableQueue};
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -16,6 +16,7 @@ use super::{
         chart::{Chart, spark},
         listing::{Span, empty},
         state::{ORDER, bar, in_state, state},
+        text,
     },
 };
 use crate::{
@@ -80,6 +81,8 @@ struct View {
     wish: Wish,
     span: Span,
     rows: Vec<Row>,
+    /// Queues that cannot be read.
+    unreadable: Vec<UnreadableQueue>,
     charts: Vec<Chart>,
 }
 
@@ -98,9 +101,15 @@ pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -
         None => app.samples().snapshot().await?,
     };
     let (span, mut shown) = choose(&snapshot, &wish);
+    let part = wish.q.trim().to_lowercase();
+    let is_asked = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
+    let unreadable = snapshot.unreadable.iter().filter(is_asked).cloned().collect();
     if is_swept {
         for stats in &mut shown {
-            *stats = app.client().broker().queue_stats(&stats.name).await?;
+            // One that cannot be read any more is shown as it was swept; the next sweep says so.
+            if let Ok(fresh) = app.inspector().read_queue(stats.name.clone()).await?.stats {
+                *stats = fresh;
+            }
         }
     }
     let rows = shown.into_iter().map(|stats| Row { series: app.samples().series(Some(stats.name.as_str())), stats });
@@ -109,10 +118,11 @@ pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -
         may_change: !app.config().read_only,
         at: snapshot.at,
         totals: snapshot.totals,
-        all_queues: snapshot.queues.len(),
+        all_queues: snapshot.queues.len() + snapshot.unreadable.len(),
         paused: snapshot.queues.iter().filter(|queue| queue.paused).count(),
         span,
         rows: rows.collect(),
+        unreadable,
         wish,
         charts: curves::charts(&app.samples().series(None)),
     };
@@ -190,9 +200,10 @@ fn table(view: &View) -> Markup {
                 }
                 noscript { button { "Show" } }
             }
-            @if view.rows.is_empty() {
+            (broken(&view.unreadable))
+            @if view.rows.is_empty() && view.unreadable.is_empty() {
                 (empty("No queue has such a name", &html! { a href=(here) { "Show all queues" } }))
-            } @else {
+            } @else if !view.rows.is_empty() {
                 div.scroll { table.cards {
                     thead { tr {
                         th scope="col" { "Queue" }
@@ -210,6 +221,20 @@ fn table(view: &View) -> Markup {
                 (view.span.pages(|page| with_query(&here, &[("q", &wish.q), ("sort", if wish.sort == Sort::Name { "" } else { wish.sort.key() }), ("page", &page.to_string())])))
             }
         }
+    }
+}
+
+/// Queues that cannot be read: they must not look as if they were not there.
+fn broken(queues: &[UnreadableQueue]) -> Markup {
+    html! {
+        @for queue in queues.iter().take(PER_PAGE) {
+            p.row role="alert" {
+                span.tag.bad { "cannot be read" } " "
+                strong { (text::cell(queue.name.as_str())) } " "
+                span { (text::cell(&queue.error)) }
+            }
+        }
+        @if queues.len() > PER_PAGE { p.row { "and " (count((queues.len() - PER_PAGE) as u64)) " more queues that cannot be read" } }
     }
 }
 

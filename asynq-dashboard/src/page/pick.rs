@@ -1,17 +1,26 @@
 //! The bar that appears when rows of a table are picked, with what can be done to them; `select.js` works it.
 
-use asynq_runtime::{TaskState, broker::BulkAction};
+use asynq_runtime::{TaskState, broker::BulkAction, inspector::ArchiveRoom};
 use maud::{Markup, html};
 
 use super::format::count;
 use crate::path::href;
 
-/// The bar. `total` is how many tasks "all" would be; none where that cannot be asked for.
-pub(super) fn bar(mount: &str, queue: &str, state: TaskState, group: &str, total: Option<u64>) -> Markup {
+/// The bar. `total` is how many tasks "all" would be; none where that cannot be asked for. `room` is how full the archive is:
+/// what is archived beyond it is deleted, which the question says.
+pub(super) fn bar(
+    mount: &str,
+    queue: &str,
+    state: TaskState,
+    group: &str,
+    total: Option<u64>,
+    room: ArchiveRoom,
+) -> Markup {
     let group = (!group.is_empty()).then_some(group);
     html! {
         div #picked role="group" aria-label="What to do with the picked tasks" hidden
-            data-url=(href(mount, &["queues", queue, "bulk"])) data-state=(state) data-group=[group] data-total=[total.map(count)] {
+            data-url=(href(mount, &["queues", queue, "bulk"])) data-state=(state) data-group=[group] data-total=[total.map(count)]
+            data-count=[total] data-archived=(room.archived) data-keeps=(room.limit) {
             output aria-live="polite" {}
             @if total.is_some() && state != TaskState::Active {
                 button.bare type="button" data-every hidden { "Pick all " (total.map(count).unwrap_or_default()) }

@@ -1,9 +1,9 @@
 //! `/queues/{queue}`: the numbers of one queue, and its tasks state by state.
 
 use asynq_runtime::{
-    TaskInfo, TaskState,
-    broker::{DayStats, QueueStats},
-    inspector::ListTasks,
+    TaskState,
+    broker::{DayStats, QueueStats, TaskBrief},
+    inspector::{ArchiveRoom, ListTasks},
     task::{GroupName, QueueName},
 };
 use axum::extract::State;
@@ -60,13 +60,14 @@ struct View<'a> {
     state: TaskState,
     wish: Wish,
     list: List,
+    room: ArchiveRoom,
     charts: Vec<Chart>,
 }
 
 /// The tasks: a page of all, or what was found.
 #[derive(Debug)]
 enum List {
-    Page(Span, Vec<TaskInfo>),
+    Page(Span, Vec<TaskBrief>),
     Found(Found),
 }
 
@@ -92,7 +93,7 @@ pub(crate) async fn get(
         let span = Span::new(wish.page, per, total);
         let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);
         let tasks = if wish.group.is_empty() { tasks } else { tasks.group(&wish.group) };
-        List::Page(span, tasks.await?)
+        List::Page(span, tasks.brief().await?)
     } else {
         let query = Query {
             q: wish.q.clone(),
@@ -108,7 +109,8 @@ pub(crate) async fn get(
     charts.push(days(&broker.history(&stats.name, DAYS).await?));
     let memory = broker.memory_usage(&stats.name).await?;
     let is_search = matches!(list, List::Found(_));
-    let body = render(&View { app: &app, stats, memory, state, wish, list, charts });
+    let room = inspector.archive_room(&queue).await?;
+    let body = render(&View { app: &app, stats, memory, state, wish, list, room, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
     Ok(if is_search { page.still() } else { page })
 }
@@ -262,7 +264,7 @@ fn tasks(view: &View<'_>) -> Markup {
         }
         // The script of a search may still find some.
         @if can_change && (!rows.is_empty() || matches!(view.list, List::Found(_))) {
-            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }))
+            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }, view.room))
         }
     }
 }

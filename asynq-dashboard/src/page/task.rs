@@ -3,6 +3,7 @@
 use asynq_runtime::{
     TaskInfo, TaskState,
     broker::Failure as Attempt,
+    inspector::ArchiveRoom,
     task::{ServerInfo, Timestamp, WorkerInfo},
 };
 use axum::extract::State;
@@ -46,6 +47,8 @@ pub(super) struct View {
     pub(super) result: Option<Shown>,
     pub(super) runs_at: Option<(ServerInfo, WorkerInfo)>,
     pub(super) limit: usize,
+    /// The archive of its queue, where the task can be put there.
+    pub(super) room: Option<ArchiveRoom>,
 }
 
 /// Answers `/queues/{queue}/tasks/{id}`.
@@ -61,9 +64,16 @@ pub(crate) async fn get(
         TaskState::Active => worker(inspector.servers().await?, &task),
         _ => None,
     };
+    let can_change = !app.config().read_only;
+    let room = match task.state {
+        TaskState::Active | TaskState::Archived => None,
+        _ if !can_change => None,
+        _ => Some(inspector.archive_room(&queue).await?),
+    };
     let view = View {
         mount: app.config().mount.clone(),
-        can_change: !app.config().read_only,
+        can_change,
+        room,
         now: app.client().broker().now(),
         payload: payload::payload(app.registry(), &task.r#type, &task.payload),
         result: task.result.as_deref().map(payload::any),
@@ -131,16 +141,27 @@ fn render(view: &View) -> Markup {
 fn actions(view: &View, queue: &str) -> Markup {
     use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
     let state = view.task.state;
+    // What has moved since the page was made is left as it is.
+    let seen = serde_json::json!({ "state": state.as_str() }).to_string();
     let button = |label, verb: &str, ask: &str, class| Button {
         label,
         post: view.path(&[verb]),
+        body: if verb == "cancel" { "" } else { &seen },
         ask: ask.to_owned(),
         class,
         ..Button::default()
     };
+    let archive = match view.room {
+        Some(room) if room.beyond(1) > 0 => format!(
+            "Archive this task? The archive keeps {} tasks and holds {}: the oldest will be DELETED.",
+            count(room.limit),
+            count(room.archived)
+        ),
+        _ => "Archive this task? It will not run until somebody asks for it.".to_owned(),
+    };
     html! {
         @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", "", "go").show()) }
-        @if matches!(state, Pending | Scheduled | Retry | Completed | Aggregating) { (button("Archive", "archive", "Archive this task? It will not run until somebody asks for it.", "").show()) }
+        @if matches!(state, Pending | Scheduled | Retry | Completed | Aggregating) { (button("Archive", "archive", &archive, "").show()) }
         @if state == Active { (button("Cancel", "cancel", "Ask its worker to cancel this run? What it has done so far stays done.", "danger").show()) }
         @if state != Active {
             (Button { then: with_query(queue, &[("state", state.as_str())]), ..button("Delete", "delete", "Delete this task with its arguments, result and errors? This cannot be undone.", "danger") }.show())

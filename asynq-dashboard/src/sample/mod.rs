@@ -119,7 +119,7 @@ impl Shared {
             return Ok(Arc::clone(&read.snapshot));
         }
         let began = Instant::now();
-        let snapshot = Arc::new(snapshot::read(&*self.broker).await?);
+        let snapshot = Arc::new(snapshot::read(&self.broker).await?);
         *last = Some(Read { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
         Ok(snapshot)
     }

@@ -1,8 +1,11 @@
 //! All queues at one moment.
 
+use std::sync::Arc;
+
 use asynq_runtime::{
-    broker::{Broker, BrokerError, QueueStats},
-    task::QueueName,
+    Inspector,
+    broker::{Broker, BrokerError, BrokerErrorKind, QueueStats},
+    inspector::{InspectError, QueueReading, UnreadableQueue},
 };
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -17,6 +20,8 @@ pub(crate) struct Snapshot {
     pub(crate) at: DateTime<Utc>,
     /// The queues, by name.
     pub(crate) queues: Vec<QueueStats>,
+    /// Queues that cannot be read, by name; they are in no sum.
+    pub(crate) unreadable: Vec<UnreadableQueue>,
     /// All of them together.
     pub(crate) totals: Totals,
 }
@@ -54,7 +59,7 @@ impl Snapshot {
     /// Of what was read.
     pub(crate) fn new(at: DateTime<Utc>, queues: Vec<QueueStats>) -> Self {
         let totals = queues.iter().fold(Totals::default(), Totals::add);
-        Self { at, queues, totals }
+        Self { at, queues, unreadable: Vec::new(), totals }
     }
 
     /// The numbers of one queue.
@@ -88,11 +93,27 @@ impl Totals {
     }
 }
 
-/// Reads every queue, some at a time.
-pub(super) async fn read(broker: &dyn Broker) -> Result<Snapshot, BrokerError> {
-    let names: Vec<QueueName> = broker.queues().await?;
-    let read = |name: QueueName| async move { broker.queue_stats(&name).await };
-    let mut queues: Vec<QueueStats> = stream::iter(names).map(read).buffered(AT_ONCE).try_collect().await?;
+/// Reads every queue, some at a time. One that cannot be read hides no other.
+pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerError> {
+    let inspector = Inspector::new(Arc::clone(broker));
+    let names = broker.queues().await?;
+    let reading = names.into_iter().map(|name| inspector.read_queue(name));
+    let readings: Vec<QueueReading> =
+        stream::iter(reading).buffered(AT_ONCE).try_collect().await.map_err(of_the_broker)?;
+    let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
+    for QueueReading { name, stats, .. } in readings {
+        match stats {
+            Ok(stats) => queues.push(stats),
+            Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
+        }
+    }
     queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-    Ok(Snapshot::new(broker.now(), queues))
+    Ok(Snapshot { unreadable, ..Snapshot::new(broker.now(), queues) })
+}
+
+fn of_the_broker(error: InspectError) -> BrokerError {
+    match error {
+        InspectError::Broker(error) => error,
+        other => BrokerError::with_source(BrokerErrorKind::Unexpected, other.to_string(), other),
+    }
 }

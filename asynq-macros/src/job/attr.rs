@@ -33,6 +33,7 @@ pub(super) struct Attr {
     pub(super) backoff: Option<Setting<Pause>>,
     pub(super) on_error: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
+    pub(super) kill_after: Option<Setting<Duration>>,
     pub(super) crate_path: Option<Setting<Path>>,
     /// What only `#[periodic]` says.
     pub(super) schedule: ScheduleAttr,
@@ -137,6 +138,7 @@ impl Attr {
             "backoff" => self.backoff = entry.setting(entry.pause()),
             "on_error" => self.on_error = entry.setting(entry.path()),
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
+            "kill_after" => self.kill_after = entry.setting(entry.span("leave it out to wait for its thread")),
             "crate" => self.crate_path = entry.setting(entry.crate_path()),
             // `Entry::begin` lets known options through and no others.
             _ => self.schedule.set(entry),

@@ -56,6 +56,7 @@ fn facts_of(options: &Options) -> Vec<String> {
         options.unique_extend.then(|| "unique as long as it runs".to_owned()),
         options.retention.map(|seconds| format!("kept for {}", time(seconds))),
         options.max_crashes.map(|count| format!("archived at crash {count}")),
+        options.kill_after.map(|span| format!("given up {} after its time is over", duration::format(span))),
     ]
     .into_iter()
     .flatten()

@@ -249,6 +249,10 @@ fn options(options: &Options) -> Option<TokenStream> {
         options.unique_extend.then(|| quote!(.unique_extend())),
         seconds("retention", options.retention),
         number("max_crashes", options.max_crashes),
+        options.kill_after.map(|after| {
+            let after = time(after);
+            quote!(.kill_after(#after))
+        }),
     ]
     .into_iter()
     .flatten()

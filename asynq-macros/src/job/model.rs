@@ -54,6 +54,7 @@ pub(super) struct Options {
     pub(super) unique_extend: bool,
     pub(super) retention: Option<u64>,
     pub(super) max_crashes: Option<u32>,
+    pub(super) kill_after: Option<Duration>,
 }
 
 impl JobModel {
@@ -61,6 +62,7 @@ impl JobModel {
     pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
         check_fingerprint(&attr, errors);
+        check_kill_after(&attr, &signature, errors);
         check_on_error(&mut attr, &signature, errors);
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
@@ -84,6 +86,7 @@ impl JobModel {
                 unique: attr.unique.map(Setting::into_value),
                 retention: attr.retention.map(Setting::into_value),
                 max_crashes: attr.max_crashes.map(Setting::into_value),
+                kill_after: attr.kill_after.map(Setting::into_value),
             },
             unique_by,
             codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
@@ -164,6 +167,13 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
         errors.at(fingerprint.place, &fingerprint.key, message);
+    }
+}
+
+fn check_kill_after(attr: &Attr, signature: &JobSignature, errors: &Errors) {
+    if let Some(kill_after) = attr.kill_after.as_ref().filter(|_| !signature.is_blocking) {
+        let message = "`kill_after` is for an `fn` that blocks its thread; an `async fn` ends at its timeout without it; leave it out";
+        errors.at(kill_after.place, &kill_after.key, message);
     }
 }
 

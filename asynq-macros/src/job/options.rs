@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 19] = [
+const OPTIONS: [Known; 20] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -34,6 +34,7 @@ const OPTIONS: [Known; 19] = [
     Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
     Known { name: "max_crashes", takes: NUMBER, example: "3" },
+    Known { name: "kill_after", takes: DURATION, example: "\"1m\"" },
     Known { name: "crate", takes: "a path without quotes", example: "::renamed" },
 ];
 

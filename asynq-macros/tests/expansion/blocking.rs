@@ -1,4 +1,4 @@
-// #[job]
+// #[job(kill_after = "1m30s")]
 // pub fn thumbnail(path: String) -> JobResult {
 //     std::fs::metadata(path)?;
 //     Ok(())
@@ -8,7 +8,7 @@ pub fn thumbnail(path: String) -> JobResult {
     std::fs::metadata(path)?;
     Ok(())
 }
-/// Job `thumbnail`.
+/// Job `thumbnail` · given up 1m30s after its time is over.
 /// Runs [`thumbnail()`].
 #[allow(
     dead_code,
@@ -116,6 +116,8 @@ const _: () = {
     use ::asynq_runtime::__private as __rt;
     impl __rt::Job for thumbnail {
         const NAME: &'static str = "thumbnail";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
+            .kill_after(__rt::Duration::from_secs(90));
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(

@@ -42,7 +42,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     if command == WORKER {
         logs::start(format, LevelFilter::INFO);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let ended = runtime.block_on(command::worker(settings, format, services, flags, setup));
+        let ended = runtime.block_on(command::worker(settings, format, flags, setup));
         // The worker has handed back what did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
         return ended;

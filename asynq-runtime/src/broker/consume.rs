@@ -42,22 +42,25 @@ pub trait Consume {
 
     /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what another
     /// thread would have to be woken for. A job that blocks there holds such a call up; whoever makes them there looks after
-    /// them with [`take_unanswered`](Self::take_unanswered). Default: no.
+    /// them with [`release_unanswered`](Self::release_unanswered). Default: no.
     fn dequeues_beside_jobs(&self) -> bool {
         false
     }
 
-    /// Takes what earlier calls of this member took and did not return: calls that were dropped or got no answer; and, where
+    /// Puts what earlier calls of this member took and did not return back to the heads of its queues, as if it had not been
+    /// taken: none of it began, so this is no crash. These are calls that were dropped or got no answer; and, where
     /// [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older` ago and are
-    /// held up. What is returned here is not returned there as well.
+    /// held up: nothing of their answer has come for so long. What is put back here is not returned there as well. Returns
+    /// what was put back; of each queue the next to be taken is the first.
     ///
     /// # Errors
     ///
-    /// The broker cannot be asked: the member's next call of either kind gets them.
-    async fn take_unanswered(&self, member: &Member, older: Duration) -> Result<Vec<Run>, BrokerError> {
-        let _ = older;
-        self.dequeue_sparing(member, &[], &Quarantined::None).await
-    }
+    /// The broker cannot be asked: the member's next dequeue gets the tasks.
+    async fn release_unanswered(
+        &self,
+        member: &Member,
+        older: Duration,
+    ) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
 
     /// Those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server of
     /// more queues than one dequeue should ask.
@@ -65,7 +68,21 @@ pub trait Consume {
     /// # Errors
     ///
     /// The broker cannot be asked.
-    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
+    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        self.ready_sparing(queues, &Quarantined::All).await
+    }
+
+    /// The same for a server that takes no more quarantined tasks than `quarantined` says: with [`Quarantined::None`] a queue
+    /// that has nothing else is left out as soon as the broker knows so, at the latest after a dequeue that found it so.
+    ///
+    /// # Errors
+    ///
+    /// As [`ready`](Self::ready).
+    async fn ready_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+    ) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
     /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
@@ -74,7 +91,22 @@ pub trait Consume {
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off and try again.
-    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+        self.wait_for_work_sparing(queues, &Quarantined::All, limit).await
+    }
+
+    /// The same for a server that takes no more quarantined tasks than `quarantined` says; it does not return for those that
+    /// [`ready_sparing`](Self::ready_sparing) leaves out.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_work`](Self::wait_for_work).
+    async fn wait_for_work_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+        limit: Duration,
+    ) -> Result<(), BrokerError>;
 
     /// Waits as [`wait_for_work`](Self::wait_for_work) does for something in the `wanted` queues and takes it as
     /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
@@ -98,7 +130,7 @@ pub trait Consume {
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work(&queues, limit) => woken?,
+            woken = self.wait_for_work_sparing(&queues, quarantined, limit) => woken?,
         }
         self.dequeue_sparing(member, wanted, quarantined).await
     }
@@ -115,25 +147,15 @@ pub struct Wanted {
 
 /// How many quarantined tasks to take: those that the next crash would archive
 /// ([`Extra::is_quarantined`](crate::task::Extra::is_quarantined)).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quarantined {
     /// As many as come.
     All,
-    /// One, if this queue has one.
-    OneFrom(QueueName),
+    /// One, of whichever queue. Where a broker asks several queues at once it may pass those of all and give one in the next
+    /// call.
+    One,
     /// None.
     None,
-}
-
-impl Quarantined {
-    /// How many of them `queue` may give.
-    pub fn most_from(&self, queue: &QueueName) -> usize {
-        match self {
-            Self::All => usize::MAX,
-            Self::OneFrom(one) => usize::from(one == queue),
-            Self::None => 0,
-        }
-    }
 }
 
 /// One attempt at one task, from its dequeue on.

@@ -1,7 +1,8 @@
 //! Contract: look into queues, and pause them (PROTOCOL §5.25, §6.1, 6.2, 6.5, 6.6).
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
+use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
 
 use super::BrokerError;
@@ -31,6 +32,28 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+
+    /// The same as [`tasks`](Self::tasks), or as [`group_tasks`](Self::group_tasks) where a group is named, with at most
+    /// [`TaskBrief::BYTES`] of each payload and result: for whoever shows a page, which may otherwise be 500 times 1 MiB.
+    ///
+    /// Default: reads all and leaves out what is more.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn briefs(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        group: Option<&GroupName>,
+        page: Page,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let tasks = match group {
+            Some(group) => self.group_tasks(queue, group, page).await?,
+            None => self.tasks(queue, state, page).await?,
+        };
+        Ok(tasks.into_iter().map(TaskBrief::of).collect())
+    }
 
     /// One task, in whatever state.
     ///
@@ -82,6 +105,61 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError>;
+}
+
+/// A task of a listing, with the beginning of what may be large.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TaskBrief {
+    /// The task; its payload and its result have at most [`BYTES`](Self::BYTES), the first ones.
+    pub task: TaskInfo,
+    /// Bytes of its whole payload.
+    pub payload_size: usize,
+    /// Bytes of its whole result; 0 if there is none.
+    pub result_size: usize,
+}
+
+impl TaskBrief {
+    /// Most bytes of a payload and of a result in a listing.
+    pub const BYTES: usize = 4096;
+
+    /// A task that is there as a whole, cut.
+    pub fn of(mut task: TaskInfo) -> Self {
+        let (payload_size, result_size) = (task.payload.len(), task.result.as_ref().map_or(0, Bytes::len));
+        // Copied, so that the rest is freed.
+        let begin = |bytes: &Bytes| Bytes::copy_from_slice(&bytes[..Self::BYTES]);
+        if payload_size > Self::BYTES {
+            task.payload = begin(&task.payload);
+        }
+        if let Some(result) = task.result.as_mut().filter(|result| result.len() > Self::BYTES) {
+            *result = begin(result);
+        }
+        Self { task, payload_size, result_size }
+    }
+
+    /// A task whose payload and result were cut before, with their sizes where they were.
+    pub(crate) fn cut(task: TaskInfo, payload_size: Option<usize>, result_size: Option<usize>) -> Self {
+        let (payload, result) = (task.payload.len(), task.result.as_ref().map_or(0, Bytes::len));
+        Self { payload_size: payload_size.unwrap_or(payload), result_size: result_size.unwrap_or(result), task }
+    }
+
+    /// Whether the payload is only the beginning.
+    pub fn has_cut_payload(&self) -> bool {
+        self.payload_size > self.task.payload.len()
+    }
+
+    /// Whether the result is only the beginning.
+    pub fn has_cut_result(&self) -> bool {
+        self.result_size > self.task.result.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl Deref for TaskBrief {
+    type Target = TaskInfo;
+
+    fn deref(&self) -> &TaskInfo {
+        &self.task
+    }
 }
 
 /// A page of a listing.

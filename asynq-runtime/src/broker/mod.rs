@@ -50,12 +50,14 @@ pub use self::{
     diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
-    inspect::{DayStats, Failure, Inspect, Page, QueueStats},
+    inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     maintain::{Forwarded, HeldLock, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
     produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
-    schedule::{Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, Schedules, Tick, Ticked},
+    schedule::{
+        Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, PlanChange, Planned, Schedules, Tick, Ticked,
+    },
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
 };

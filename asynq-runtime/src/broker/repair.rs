@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::BrokerError;
+use super::{BrokerError, BrokerErrorKind};
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
 /// Changes tasks from outside.
@@ -36,14 +36,37 @@ pub trait Repair {
     /// The broker failed; a repeat answers [`Changed::NotFound`] if the first send worked.
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
 
-    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time,
-    /// lock, counters and failures; a pending one goes last in line. Where no step can see both queues (Redis, because of
-    /// Cluster) it is archived meanwhile, with the reason; so a crash between the steps neither loses nor doubles it,
-    /// and the same call goes on where it broke off. To its own queue it is already moved.
+    /// Does `action` to a task only if it is in `state`, in one atomic step, for callers who decided by what they saw a
+    /// moment ago. [`Changed::Unfit`] with another state than `state` means that the task has moved; nothing was changed.
+    ///
+    /// Default: refuses, so that a broker without this check changes nothing by mistake.
     ///
     /// # Errors
     ///
-    /// [`MoveError`]; nothing was changed, except where the broker failed: then the task may be archived or moved.
+    /// The broker failed or does not have this check; after a failure a repeat is answered as that of the plain call is.
+    async fn change_in_state(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        state: TaskState,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError> {
+        let _ = (queue, id, state, action);
+        Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            "this broker cannot change a task on condition of its state; use the call without a state",
+        ))
+    }
+
+    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time,
+    /// lock, counters and failures; a pending one goes last in line. Where no step can see both queues (Redis, because of
+    /// Cluster) it is scheduled for the end of the year 9999 meanwhile, with the reason: nothing runs it there and no
+    /// housekeeping deletes it. So a crash between the steps neither loses nor doubles it, and the same call goes on where
+    /// it broke off. To its own queue it is already moved.
+    ///
+    /// # Errors
+    ///
+    /// [`MoveError`]; nothing was changed, except where the broker failed: then the task may be held or moved.
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
 
     /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock, if it

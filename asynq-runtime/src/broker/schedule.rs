@@ -16,7 +16,8 @@ pub trait Schedules {
     /// the broker's clock, in this order:
     ///
     /// 1. a tick that is not due yet → [`Ticked::Early`];
-    /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`];
+    /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`]; one whose last tick is
+    ///    before the one that the scheduler knows ([`Tick::known`]) → [`Ticked::Behind`];
     /// 3. a last tick more than 5 s in the future: the broker's clock went back, and the last tick is 5 s ago, so that a
     ///    tick of this moment fires and one of the time before does not;
     /// 4. a tick at or before the last one, or with a marker → [`Ticked::Duplicate`], and the last tick moves on;
@@ -24,8 +25,12 @@ pub trait Schedules {
     /// 6. the overlap, by the previous task's real state → perhaps [`Ticked::Skipped`];
     /// 7. the enqueue.
     ///
-    /// A repeat after a lost answer says `Duplicate` where the first send worked, with the task to cancel as the first
-    /// answer had it. A task whose id or unique lock is taken is refused and the tick counts as fired.
+    /// A repeat after a lost answer says `Duplicate` where the first send worked. A task whose id or unique lock is taken is
+    /// refused and the tick counts as fired.
+    ///
+    /// A task that is replaced while it runs is asked to stop in the same step, and marked
+    /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it where it would put it
+    /// off, archive it or hand it back.
     ///
     /// # Errors
     ///
@@ -33,14 +38,14 @@ pub trait Schedules {
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError>;
 
     /// Makes an entry known as this program plans it and returns what is kept of it. A new entry's last tick is now, and
-    /// so is that of one whose spec or zone changed with a revision at least as new: no storm from reading old gaps by a
-    /// new spec. An older revision changes nothing. Whatever the revision, a last tick more than 5 s in the future becomes
-    /// now: it was written before the broker's clock went back.
+    /// so is that of one whose spec or zone changes: no storm from reading old gaps by a new spec. An older revision
+    /// changes nothing, unless it [supersedes](EntryPlan::supersedes) exactly the revision that is kept. Whatever the
+    /// revision, a last tick more than 5 s in the future becomes now: it was written before the broker's clock went back.
     ///
     /// # Errors
     ///
-    /// The broker failed; the call may be repeated.
-    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError>;
+    /// The broker failed; the call may be repeated, and then says [`PlanChange::None`] of what it changed before.
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError>;
 
     /// What is kept of an entry, if it is known.
     ///
@@ -49,7 +54,8 @@ pub trait Schedules {
     /// The broker failed.
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
 
-    /// Pauses an entry or lets it go on; returns whether that changed anything. Ticks of a paused entry are not replayed.
+    /// Pauses an entry or lets it go on; returns whether that changed anything. Ticks of a pause are
+    /// not made up for: the last tick of an entry that goes on is now.
     ///
     /// # Errors
     ///
@@ -85,19 +91,6 @@ pub trait Schedules {
     ///
     /// The broker cannot be asked; callers back off.
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError>;
-
-    /// Keeps the entries of `program` for `keep`, whoever schedules them, and returns in the same step those that were
-    /// kept before, in their order: what a deploy changed. None of it is planned or shown by that.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed; whether they are kept is unknown.
-    async fn swap_entries(
-        &self,
-        program: &str,
-        entries: &[SchedulerEntry],
-        keep: Duration,
-    ) -> Result<Vec<SchedulerEntry>, BrokerError>;
 
     /// Shows a scheduler's entries to asynq's tools for `ttl`, whole seconds; in the order given.
     ///
@@ -136,16 +129,37 @@ pub trait Schedules {
     async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
 }
 
-/// Names a periodic entry: a UUID made of its job, queue, payload and key, without spec and zone (CRON.md §7).
+/// The first byte of arguments in postcard; four bytes that name their shape follow.
+const POSTCARD: u8 = 0x01;
+
+/// Names a periodic entry: a UUID made of what a person would call it. Schedule, queue and options are no part of it, so that
+/// a deploy which changes one of them changes the entry and makes no second one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(String);
 
 impl EntryId {
-    /// The id of the entry that enqueues this payload of this job into this queue. `key` tells two such entries apart.
-    pub fn of(job: &str, queue: &QueueName, payload: &[u8], key: &str) -> Self {
+    /// The id of the entry of this job that has this key; the only entry of a job needs none (`""`).
+    pub fn of(job: &str, key: &str) -> Self {
+        let key = (!key.is_empty()).then_some([b"key", key.as_bytes()]);
+        Self::of_parts(std::iter::once(job.as_bytes()).chain(key.into_iter().flatten()))
+    }
+
+    /// The id of an entry without a key: its job and what the job is called with, so that entries of one job for several
+    /// customers need no keys. The format and the shape of the arguments, with which a payload of postcard begins, are no
+    /// part of it; where a person edits the arguments of an entry, it needs a key.
+    pub fn of_arguments(job: &str, payload: &[u8]) -> Self {
+        let arguments = match payload {
+            [POSTCARD, _, _, _, _, arguments @ ..] => arguments,
+            _ => payload,
+        };
+        let arguments = (!arguments.is_empty()).then_some([&b"arguments"[..], arguments]);
+        Self::of_parts(std::iter::once(job.as_bytes()).chain(arguments.into_iter().flatten()))
+    }
+
+    fn of_parts<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
         // Lengths before texts, so that no two lists of parts are one.
         let mut name = Vec::new();
-        for part in [job.as_bytes(), queue.as_str().as_bytes(), payload, key.as_bytes()] {
+        for part in parts {
             name.extend_from_slice(&(part.len() as u64).to_be_bytes());
             name.extend_from_slice(part);
         }
@@ -185,10 +199,39 @@ pub struct EntryPlan {
     pub spec: String,
     /// Its zone.
     pub zone: String,
-    /// The revision of the program that plans it: Unix seconds of its release, say. Newer ones win.
+    /// The revision of the program that plans it: Unix seconds of its release, say. Newer ones win as long as somebody
+    /// schedules by them.
     pub revision: u64,
+    /// A newer revision that nobody schedules by any more, after a roll-back say: if this is the one that is kept, this
+    /// plan replaces it all the same. A revision that came meanwhile stays.
+    pub supersedes: Option<u64>,
     /// How long it is remembered without a tick.
     pub keep: Duration,
+}
+
+/// What is kept of an entry after [`plan_entry`](Schedules::plan_entry).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// The entry.
+    pub state: EntryState,
+    /// What the call changed of its schedule.
+    pub change: PlanChange,
+}
+
+/// What a plan changed of the schedule of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanChange {
+    /// Nothing: it had this schedule, or a newer program's schedule stays.
+    None,
+    /// The entry was not known.
+    New,
+    /// It had another schedule.
+    Replaced {
+        /// The former schedule as text.
+        spec: String,
+        /// Its zone.
+        zone: String,
+    },
 }
 
 /// What is kept of an entry.
@@ -219,6 +262,9 @@ pub struct Tick {
     pub at: DateTime<Utc>,
     /// How long its marker is kept.
     pub marker: Duration,
+    /// The last tick of the entry as the scheduler knows it; `None` if it knows none. A broker that stores an earlier one
+    /// has lost what it had acknowledged, in a failover say.
+    pub known: Option<DateTime<Utc>>,
     /// What to do while the previous task is still there.
     pub overlap: Overlap,
     /// The task; its id is [`EntryId::task_id`] of the tick. With a jitter its time is later than the tick's.
@@ -233,8 +279,8 @@ pub enum Overlap {
     Allow,
     /// Leaves this tick out. An archived, completed or lost task is not there, and neither is one whose worker died.
     Skip,
-    /// Deletes it where it waits or where its worker died, asks for its cancellation where it runs, and enqueues. A run
-    /// that is cancelled counts as failed: it comes back unless its job has no retry left.
+    /// Deletes it where it waits or where its worker died, and enqueues. Where it runs it is asked to stop, and deleted when
+    /// its run ends, whatever retries it has left; a run that succeeds in spite of that is a success.
     Replace,
 }
 
@@ -242,23 +288,18 @@ pub enum Overlap {
 #[derive(Debug, Clone)]
 pub enum Ticked {
     /// Its task is stored.
-    Enqueued {
-        /// Where it is.
-        placed: Placed,
-        /// The task that it replaces and that still runs: ask for its cancellation.
-        cancel: Option<TaskId>,
-    },
+    Enqueued(Placed),
     /// It is not due by the broker's clock, but after this time.
     Early(Duration),
     /// Somebody has fired it, or a later one.
-    Duplicate {
-        /// The task that it replaced and that still runs, if it is this entry's last tick: ask for its cancellation again.
-        cancel: Option<TaskId>,
-    },
+    Duplicate,
     /// The entry is paused.
     Paused,
     /// A newer program has another spec for the entry.
     Stale,
+    /// The broker stores an earlier last tick than the scheduler knows: plan the entries again, so that what was lost with
+    /// it is made up for.
+    Behind,
     /// This task of the entry still waits or runs.
     Skipped(TaskId),
     /// The task was refused: its id or its unique lock is taken. The tick counts as fired.
@@ -294,19 +335,29 @@ mod tests {
 
     #[test]
     fn an_entry_has_one_id_for_ever() {
-        let (low, high) = (QueueName::from_wire("low"), QueueName::from_wire("high"));
-        let id = EntryId::of("report", &low, b"", "");
-        assert_eq!(id, EntryId::of("report", &low, b"", ""));
+        let id = EntryId::of("report", "");
         // A change would fire the ticks of a deploy twice.
-        assert_eq!(id.as_str(), "b9410bfb-e0d3-5ede-9abb-9f7d6e314a6a");
+        assert_eq!(id.as_str(), "b3ba0655-4fa0-5864-93a9-8f0fa75e9401");
+        assert_eq!(id, EntryId::of_arguments("report", b""));
         let others = [
-            EntryId::of("report", &high, b"", ""),
-            EntryId::of("report", &low, b"x", ""),
-            EntryId::of("report", &low, b"", "x"),
-            EntryId::of("reportlow", &QueueName::from_wire(""), b"", ""),
+            EntryId::of("reports", ""),
+            EntryId::of("report", "x"),
+            EntryId::of_arguments("report", b"x"),
+            EntryId::of("report", "arguments"),
         ];
         assert!(others.iter().all(|other| *other != id));
+        assert_eq!(others.iter().collect::<std::collections::HashSet<_>>().len(), others.len());
         let at = DateTime::from_timestamp(1_800_000_000, 0).unwrap_or_default();
         assert_eq!(id.task_id(at).as_str(), format!("cron:{id}:1800000000"));
+    }
+
+    #[test]
+    fn the_shape_of_the_arguments_is_no_part_of_an_id() {
+        let shaped = |shape: u8, arguments: &[u8]| [&[POSTCARD, shape, 2, 3, 4], arguments].concat();
+        let of = |payload: &[u8]| EntryId::of_arguments("bill", payload);
+        assert_eq!(of(&shaped(1, b"")), EntryId::of("bill", ""));
+        assert_eq!(of(&shaped(1, b"7")), of(&shaped(9, b"7")));
+        assert_ne!(of(&shaped(1, b"7")), of(&shaped(1, b"8")));
+        assert_ne!(of(b"{\"a\":1}"), of(b"{\"a\":2}"));
     }
 }

@@ -117,8 +117,11 @@ impl Client {
     /// layer that was added first is the outermost, as around the server's jobs: it is the first to see a task and the
     /// last to see its outcome.
     ///
-    /// No layer sees a task that is stored in another way: by `enqueue_in_tx` or `row`, by the tick of a periodic entry
-    /// or its `run_now`, by the aggregation of a group, or by another program such as the command line.
+    /// `enqueue_in_tx` and `row` of a client with layers refuse every task (`EnqueueError::LayersInTransaction`): a
+    /// transaction cannot wait for a layer. [`without_layers`](Self::without_layers) is the client for them.
+    ///
+    /// No layer sees a task that no client enqueues: the tick of a periodic entry and its `run_now`, the task that the
+    /// aggregation of a group makes, and what other programs such as the command line enqueue.
     ///
     /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
     /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a
@@ -142,6 +145,13 @@ impl Client {
         let mut wraps = self.layered.map(|layered| layered.wraps).unwrap_or_default();
         wraps.push(Arc::new(move |inner| EnqueueService(Box::new(Typed(layer.layer(inner))))));
         Self { layered: None, ..self }.wrapped(wraps)
+    }
+
+    /// The same client without its layers: for transactions, and for tasks that are to go past them. The connection is
+    /// shared.
+    #[must_use]
+    pub fn without_layers(&self) -> Self {
+        Self { layered: None, ..self.clone() }
     }
 
     /// This client, which has no layers, in the given ones.

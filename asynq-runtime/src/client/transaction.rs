@@ -24,22 +24,22 @@ impl Client {
     }
 
     /// Enqueues one task in the transaction that is open on `connection`: it is there when that commits, and never was
-    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes, but goes through no [layer](Self::layer). Call
-    /// [`wake`](Self::wake) after the commit.
+    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes. Call [`wake`](Self::wake) after the commit.
     ///
     /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. How safe
     /// its commit is against a power cut is decided by the connection's `synchronous`.
     ///
     /// # Errors
     ///
-    /// The task was refused, or the transaction cannot take it ([`EnqueueError::Transaction`]). Nothing of it is stored, and
+    /// The task was refused, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or the
+    /// transaction cannot take the task ([`EnqueueError::Transaction`]). Nothing of it is stored, and
     /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
     pub fn enqueue_in_tx(
         &self,
         connection: &Connection,
         task: impl Into<PreparedTask>,
     ) -> Result<TaskInfo, EnqueueError> {
-        let broker = self.sqlite()?;
+        let broker = self.sqlite_without_layers()?;
         let task = prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
         match broker.enqueue_on(connection, task)? {
@@ -62,13 +62,14 @@ impl Client {
 
     /// One task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
     /// values. A taken id and a held unique lock are UNIQUE errors of that statement alone, which name `task.id` or
-    /// `ulock.key`. The task goes through no [layer](Self::layer) of the client.
+    /// `ulock.key`.
     ///
     /// # Errors
     ///
-    /// The task cannot be enqueued at all, or the client's tasks are not in SQLite.
+    /// The task cannot be enqueued at all, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]),
+    /// or its tasks are not in SQLite.
     pub fn row(&self, task: impl Into<PreparedTask>) -> Result<EnqueueRow, EnqueueError> {
-        let broker = self.sqlite()?;
+        let broker = self.sqlite_without_layers()?;
         let row = broker.row(prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?);
         let task = &row.task;
         let facts = serde_json::json!({
@@ -94,6 +95,15 @@ impl Client {
             extra: task.extra.to_bytes(),
             id: row.task.id,
         })
+    }
+
+    /// The broker, for a task that no layer will see.
+    fn sqlite_without_layers(&self) -> Result<&SqliteBroker, EnqueueError> {
+        let broker = self.sqlite()?;
+        if self.layered.is_some() {
+            return Err(EnqueueError::LayersInTransaction);
+        }
+        Ok(broker)
     }
 
     fn sqlite(&self) -> Result<&SqliteBroker, TransactionError> {

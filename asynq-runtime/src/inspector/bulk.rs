@@ -6,7 +6,7 @@ use super::{InspectError, Inspector, ListGroups, Wish, queue_name};
 use crate::{
     broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats},
     job::BoxFuture,
-    task::{GroupName, QueueName, TaskState},
+    task::{ArchiveLimit, GroupName, QueueName, TaskState},
 };
 
 /// Most tasks that one call to the broker changes.
@@ -46,8 +46,23 @@ impl Inspector {
         self.bulk(queue, chosen, BulkAction::Run)
     }
 
-    /// Archives all pending, scheduled, retry or aggregating tasks of a queue, or all of a group. An archive keeps 10,000
-    /// tasks unless a server says otherwise: what will not fit is told by [`BulkReport::beyond_archive_limit`].
+    /// Archives all pending, scheduled, retry or aggregating tasks of a queue, or all of a group.
+    ///
+    /// An archive keeps 10,000 tasks unless a server says otherwise, and a server **deletes** the oldest of those that are
+    /// more. [`RunningBulk::beyond_archive_limit`] says how many that would be before anything is changed,
+    /// [`BulkReport::beyond_archive_limit`] how many it will be.
+    ///
+    /// ```no_run
+    /// # use asynq_runtime::prelude::*;
+    /// # async fn repair(client: &Client) -> Result<(), BoxError> {
+    /// let mut bulk = client.inspector().archive_all("default", TaskState::Retry).start().await?;
+    /// if bulk.beyond_archive_limit() > 0 {
+    ///     return Err(format!("{} archived tasks would be deleted", bulk.beyond_archive_limit()).into());
+    /// }
+    /// while bulk.slice().await?.is_some() {}
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn archive_all(&self, queue: impl AsRef<str>, chosen: impl Into<Chosen>) -> Bulk {
         self.bulk(queue, chosen, BulkAction::Archive)
     }
@@ -63,9 +78,25 @@ impl Inspector {
             queue: queue_name(queue),
             chosen: chosen.into(),
             action,
-            archive_limit: Bulk::ARCHIVE_LIMIT,
+            archive_limit: None,
+            at_most: u64::MAX,
             progress: None,
         }
+    }
+
+    /// What the archive of a queue holds, and how much it keeps: as the living servers of the queue say, the least of them;
+    /// 10,000 tasks where none lives.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    pub async fn archive_room(&self, queue: impl AsRef<str>) -> Result<ArchiveRoom, InspectError> {
+        let queue = queue_name(queue)?;
+        let archived = self.broker.queue_stats(&queue).await?.archived;
+        let servers = self.broker.servers().await?;
+        let serving = servers.iter().filter(|server| server.info.serves(&queue));
+        let limit = serving.map(|server| server.info.archive_limit(&queue)).min();
+        Ok(ArchiveRoom { archived, limit: limit.unwrap_or(ArchiveLimit::DEFAULT) })
     }
 
     /// How many tasks are chosen now.
@@ -104,6 +135,23 @@ pub(super) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
     }
 }
 
+/// How full the archive of a queue is; [`Inspector::archive_room`] looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveRoom {
+    /// Tasks in it.
+    pub archived: u64,
+    /// Most tasks that are kept.
+    pub limit: u64,
+}
+
+impl ArchiveRoom {
+    /// How many archived tasks, the oldest first, a server deletes when `tasks` more are archived.
+    pub fn beyond(self, tasks: u64) -> u64 {
+        self.archived.saturating_add(tasks).saturating_sub(self.limit)
+    }
+}
+
 type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 
 /// A change of many tasks, made by `.await` to the end or, after [`start`](Self::start), slice by slice.
@@ -121,13 +169,14 @@ pub struct Bulk {
     queue: Result<QueueName, InspectError>,
     chosen: Chosen,
     action: BulkAction,
-    archive_limit: u64,
+    archive_limit: Option<u64>,
+    at_most: u64,
     progress: Option<OnProgress>,
 }
 
 impl Bulk {
     /// How many archived tasks a queue keeps unless a server says otherwise.
-    pub const ARCHIVE_LIMIT: u64 = 10_000;
+    pub const ARCHIVE_LIMIT: u64 = ArchiveLimit::DEFAULT;
 
     /// Calls `tell` before the first slice and after each one.
     pub fn on_progress(mut self, tell: impl FnMut(BulkProgress) + Send + 'static) -> Self {
@@ -135,9 +184,16 @@ impl Bulk {
         self
     }
 
-    /// How many archived tasks the servers of this queue keep, for [`BulkReport::beyond_archive_limit`]; default 10,000.
+    /// How many archived tasks the servers of this queue keep, for [`BulkReport::beyond_archive_limit`]; default: what its
+    /// living servers say ([`Inspector::archive_room`]).
     pub fn archive_limit(mut self, tasks: u64) -> Self {
-        self.archive_limit = tasks;
+        self.archive_limit = Some(tasks);
+        self
+    }
+
+    /// Treats no more tasks than that, the first of the listing; default: as many as there are at the start.
+    pub fn at_most(mut self, tasks: u64) -> Self {
+        self.at_most = tasks;
         self
     }
 
@@ -147,29 +203,35 @@ impl Bulk {
     ///
     /// As those of the whole.
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
-        let Self { inspector, queue, chosen, action, archive_limit, progress } = self;
+        let Self { inspector, queue, chosen, action, archive_limit, at_most, progress } = self;
         let queue = queue?;
         let state = match chosen {
             Chosen::InState(state) => state,
             Chosen::InGroup(_) => TaskState::Aggregating,
         };
         if !action.fits(state) {
-            return Err(InspectError::UnfitState { wish: wish(action), state });
+            return Err(InspectError::UnfitState { wish: Wish::of(action), state });
         }
-        let total = inspector.count(&queue, &chosen).await?;
-        if total == 0 {
+        let there = inspector.count(&queue, &chosen).await?;
+        let total = there.min(at_most);
+        if there == 0 {
             inspector.known(&queue).await?;
             if let Chosen::InGroup(group) = &chosen {
                 return Err(InspectError::no_such_group(&queue, group));
             }
         }
         let more = total > 0;
+        let mut room = ArchiveRoom { archived: 0, limit: u64::MAX };
+        if action == BulkAction::Archive && more {
+            room = inspector.archive_room(&queue).await?;
+            room.limit = archive_limit.unwrap_or(room.limit);
+        }
         let mut bulk = RunningBulk {
             inspector,
             queue,
             chosen,
             action,
-            archive_limit,
+            room,
             tell: progress,
             progress: BulkProgress { total, ..BulkProgress::default() },
             more,
@@ -199,13 +261,25 @@ pub struct RunningBulk {
     queue: QueueName,
     chosen: Chosen,
     action: BulkAction,
-    archive_limit: u64,
+    /// The archive as it was at the start.
+    room: ArchiveRoom,
     tell: Option<OnProgress>,
     progress: BulkProgress,
     more: bool,
 }
 
 impl RunningBulk {
+    /// How many archived tasks, the oldest first, a server deletes if all of these are archived: they would be more than an
+    /// archive keeps. Counted at the start; zero unless tasks are to be archived.
+    pub fn beyond_archive_limit(&self) -> u64 {
+        self.room.beyond(self.progress.total)
+    }
+
+    /// The archive as it was at the start, where tasks are to be archived.
+    pub fn archive_room(&self) -> ArchiveRoom {
+        self.room
+    }
+
     /// How far it is.
     pub fn progress(&self) -> BulkProgress {
         self.progress
@@ -236,7 +310,7 @@ impl RunningBulk {
     ///
     /// [`InspectError::Interrupted`].
     pub async fn report(self) -> Result<BulkReport, InspectError> {
-        let Self { inspector, queue, chosen, action, archive_limit, progress, .. } = self;
+        let Self { inspector, queue, chosen, action, room, progress, .. } = self;
         let counted = async {
             let left = inspector.count(&queue, &chosen).await?;
             let archived = match action {
@@ -247,7 +321,7 @@ impl RunningBulk {
         };
         let done = BulkReport::from(progress);
         let (left, archived) = counted.await.map_err(|source| InspectError::Interrupted { done, source })?;
-        Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(archive_limit), ..done })
+        Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(room.limit), ..done })
     }
 
     fn tell(&mut self) {
@@ -287,7 +361,7 @@ pub struct BulkReport {
     pub changed: u64,
     /// Ids without a task that were taken off the list (somebody deleted their tasks in another way).
     pub ghosts: u64,
-    /// Tasks that are chosen now: they came meanwhile. Ask again to treat them too.
+    /// Tasks that are chosen now: they came meanwhile, or are beyond [`Bulk::at_most`]. Ask again to treat them too.
     pub left: u64,
     /// Archived tasks that are more than an archive keeps: a server will delete so many, the oldest first. Zero unless
     /// tasks were archived.
@@ -303,14 +377,6 @@ impl From<BulkProgress> for BulkReport {
             left: progress.total.saturating_sub(progress.done),
             beyond_archive_limit: 0,
         }
-    }
-}
-
-fn wish(action: BulkAction) -> Wish {
-    match action {
-        BulkAction::Run => Wish::Run,
-        BulkAction::Archive => Wish::Archive,
-        BulkAction::Delete => Wish::Delete,
     }
 }
 

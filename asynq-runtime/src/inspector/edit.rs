@@ -6,7 +6,7 @@ use super::{InspectError, Inspector, Wish, queue_name, task_id};
 use crate::{
     broker::{EditError, PayloadEdit},
     client::lock_key,
-    job::{Job, decode_arguments, encode_arguments},
+    job::{Job, decode_arguments, encode_arguments, postcard_header},
     task::{QueueName, TaskId, TaskInfo},
 };
 
@@ -75,6 +75,29 @@ impl Inspector {
         let payload = payload.into();
         self.replace(&queue_name(queue)?, task_id(id)?, |_| Ok(Change { payload: payload.clone(), unique_by: None }))
             .await
+    }
+
+    /// The same as [`edit_raw`](Self::edit_raw), but refuses to take the header off a payload of the default codec: its
+    /// format byte and the fingerprint of the arguments' shape. Without them no worker can read the task, and the first one
+    /// that tries archives it.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError::HeaderLost`]; else as [`edit_raw`](Self::edit_raw).
+    pub async fn edit_raw_in_shape(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        payload: impl Into<Bytes>,
+    ) -> Result<(), InspectError> {
+        let payload = payload.into();
+        self.replace(&queue_name(queue)?, task_id(id)?, |task| match postcard_header(&task.payload) {
+            Some(header) if !payload.starts_with(header) => {
+                Err(InspectError::HeaderLost { id: task.id.clone(), job: task.r#type.clone() })
+            }
+            _ => Ok(Change { payload: payload.clone(), unique_by: None }),
+        })
+        .await
     }
 
     /// Reads, changes and writes until nobody was faster.

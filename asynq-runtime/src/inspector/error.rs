@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::BulkReport;
 use crate::{
-    broker::{BrokerError, EditError, MoveError},
+    broker::{BrokerError, BulkAction, EditError, MoveError},
     job::{CodecError, PayloadError},
     task::{GroupName, InvalidName, QueueName, TaskId, TaskState},
 };
@@ -19,6 +19,14 @@ pub enum InspectError {
     QueueNotFound {
         /// The queue.
         queue: QueueName,
+    },
+    /// The numbers of this queue cannot be read. Other queues may be sound.
+    #[error("queue `{queue}` cannot be read: {source}")]
+    UnreadableQueue {
+        /// The queue.
+        queue: QueueName,
+        /// Why.
+        source: BrokerError,
     },
     /// There is no such task in this queue.
     #[error("task `{id}` was not found in queue `{queue}`")]
@@ -37,6 +45,18 @@ pub enum InspectError {
         id: TaskId,
         /// Where it is.
         state: TaskState,
+    },
+    /// The task has left the state in which it was to be changed.
+    #[error("did not {wish} task `{id}`: it is {found} now, not {expected}; look at it again")]
+    Moved {
+        /// What was wanted.
+        wish: Wish,
+        /// The id.
+        id: TaskId,
+        /// The state that was named.
+        expected: TaskState,
+        /// The state that it is in.
+        found: TaskState,
     },
     /// Tasks in this state cannot be treated so all at once.
     #[error("cannot {wish} all {state} tasks: {}", wish.instead(*state))]
@@ -84,6 +104,18 @@ pub enum InspectError {
     /// The task's arguments are none of the job's.
     #[error(transparent)]
     Payload(#[from] PayloadError),
+    /// The task has a payload of the default codec, and the new payload does not begin with its header.
+    #[error(
+        "task `{id}` has a payload of the default codec (postcard), which only the program of `{job}` can write: other bytes \
+         would be archived when a worker reads them; edit it on the dashboard of its worker, or by \
+         `inspector.edit::<{job}>(..)`"
+    )]
+    HeaderLost {
+        /// The id.
+        id: TaskId,
+        /// The task's type.
+        job: String,
+    },
     /// The new arguments cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -149,7 +181,11 @@ impl InspectError {
 
     /// Whether the broker did not answer, so that trying again later may work.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Broker(error) | Self::Interrupted { source: error, .. } if error.is_unavailable())
+        matches!(
+            self,
+            Self::Broker(error) | Self::Interrupted { source: error, .. } | Self::UnreadableQueue { source: error, .. }
+                if error.is_unavailable()
+        )
     }
 
     pub(super) fn blank(what: &'static str) -> Self {
@@ -193,6 +229,14 @@ pub enum Wish {
 }
 
 impl Wish {
+    pub(super) fn of(action: BulkAction) -> Self {
+        match action {
+            BulkAction::Run => Self::Run,
+            BulkAction::Archive => Self::Archive,
+            BulkAction::Delete => Self::Delete,
+        }
+    }
+
     /// Why it cannot be done to a task in `state`, and what can.
     fn instead(self, state: TaskState) -> &'static str {
         match (self, state) {

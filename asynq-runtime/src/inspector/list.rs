@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use super::{InspectError, Inspector, queue_name};
 use crate::{
-    broker::{GroupStats, Page},
+    broker::{GroupStats, Page, TaskBrief},
     job::BoxFuture,
     task::{GroupName, QueueName, TaskInfo, TaskState},
 };
@@ -61,7 +61,34 @@ impl ListTasks {
         self
     }
 
+    /// The page with at most the first 4 KiB of each payload and result: for showing it, whatever the tasks carry.
+    ///
+    /// # Errors
+    ///
+    /// As those of `.await`.
+    pub async fn brief(self) -> Result<Vec<TaskBrief>, InspectError> {
+        let (inspector, queue, state, group, page) = self.checked()?;
+        let tasks = inspector.broker.briefs(&queue, state, group.as_ref(), page).await?;
+        if tasks.is_empty() {
+            inspector.known(&queue).await?;
+        }
+        Ok(tasks)
+    }
+
     async fn fetch(self) -> Result<Vec<TaskInfo>, InspectError> {
+        let (inspector, queue, state, group, page) = self.checked()?;
+        let tasks = match group {
+            Some(group) => inspector.broker.group_tasks(&queue, &group, page).await?,
+            None => inspector.broker.tasks(&queue, state, page).await?,
+        };
+        if tasks.is_empty() {
+            inspector.known(&queue).await?;
+        }
+        Ok(tasks)
+    }
+
+    /// What is to be read, if it can be.
+    fn checked(self) -> Result<(Inspector, QueueName, TaskState, Option<GroupName>, Page), InspectError> {
         let Self { inspector, queue, state, group, page } = self;
         let queue = queue?;
         let refuse = |what, reason: &str| Err(InspectError::Request { what, reason: reason.into() });
@@ -71,17 +98,10 @@ impl ListTasks {
         if !(1..=Self::MOST).contains(&page.size) {
             return refuse("per_page", "it must be 1 to 500");
         }
-        let tasks = match group {
-            Some(_) if state != TaskState::Aggregating => {
-                return refuse("group", "only aggregating tasks wait in groups; list TaskState::Aggregating");
-            }
-            Some(group) => inspector.broker.group_tasks(&queue, &group, page).await?,
-            None => inspector.broker.tasks(&queue, state, page).await?,
-        };
-        if tasks.is_empty() {
-            inspector.known(&queue).await?;
+        if group.is_some() && state != TaskState::Aggregating {
+            return refuse("group", "only aggregating tasks wait in groups; list TaskState::Aggregating");
         }
-        Ok(tasks)
+        Ok((inspector, queue, state, group, page))
     }
 }
 

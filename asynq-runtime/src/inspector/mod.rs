@@ -26,6 +26,7 @@ mod bulk;
 mod edit;
 mod error;
 mod list;
+mod queues;
 mod removal;
 mod statistics;
 mod tasks;
@@ -33,11 +34,12 @@ mod tasks;
 use std::sync::Arc;
 
 pub use self::{
-    bulk::{Bulk, BulkProgress, BulkReport, RunningBulk},
+    bulk::{ArchiveRoom, Bulk, BulkProgress, BulkReport, RunningBulk},
     error::{InspectError, Wish},
     list::{ListGroups, ListTasks},
+    queues::QueueReading,
     removal::{Force, QueueRemoval, RemovedQueue},
-    statistics::{CountOf, QueueTotals, RunningTask, Statistics},
+    statistics::{CountOf, QueueTotals, RunningTask, Statistics, UnreadableQueue},
 };
 use crate::{
     broker::{Broker, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
@@ -65,28 +67,25 @@ impl Inspector {
         self
     }
 
-    /// Every queue with its numbers, by name.
+    /// Looks whether there is such a queue: one to which something was enqueued. Its numbers are not read.
     ///
     /// # Errors
     ///
-    /// The broker failed.
-    pub async fn queues(&self) -> Result<Vec<QueueStats>, InspectError> {
-        let mut queues = Vec::new();
-        for name in self.broker.queues().await? {
-            queues.push(self.broker.queue_stats(&name).await?);
-        }
-        Ok(queues)
+    /// [`InspectError::QueueNotFound`]; or the broker failed.
+    pub async fn exists(&self, queue: impl AsRef<str>) -> Result<(), InspectError> {
+        self.known(&queue_name(queue)?).await
     }
 
     /// The numbers of one queue.
     ///
     /// # Errors
     ///
-    /// [`InspectError::QueueNotFound`]; or the broker failed.
+    /// [`InspectError::QueueNotFound`], [`InspectError::UnreadableQueue`]; or the broker failed.
     pub async fn queue(&self, queue: impl AsRef<str>) -> Result<QueueStats, InspectError> {
         let queue = queue_name(queue)?;
         self.known(&queue).await?;
-        Ok(self.broker.queue_stats(&queue).await?)
+        let stats = self.broker.queue_stats(&queue).await;
+        stats.map_err(|source| InspectError::UnreadableQueue { queue, source })
     }
 
     /// The counters of the last `days` days (UTC), today first; they are kept for 90.

@@ -4,10 +4,10 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::{InspectError, Inspector};
+use super::{InspectError, Inspector, QueueReading};
 use crate::{
     broker::{QueueStats, ServerState},
-    task::{ServerInfo, Timestamp},
+    task::{QueueName, ServerInfo, Timestamp},
 };
 
 impl Inspector {
@@ -18,17 +18,22 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// The broker failed.
+    /// The broker failed. A queue that cannot be read is told among [`Statistics::unreadable`].
     pub async fn statistics(&self) -> Result<Statistics, InspectError> {
         let names = self.broker.queues().await?;
         let queues_left_out = names.len().saturating_sub(Statistics::MOST_QUEUES);
         let mut queues = Vec::with_capacity(names.len() - queues_left_out);
-        for name in names.iter().take(Statistics::MOST_QUEUES) {
-            queues.push(self.broker.queue_stats(name).await?);
+        let mut unreadable = Vec::new();
+        for name in names.into_iter().take(Statistics::MOST_QUEUES) {
+            let QueueReading { name, stats } = self.read_queue(name).await?;
+            match stats {
+                Ok(stats) => queues.push(stats),
+                Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
+            }
         }
         let servers = self.broker.servers().await?;
         let statistics = Statistics::of(self.broker.location(), self.broker.now(), queues, servers);
-        Ok(Statistics { queues_left_out, ..statistics })
+        Ok(Statistics { queues_left_out, unreadable, ..statistics })
     }
 }
 
@@ -65,7 +70,8 @@ impl Inspector {
 /// }
 /// ```
 ///
-/// `rust_version` is null for a server that is a Go program.
+/// `rust_version` is null for a server that is a Go program. Where queues cannot be read there is one field more:
+/// `"unreadable": [{ "queue": "default", "error": "…" }]`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -77,6 +83,8 @@ pub struct Statistics {
     pub totals: QueueTotals,
     /// The queues, by name.
     pub queues: Vec<QueueStats>,
+    /// Queues that cannot be read, by name; they are in no total.
+    pub unreadable: Vec<UnreadableQueue>,
     /// What runs now, the longest first. Servers tell it every 5 seconds.
     pub running: Vec<RunningTask>,
     /// Who works.
@@ -85,6 +93,23 @@ pub struct Statistics {
     pub queues_left_out: usize,
     /// How many tasks run beyond those told.
     pub running_left_out: usize,
+}
+
+/// A queue that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadableQueue {
+    /// Its name.
+    pub name: QueueName,
+    /// Why, for people.
+    pub error: String,
+}
+
+impl UnreadableQueue {
+    /// A queue that cannot be read, and why.
+    pub fn new(name: QueueName, error: impl Into<String>) -> Self {
+        Self { name, error: error.into() }
+    }
 }
 
 /// Reads one count of a queue.
@@ -174,7 +199,8 @@ impl Statistics {
         running.sort_by(|a, b| (a.since, &a.queue, &a.id).cmp(&(b.since, &b.queue, &b.id)));
         let running_left_out = running.len().saturating_sub(Self::MOST_RUNNING);
         running.truncate(Self::MOST_RUNNING);
-        Self { broker, at, totals, queues, running, servers, queues_left_out: 0, running_left_out }
+        let unreadable = Vec::new();
+        Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out: 0, running_left_out }
     }
 
     /// One queue in the JSON form, for who tells a single one.
@@ -185,7 +211,7 @@ impl Statistics {
     /// The JSON form that the type's documentation shows.
     pub fn to_json(&self) -> Value {
         let totals = &self.totals;
-        json!({
+        let mut value = json!({
             "broker": self.broker,
             "at": time(self.at),
             "totals": {
@@ -200,7 +226,12 @@ impl Statistics {
             "servers": self.servers.iter().map(|info| server(info, &self.running)).collect::<Vec<_>>(),
             "queues_left_out": self.queues_left_out,
             "running_left_out": self.running_left_out,
-        })
+        });
+        if !self.unreadable.is_empty() {
+            let told = |queue: &UnreadableQueue| json!({ "queue": queue.name.as_str(), "error": queue.error });
+            value["unreadable"] = self.unreadable.iter().map(told).collect();
+        }
+        value
     }
 }
 

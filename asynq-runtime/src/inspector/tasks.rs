@@ -2,7 +2,7 @@
 
 use super::{InspectError, Inspector, Wish, queue_name, task_id};
 use crate::{
-    broker::{Changed, Failure},
+    broker::{BulkAction, Changed, Failure},
     task::{QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -70,6 +70,40 @@ impl Inspector {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.delete_task(&queue, &id).await?;
         self.done(changed, Wish::Delete, &queue, id).await
+    }
+
+    /// Runs, archives or deletes a task only if it is still in `state`, the one in which somebody saw it: the check and the
+    /// change are one step.
+    ///
+    /// ```no_run
+    /// # use asynq_runtime::{broker::BulkAction, prelude::*};
+    /// # async fn clean_up(client: &Client) -> Result<(), BoxError> {
+    /// let inspector = client.inspector();
+    /// for task in inspector.tasks("default", TaskState::Retry).await? {
+    ///     // Not if it was made pending meanwhile.
+    ///     inspector.change_in_state("default", &task.id, task.state, BulkAction::Delete).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError::Moved`] where it is in another state by now; else as [`run`](Self::run), [`archive`](Self::archive)
+    /// and [`delete`](Self::delete).
+    pub async fn change_in_state(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        state: TaskState,
+        action: BulkAction,
+    ) -> Result<(), InspectError> {
+        let (queue, id) = (queue_name(queue)?, task_id(id)?);
+        let wish = Wish::of(action);
+        match self.broker.change_in_state(&queue, &id, state, action).await? {
+            Changed::Unfit(found) if found != state => Err(InspectError::Moved { wish, id, expected: state, found }),
+            changed => self.done(changed, wish, &queue, id).await,
+        }
     }
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time

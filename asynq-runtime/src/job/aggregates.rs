@@ -141,7 +141,7 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits,
 fn read<J: Job>(payload: &[u8]) -> Result<J, LeftOut> {
     match panics::catch(|| decode_arguments(payload)) {
         Ok(Ok(job)) => Ok(job),
-        Ok(Err(PayloadError::UnknownFingerprint { .. })) => Err(LeftOut::OtherShape),
+        Ok(Err(PayloadError::UnknownFingerprint { .. } | PayloadError::Unfit { .. })) => Err(LeftOut::OtherShape),
         Ok(Err(error @ PayloadError::Undecodable { .. })) => Err(LeftOut::Rejected(error.to_string())),
         Err(panic) => Err(LeftOut::Rejected(format!("its arguments cannot be read: {panic}"))),
     }

@@ -1,11 +1,18 @@
 //! Where jobs run that block: threads of their own, never the async ones, with a limit of their own.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    any::Any,
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    runtime::{Builder, Handle, Runtime, RuntimeFlavor},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+};
 
 use super::{
     context::JobContext,
@@ -16,31 +23,100 @@ use crate::propagation;
 
 /// The limit of blocking jobs that run at the same time.
 ///
-/// A blocking job keeps its place until its thread returns, even after its attempt has timed out (RELIABILITY F29):
-/// there is no way to stop a thread, and starting another would exceed what the machine was asked to carry.
+/// A blocking job keeps its place until its thread returns, even after its attempt has timed out: there is no way to stop
+/// a thread, and starting another would exceed what the machine was asked to carry.
+///
+/// The threads are not those of the jobs' runtime, whose drop would wait for each of them for ever. A current-thread runtime
+/// lends its own: its clock may be paused, and would run away while another runtime's thread works.
 #[derive(Debug, Clone)]
 pub struct BlockingPool {
     places: Arc<Semaphore>,
     busy: Arc<Busy>,
+    threads: Arc<Threads>,
+}
+
+/// The threads, started as they are needed. Dropping this waits for none of them.
+#[derive(Debug)]
+struct Threads {
+    limit: usize,
+    runtime: OnceLock<Runtime>,
+}
+
+impl Threads {
+    /// Where to run what `jobs` runs and what blocks.
+    fn handle<'a>(&'a self, jobs: &'a Handle) -> &'a Handle {
+        if jobs.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return jobs;
+        }
+        if let Some(runtime) = self.runtime.get() {
+            return runtime.handle();
+        }
+        // It has no I/O and no timers, so the operating system has nothing to refuse.
+        let Ok(runtime) =
+            Builder::new_current_thread().thread_name("asynq-blocking").max_blocking_threads(self.limit).build()
+        else {
+            return jobs;
+        };
+        if let Err(surplus) = self.runtime.set(runtime) {
+            surplus.shutdown_background();
+        }
+        self.runtime.get().map_or(jobs, Runtime::handle)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// The threads that were started through one handle and its clones.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Busy {
     threads: AtomicUsize,
     /// The last one has returned.
     none: Notify,
+    /// Dropped when the last one returns.
+    kept: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Busy").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl Busy {
+    fn let_go(&self) {
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(kept);
+    }
 }
 
 impl BlockingPool {
     /// At most `limit` jobs at a time; at least one.
     pub fn new(limit: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS))), busy: Arc::default() }
+        let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            places: Arc::new(Semaphore::new(limit)),
+            busy: Arc::default(),
+            threads: Arc::new(Threads { limit, runtime: OnceLock::new() }),
+        }
     }
 
     /// A handle for one attempt: it shares the places and counts its own threads.
     pub(crate) fn for_attempt(&self) -> Self {
-        Self { places: Arc::clone(&self.places), busy: Arc::default() }
+        Self { places: Arc::clone(&self.places), busy: Arc::default(), threads: Arc::clone(&self.threads) }
+    }
+
+    /// Drops `guard` when no thread of this handle is left, at once if there is none.
+    pub(crate) fn keep_until_idle(&self, guard: Box<dyn Any + Send>) {
+        self.busy.kept.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
+        if self.busy() == 0 {
+            self.busy.let_go();
+        }
     }
 
     /// How many threads of this handle have not returned yet.
@@ -87,6 +163,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.busy.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.busy.let_go();
             self.busy.none.notify_waiters();
         }
     }
@@ -110,8 +187,11 @@ pub async fn run_blocking<R: Send + 'static>(
     };
     let ctx = ctx.clone();
     let (span, carried) = (tracing::Span::current(), propagation::carried());
-    let thread = tokio::task::spawn_blocking(move || {
+    let (jobs, threads) = (Handle::current(), Arc::clone(&ctx.blocking_pool().threads));
+    let entered = jobs.clone();
+    let thread = threads.handle(&jobs).spawn_blocking(move || {
         let _place = place;
+        let _runtime = entered.enter();
         panics::with_place(|| span.in_scope(|| propagation::carrying_along(carried, || body(&ctx))))
     });
     match thread.await {

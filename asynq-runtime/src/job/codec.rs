@@ -4,13 +4,14 @@
 //! that a program whose arguments have another shape notices instead of reading nonsense. A JSON payload carries no
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
+mod checked;
 mod reason;
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint};
+use super::{Job, fingerprint::Fingerprint, trace::Reads};
 
 /// How a job's arguments and results are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -64,7 +65,19 @@ pub enum PayloadError {
         /// This program's shape, for people.
         shape: String,
     },
-    /// Bytes that are no arguments of this job.
+    /// A payload of a job with `codec = "json"` that another version of the job may write: JSON that lacks a field or has a
+    /// value of another type, or postcard.
+    #[error(
+        "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give changed arguments a new \
+         job name"
+    )]
+    Unfit {
+        /// The job.
+        job: &'static str,
+        /// What does not fit.
+        reason: String,
+    },
+    /// Bytes that no version of this job writes.
     #[error("the arguments of `{job}` cannot be read: {reason}")]
     Undecodable {
         /// The job.
@@ -78,7 +91,7 @@ pub enum PayloadError {
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
     let what = || format!("the arguments of `{}`", J::NAME);
     if J::CODEC == Codec::Json {
-        return encode(what, Codec::Json, &[], job);
+        return encode(what, Codec::Json, &[], job, None);
     }
     let fingerprint = Fingerprint::of::<J>();
     if let Some(kind) = &fingerprint.self_describing {
@@ -87,12 +100,13 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
         return Err(CodecError { what: what(), codec: J::CODEC.as_str(), reason });
     }
     let [a, b, c, d] = fingerprint.value.to_le_bytes();
-    encode(what, J::CODEC, &[POSTCARD, a, b, c, d], job)
+    encode(what, J::CODEC, &[POSTCARD, a, b, c, d], job, fingerprint.reads.as_ref())
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil.
 pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
     let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
+    let unfit = |reason: String| PayloadError::Unfit { job: J::NAME, reason };
     let fingerprint = Fingerprint::of::<J>();
     if fingerprint.no_arguments {
         return postcard::from_bytes(&[]).map_err(|e| undecodable(e.to_string()));
@@ -117,8 +131,25 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
                 Err(e) => Err(undecodable(e.to_string())),
             }
         }
-        Codec::Json => serde_json::from_slice(payload).map_err(|e| undecodable(reason(&e))),
+        Codec::Json => serde_json::from_slice(payload).map_err(|error| match payload {
+            [POSTCARD, _, _, _, _, ..] => unfit("it is postcard; this program's job has `codec = \"json\"`".to_owned()),
+            // Somebody sent no arguments at all; no version of a job that has some does.
+            b"null" => undecodable(reason(&error)),
+            _ if error.is_data() && is_json(payload) => unfit(reason(&error)),
+            _ => undecodable(reason(&error)),
+        }),
     }
+}
+
+/// Whether these bytes are one JSON value: a value of another type may be met before a mistake in the syntax.
+fn is_json(payload: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok()
+}
+
+/// The format byte and the fingerprint of a postcard payload; `None` for any other payload. Bytes of a foreign program
+/// that begin like one are taken for one.
+pub(crate) fn postcard_header(payload: &[u8]) -> Option<&[u8]> {
+    if payload.first() == Some(&POSTCARD) { payload.get(..PREFIX) } else { None }
 }
 
 /// Most often the sender wrote JSON: another language, or the same job with another `codec`.
@@ -134,7 +165,7 @@ fn not_postcard(payload: &[u8]) -> String {
 
 /// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
-    encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value)
+    encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value, None)
 }
 
 /// Reads what a job returned. `None` is what a job without a result leaves behind.
@@ -162,21 +193,23 @@ pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[
 ///
 /// A value whose `Serialize` refuses.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
-    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
+    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields, None)
 }
 
-/// `prefix` stands before postcard only: JSON is what other languages read.
+/// `prefix` stands before postcard only: JSON is what other languages read. `reads` is what will be read back, where it is
+/// known.
 fn encode(
     what: impl FnOnce() -> String,
     codec: Codec,
     prefix: &[u8],
     value: &impl Serialize,
+    reads: Option<&Reads>,
 ) -> Result<Bytes, CodecError> {
     let encoded = match codec {
         Codec::Postcard => {
             let mut bytes = Vec::with_capacity(64);
             bytes.extend_from_slice(prefix);
-            postcard::to_extend(value, bytes).map_err(|e| e.to_string())
+            checked::append(bytes, value, reads).map_err(|e| e.to_string())
         }
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };

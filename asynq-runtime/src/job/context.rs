@@ -97,6 +97,11 @@ impl JobContext {
         &self.0.parts.message.payload
     }
 
+    /// Whether what the job returns is kept: with its task after success, or by whoever called it without a task.
+    pub(crate) fn keeps_result(&self) -> bool {
+        self.0.parts.broker.is_none() || self.0.parts.message.retention > 0
+    }
+
     /// Id of the task.
     pub fn id(&self) -> &TaskId {
         &self.0.parts.run.id

@@ -140,12 +140,13 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, R
     let job = decode_arguments::<J>(payload)?;
     Ok(Box::pin(async move {
         let value = job.run(&ctx).await.into_job_result()?;
-        result_bytes::<J, _>(&value)
+        result_bytes::<J, _>(&ctx, &value)
     }))
 }
 
-fn result_bytes<J: Job, T: serde::Serialize + 'static>(value: &T) -> RunResult {
-    if TypeId::of::<T>() == TypeId::of::<()>() {
+/// What a job returned, encoded. A result that is not kept is dropped: nobody reads it, so it need not be readable.
+fn result_bytes<J: Job, T: serde::Serialize + 'static>(ctx: &JobContext, value: &T) -> RunResult {
+    if !ctx.keeps_result() || TypeId::of::<T>() == TypeId::of::<()>() {
         return Ok(None);
     }
     encode_result(J::NAME, J::CODEC, value).map(Some).map_err(JobError::skip_retry)

@@ -54,6 +54,13 @@ pub enum EnqueueError {
     /// A layer of the client refused it.
     #[error("{0}")]
     Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The client has layers, which are asynchronous: a transaction cannot wait for them.
+    #[cfg(feature = "sqlite")]
+    #[error(
+        "this client has layers, and a task that joins a transaction cannot go through them; enqueue it by \
+         `client.without_layers()` if it needs none of them, or by `enqueue` after the commit"
+    )]
+    LayersInTransaction,
     /// The caller's transaction cannot take the task; its text says what to do.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]

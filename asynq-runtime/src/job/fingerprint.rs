@@ -10,14 +10,14 @@ use md5::{Digest, Md5};
 
 use super::{
     Codec, Job,
-    trace::{self, short_name},
+    trace::{self, Reads, short_name},
 };
 
 /// The shape that serde sees, nested types included.
 ///
 /// Made of field names, order and kinds and of every variant of every enum; not of the names of types, so that
 /// `String` and `std::string::String` are one, and so are a struct and the same struct elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Fingerprint {
     /// What a payload carries.
@@ -34,6 +34,8 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
+    /// What is read of the structs and enums inside; `None` where the trace was stopped.
+    pub(crate) reads: Option<Reads>,
 }
 
 impl Fingerprint {
@@ -49,6 +51,19 @@ impl Fingerprint {
         Arc::clone(traced.entry(TypeId::of::<J>()).or_insert(fresh))
     }
 }
+
+impl PartialEq for Fingerprint {
+    /// Whether the shapes are the same. The names of types, which `reads` goes by, are no part of a shape.
+    fn eq(&self, other: &Self) -> bool {
+        let shape = |of: &Self| (of.value, of.complete, of.no_arguments);
+        shape(self) == shape(other)
+            && self.shape == other.shape
+            && self.fields == other.fields
+            && self.self_describing == other.self_describing
+    }
+}
+
+impl Eq for Fingerprint {}
 
 fn trace<J: Job>() -> Fingerprint {
     let traced = trace::trace::<J>(J::CODEC == Codec::Json);
@@ -67,6 +82,7 @@ fn trace<J: Job>() -> Fingerprint {
         fields: traced.fields,
         no_arguments: traced.empty,
         self_describing: traced.self_describing,
+        reads: traced.complete.then_some(traced.reads),
     }
 }
 

@@ -62,7 +62,7 @@ pub use self::{
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
-    results::WriteResultError,
+    results::{ResultTooLarge, WriteResultError},
     secret::Secret,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{State, StateKey, StateMap, state},
@@ -71,8 +71,9 @@ pub(crate) use self::{
     aggregates::{LeftOut, Limits},
     builder::Prepared,
     cancel::Request,
-    codec::{decode_arguments, decode_result, encode_arguments},
+    codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
     error::chain,
+    results::RESULT_LIMIT,
 };
 
 /// A typed job: its arguments, its options, and what it does.

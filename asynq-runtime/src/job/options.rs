@@ -33,6 +33,9 @@ pub struct JobOptions {
     pub retention: Option<Duration>,
     /// How often a worker may die while it runs this task before it is archived; default 3.
     pub max_crashes: Option<u32>,
+    /// How long after its time is over, or after it was cancelled, a blocking job is given up whose thread has not returned: it
+    /// fails, and its thread is left to itself. Default never.
+    pub kill_after: Option<Duration>,
 }
 
 impl JobOptions {
@@ -59,6 +62,7 @@ impl JobOptions {
             unique_extend: false,
             retention: None,
             max_crashes: None,
+            kill_after: None,
         }
     }
 
@@ -125,6 +129,12 @@ impl JobOptions {
     /// Sets how often a worker may die while it runs a task.
     pub const fn max_crashes(mut self, max_crashes: u32) -> Self {
         self.max_crashes = Some(max_crashes);
+        self
+    }
+
+    /// Sets how long after its time is over a blocking job is given up whose thread has not returned.
+    pub const fn kill_after(mut self, after: Duration) -> Self {
+        self.kill_after = Some(after);
         self
     }
 }

@@ -6,6 +6,17 @@ use serde::Serialize;
 use super::{CodecError, JobContext, codec::encode_result};
 use crate::broker::{BrokerError, BrokerErrorKind, Settled};
 
+/// Most bytes of a result: as many as a payload has unless the client says otherwise.
+pub(crate) const RESULT_LIMIT: usize = 1 << 20;
+
+/// A result that is larger than what is kept: 1 MiB, encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the result has {size} bytes, more than the limit of {RESULT_LIMIT}; store it elsewhere and return its place")]
+pub struct ResultTooLarge {
+    /// Its bytes.
+    pub size: usize,
+}
+
 /// A result that was not written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -13,6 +24,9 @@ pub enum WriteResultError {
     /// The value cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
+    /// The value is too large. Nothing was written; what was written before stays.
+    #[error(transparent)]
+    TooLarge(#[from] ResultTooLarge),
     /// Somebody else runs the task by now: stop. Nothing was written.
     #[error("this run has ended: the task was taken over by another worker")]
     Fenced,
@@ -26,7 +40,7 @@ pub enum WriteResultError {
 
 impl JobContext {
     /// Stores a result while the job runs, encoded as what the job returns (of a raw handler: as JSON); the last one
-    /// counts, and what the job returns counts more. Kept after success only where the task has a retention.
+    /// counts, and what the job returns counts more. At most 1 MiB. Kept after success only where the task has a retention.
     ///
     /// A [detached](Self::detached) context swallows it.
     ///
@@ -44,6 +58,9 @@ impl JobContext {
     /// As [`write_result`](Self::write_result).
     pub async fn write_result_raw(&self, result: impl Into<Bytes> + Send) -> Result<(), WriteResultError> {
         let (Some(broker), result) = (self.broker(), result.into()) else { return Ok(()) };
+        if result.len() > RESULT_LIMIT {
+            return Err(ResultTooLarge { size: result.len() }.into());
+        }
         match broker.write_result(self.run(), &result).await? {
             Settled::Ok => Ok(()),
             Settled::Fenced => Err(WriteResultError::Fenced),

@@ -89,6 +89,7 @@ impl JobMetricsMap {
 pub(crate) struct JobMetrics {
     name: Arc<str>,
     in_flight: AtomicI64,
+    stuck: AtomicI64,
     handles: Resolved<Handles>,
 }
 
@@ -97,6 +98,7 @@ struct Handles {
     run: Histogram,
     wait: Histogram,
     in_flight: Gauge,
+    stuck: Gauge,
     outcomes: [Counter; Outcome::ALL.len()],
 }
 
@@ -111,7 +113,12 @@ impl JobMetrics {
             return Arc::clone(known);
         }
         let name: Arc<str> = name.into();
-        let fresh = Self { name: Arc::clone(&name), in_flight: AtomicI64::new(0), handles: Resolved::new() };
+        let fresh = Self {
+            name: Arc::clone(&name),
+            in_flight: AtomicI64::new(0),
+            stuck: AtomicI64::new(0),
+            handles: Resolved::new(),
+        };
         Arc::clone(all.entry(name).or_insert(Arc::new(fresh)))
     }
 
@@ -122,6 +129,7 @@ impl JobMetrics {
             handles.wait.record(waited.as_secs_f64());
         }
         self.count(&handles, 1);
+        handles.stuck.set(self.stuck.load(Ordering::Relaxed) as f64);
         Under { job: Arc::clone(self), handles, started: OnceLock::new() }
     }
 
@@ -141,6 +149,7 @@ impl Handles {
             run: recorder.register_histogram(&key(names::RUN, "type", name), &METADATA),
             wait: recorder.register_histogram(&key(names::WAIT, "type", name), &METADATA),
             in_flight: recorder.register_gauge(&key(names::IN_FLIGHT, "type", name), &METADATA),
+            stuck: recorder.register_gauge(&key(names::STUCK, "type", name), &METADATA),
             outcomes: Outcome::ALL.map(outcome),
         }
     }
@@ -166,6 +175,35 @@ impl Under {
             self.handles.run.record(started.elapsed().as_secs_f64());
         }
         self.handles.outcomes[outcome as usize].increment(1);
+    }
+}
+
+impl Under {
+    /// Its thread outlives its time, until what is returned is dropped.
+    pub(crate) fn stuck(&self) -> Stuck {
+        let stuck = Stuck { job: Arc::clone(&self.job), handles: Arc::clone(&self.handles) };
+        stuck.count(1);
+        stuck
+    }
+}
+
+/// A blocking job whose time is over and whose thread has not returned.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    job: Arc<JobMetrics>,
+    handles: Arc<Handles>,
+}
+
+impl Stuck {
+    fn count(&self, by: i64) {
+        let before = self.job.stuck.fetch_add(by, Ordering::Relaxed);
+        self.handles.stuck.set((before + by) as f64);
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        self.count(-1);
     }
 }
 

@@ -14,6 +14,7 @@ mod enqueued;
 mod job;
 mod names;
 mod resolved;
+mod ticks;
 mod total;
 
 pub(crate) use self::{
@@ -25,6 +26,7 @@ pub use self::{
     enqueued::{MOST_TYPES, OTHER},
     job::UNKNOWN,
     names::{Described, Kind, described},
+    ticks::{TickOutcome, tick_settled, ticks},
     total::{Share, leader},
 };
 use crate::broker::BrokerErrorKind;
@@ -47,6 +49,12 @@ pub(crate) fn fenced(outcomes: u64) {
 pub(crate) fn lease_lost() {
     names::describe_once();
     metrics::counter!(names::LEASES_LOST).increment(1);
+}
+
+/// Archived tasks were deleted because there were more than the archive of their queue keeps.
+pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
+    names::describe_once();
+    metrics::counter!(names::ARCHIVE_DROPPED, "queue" => queue.to_owned()).increment(tasks);
 }
 
 /// Tells a recorder that was installed meanwhile what does not change often.

@@ -10,10 +10,15 @@ pub(super) const RUN: &str = "asynq_job_run_seconds";
 pub(super) const WAIT: &str = "asynq_job_wait_seconds";
 pub(super) const OUTCOMES: &str = "asynq_job_outcomes_total";
 pub(super) const IN_FLIGHT: &str = "asynq_job_in_flight";
+pub(super) const STUCK: &str = "asynq_job_stuck";
 pub(super) const OUTBOX: &str = "asynq_outbox_length";
 pub(super) const FENCED: &str = "asynq_outcomes_fenced_total";
 pub(super) const LEASES_LOST: &str = "asynq_leases_lost_total";
+pub(super) const ARCHIVE_DROPPED: &str = "asynq_archive_dropped_total";
 pub(super) const LEADER: &str = "asynq_leader";
+pub(super) const TICKS: &str = "asynq_ticks_total";
+pub(super) const TICK_LATENESS: &str = "asynq_tick_lateness_seconds";
+pub(super) const LAST_TICK: &str = "asynq_last_tick_timestamp_seconds";
 pub(super) const ENQUEUED: &str = "asynq_enqueued_total";
 pub(super) const ENQUEUE_FAILURES: &str = "asynq_enqueue_failures_total";
 pub(super) const BROKER_ERRORS: &str = "asynq_broker_errors_total";
@@ -67,6 +72,12 @@ pub fn described() -> &'static [Described] {
         },
         Described { name: IN_FLIGHT, kind: Kind::Gauge, labels: &["type"], help: "Attempts under way." },
         Described {
+            name: STUCK,
+            kind: Kind::Gauge,
+            labels: &["type"],
+            help: "Blocking jobs whose time was over 5 s ago and whose threads have not returned.",
+        },
+        Described {
             name: OUTBOX,
             kind: Kind::Gauge,
             labels: &[],
@@ -85,10 +96,34 @@ pub fn described() -> &'static [Described] {
             help: "Attempts that were stopped because the task was not this worker's any more.",
         },
         Described {
+            name: ARCHIVE_DROPPED,
+            kind: Kind::Counter,
+            labels: &["queue"],
+            help: "Archived tasks that were deleted because their archive was full.",
+        },
+        Described {
             name: LEADER,
             kind: Kind::Gauge,
             labels: &[],
             help: "Schedulers of this program that lead; one in the whole fleet does.",
+        },
+        Described {
+            name: TICKS,
+            kind: Kind::Counter,
+            labels: &["type", "outcome"],
+            help: "Ticks of periodic jobs: enqueued, duplicate, skipped, refused, paused, missed or invalid.",
+        },
+        Described {
+            name: TICK_LATENESS,
+            kind: Kind::Histogram,
+            labels: &["type"],
+            help: "Time from a tick of a periodic job to the moment at which the broker decided on it.",
+        },
+        Described {
+            name: LAST_TICK,
+            kind: Kind::Gauge,
+            labels: &["type"],
+            help: "Unix time of the last tick of a periodic job that this program's scheduler sent.",
         },
         Described { name: ENQUEUED, kind: Kind::Counter, labels: &["type"], help: "Tasks that were enqueued." },
         Described {

@@ -36,6 +36,11 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
         drop(job.begin(None));
     });
     has(&text, "asynq_job_in_flight{type=\"metrics:run\"} 0");
+    has(&text, "asynq_job_stuck{type=\"metrics:run\"} 0");
+    let stuck = job.begin(None).stuck();
+    has(&recorded(|| drop(job.begin(None))), "asynq_job_stuck{type=\"metrics:run\"} 1");
+    drop(stuck);
+    has(&recorded(|| drop(job.begin(None))), "asynq_job_stuck{type=\"metrics:run\"} 0");
     has(&text, "asynq_job_wait_seconds_sum{type=\"metrics:run\"} 0.25");
     has(&text, "asynq_job_wait_seconds_count{type=\"metrics:run\"} 1");
     has(&text, "asynq_job_run_seconds_count{type=\"metrics:run\"} 1");
@@ -125,19 +130,38 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
         broker_failed("fetcher", BrokerErrorKind::Timeout);
         fenced(2);
         lease_lost();
+        archive_dropped("mails", 4_000);
     });
     has(&text, "asynq_broker_errors_total{component=\"fetcher\",kind=\"timeout\"} 1");
     has(&text, "asynq_outcomes_fenced_total 2");
     has(&text, "asynq_leases_lost_total 1");
+    has(&text, "asynq_archive_dropped_total{queue=\"mails\"} 4000");
     let mut names: Vec<&str> = described().iter().map(|metric| metric.name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), described().len(), "a name is there twice");
     for Described { name, kind, help, .. } in described() {
         assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-        assert_eq!(name.ends_with("_seconds"), *kind == Kind::Histogram, "{name}");
+        let is_time = name.ends_with("_timestamp_seconds");
+        assert_eq!(name.ends_with("_seconds") && !is_time, *kind == Kind::Histogram, "{name}");
         assert!(help.ends_with('.') && name.starts_with("asynq_"), "{name}: {help}");
     }
+}
+
+#[test]
+fn ticks_are_counted_by_what_became_of_them_and_the_last_one_is_told() {
+    let at = chrono::DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
+    let text = recorded(|| {
+        ticks("metrics:tick", TickOutcome::Enqueued, 1);
+        ticks("metrics:tick", TickOutcome::Missed, 3);
+        ticks("metrics:tick", TickOutcome::Refused, 0);
+        tick_settled("metrics:tick", at, at + chrono::TimeDelta::milliseconds(250));
+    });
+    has(&text, "asynq_ticks_total{type=\"metrics:tick\",outcome=\"enqueued\"} 1");
+    has(&text, "asynq_ticks_total{type=\"metrics:tick\",outcome=\"missed\"} 3");
+    assert!(!text.contains("outcome=\"refused\""), "{text}");
+    has(&text, "asynq_tick_lateness_seconds_sum{type=\"metrics:tick\"} 0.25");
+    has(&text, "asynq_last_tick_timestamp_seconds{type=\"metrics:tick\"} 1800000000");
 }
 
 #[test]

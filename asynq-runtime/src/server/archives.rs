@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use asynq_grammar::Pattern;
 
+use crate::task::ArchiveLimit;
+
 /// What an archive may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
@@ -31,6 +33,16 @@ impl Archives {
         }
     }
 
+    /// The sizes as others see them: names before patterns, so that the first which means a queue holds.
+    pub(crate) fn shown(&self) -> Vec<ArchiveLimit> {
+        let (names, patterns): (Vec<_>, Vec<_>) = self.0.iter().partition(|(pattern, _)| pattern.is_exact());
+        let limit = |(pattern, room): &(Pattern, Room)| ArchiveLimit {
+            queue: pattern.as_str().to_owned(),
+            tasks: u64::try_from(room.size).unwrap_or(u64::MAX),
+        };
+        names.into_iter().chain(patterns).map(limit).collect()
+    }
+
     /// The room of a queue: by its name, or else by the first pattern that fits, or else asynq's.
     pub(crate) fn room(&self, queue: &str) -> Room {
         let named = self.0.iter().find(|(pattern, _)| pattern.is_exact() && pattern.matches(queue));
@@ -44,6 +56,7 @@ mod tests {
     use asynq_grammar::names::check_queue;
 
     use super::*;
+    use crate::task::{QueueName, ServerInfo};
 
     #[test]
     fn a_name_counts_more_than_a_pattern_and_the_first_pattern_more_than_others() {
@@ -54,7 +67,11 @@ mod tests {
         }
         for (queue, size) in [("tenant:a", 1), ("tenant:vip", 3), ("mails", 4)] {
             assert_eq!(archives.room(queue).size, size, "{queue}");
+            // What others are told of it means the same.
+            let info = ServerInfo { archives: archives.shown(), ..ServerInfo::default() };
+            assert_eq!(info.archive_limit(&QueueName::from_wire(queue)), size as u64, "{queue}");
         }
+        assert_eq!(ServerInfo::default().archive_limit(&QueueName::from_wire("mails")), Room::DEFAULT.size as u64);
         assert_eq!(Archives::default().room("mails"), Room::DEFAULT);
     }
 }

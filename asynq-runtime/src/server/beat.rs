@@ -53,6 +53,7 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         rust_version: env!("CARGO_PKG_VERSION").to_owned(),
         // The broker knows.
         clock_ahead_ms: None,
+        archives: config.archives.shown(),
     }
 }
 

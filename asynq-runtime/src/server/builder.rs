@@ -19,7 +19,8 @@ use super::{
     heart::HeartThread,
     hooks::{Hooks, Moments},
     pauses::ServerBackoff,
-    service::Service,
+    service::{Service, ServiceEntry},
+    stuck::GivenUp,
 };
 use crate::{
     broker::Broker,
@@ -55,6 +56,7 @@ pub struct ServerBuilder {
     health_check: Result<Option<HealthCheck>, ServerError>,
     archives: Result<Archives, ServerError>,
     services: Vec<Box<dyn Service>>,
+    linked_services: bool,
     matches: Option<Arc<clap::ArgMatches>>,
 }
 
@@ -89,6 +91,7 @@ impl ServerBuilder {
             health_check: Ok(None),
             archives: Ok(Archives::default()),
             services: Vec::new(),
+            linked_services: true,
             matches: None,
         }
     }
@@ -192,7 +195,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked.
+    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked. Services
+    /// that are linked are left out with them: give those that are wanted to [`service`](Self::service).
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
@@ -280,7 +284,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs a neighbour beside the jobs for as long as the server lives.
+    /// Runs a neighbour beside the jobs for as long as the server lives. It takes the place of a linked one of its name.
     pub fn service(mut self, service: impl Service) -> Self {
         self.services.push(Box::new(service));
         self
@@ -290,6 +294,31 @@ impl ServerBuilder {
     pub fn boxed_service(mut self, service: Box<dyn Service>) -> Self {
         self.services.push(service);
         self
+    }
+
+    /// Leaves out the services that linked crates bring: the scheduler of `#[periodic]` jobs, and a dashboard that the
+    /// environment asks for. Without this they run in every server of the program whose jobs are the linked ones.
+    pub fn without_linked_services(mut self) -> Self {
+        self.linked_services = false;
+        self
+    }
+
+    /// Adds the linked services, as their flags say, and returns the entries of those that were added. Once is enough.
+    pub(crate) fn add_linked_services(&mut self) -> Vec<&'static ServiceEntry> {
+        // Jobs that were chosen by hand come with services that were chosen by hand.
+        if !std::mem::take(&mut self.linked_services) || self.registry.is_some() {
+            return Vec::new();
+        }
+        let mut entries = ServiceEntry::linked();
+        let flags = self.matches.clone().or_else(|| no_flags(&entries).map(Arc::new));
+        entries.retain(|entry| {
+            let made = flags.as_deref().and_then(entry.make);
+            let wanted = made.filter(|made| self.services.iter().all(|other| other.name() != made.name()));
+            let is_new = wanted.is_some();
+            self.services.extend(wanted);
+            is_new
+        });
+        entries
     }
 
     /// The flags that the program was started with, for its services.
@@ -311,10 +340,11 @@ impl ServerBuilder {
     ///
     /// No jobs and no service that stands alone, two jobs of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
     /// job fits; a broker that is not there. Nothing runs yet and nobody has been told of this server.
-    pub async fn build(self) -> Result<Server, ServerError> {
+    pub async fn build(mut self) -> Result<Server, ServerError> {
         if let Some((option, reason)) = self.wrong_rule {
             return Err(ServerError::option(option, reason));
         }
+        self.add_linked_services();
         let handlers = Handlers::new(self.handlers)?;
         // Whoever names queues means to work.
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
@@ -352,7 +382,8 @@ impl ServerBuilder {
             on_unknown: config.on_unknown,
             backoff: self.backoff,
         };
-        let executor = Executor::with(parts, handlers, self.hooks);
+        let given_up = GivenUp::new(config.concurrency.min(self.blocking_limit));
+        let executor = Executor::with(parts, handlers, self.hooks, given_up);
         Ok(Server {
             config,
             registry,
@@ -367,6 +398,14 @@ impl ServerBuilder {
             heart,
         })
     }
+}
+
+/// What the flags of these services are where none is given.
+fn no_flags(entries: &[&ServiceEntry]) -> Option<clap::ArgMatches> {
+    let command = clap::Command::new("server").no_binary_name(true);
+    let command = entries.iter().fold(command, |command, entry| (entry.args)(command));
+    let none: [&str; 0] = [];
+    command.try_get_matches_from(none).ok()
 }
 
 impl fmt::Debug for ServerBuilder {

@@ -58,7 +58,7 @@ impl Core {
         if let Some(job) = self.registry.get(ctx.name()) {
             let payload = ctx.payload().clone();
             return job.start(&payload, ctx).map_err(|error| match error {
-                PayloadError::UnknownFingerprint { .. } => {
+                PayloadError::UnknownFingerprint { .. } | PayloadError::Unfit { .. } => {
                     self.warn_of(job.name, "its arguments have another shape than here");
                     NotRun::Unknown(error.to_string())
                 }

@@ -46,6 +46,13 @@ pub enum ServerError {
     /// The operating system refused the server's own thread.
     #[error("the server's I/O thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),
+    /// As many blocking jobs as the server has slots were given up (`kill_after`), and their threads have not returned. The
+    /// process should end, and its supervisor start another one.
+    #[error("{threads} blocking jobs were given up and their threads have not returned; start this program again")]
+    Stuck {
+        /// How many.
+        threads: usize,
+    },
     /// `start` was called outside a tokio runtime, so there is nowhere to run jobs.
     #[error("jobs need a tokio runtime: call `start` or `run` inside one, such as `#[tokio::main]`")]
     NoRuntime,

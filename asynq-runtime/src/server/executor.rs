@@ -26,6 +26,7 @@ use super::{
     outcome::{Ended, Facts, decide},
     pauses::{Pauses, ServerBackoff},
     stop::{Stop, Why},
+    stuck::{self, GivenUp},
 };
 use crate::{
     broker::{Action, Broker, Run, Settled, Settlement},
@@ -73,6 +74,7 @@ struct Inner {
     core: Arc<Core>,
     hooks: Hooks,
     backoff: Option<ServerBackoff>,
+    given_up: Arc<GivenUp>,
     dice: Mutex<Dice>,
 }
 
@@ -80,20 +82,34 @@ impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
     pub fn new(parts: ExecutorParts) -> Self {
-        Self::with(parts, Handlers::default(), Hooks::default())
+        Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
     }
 
     /// The same with what only a server has.
-    pub(super) fn with(parts: ExecutorParts, handlers: Handlers, hooks: Hooks) -> Self {
+    pub(super) fn with(parts: ExecutorParts, handlers: Handlers, hooks: Hooks, given_up: Arc<GivenUp>) -> Self {
         panics::note_places();
         let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
         let core = Arc::new(Core::new(registry, handlers, on_unknown));
-        Self(Arc::new(Inner { states, blocking, broker, core, hooks, backoff, dice: Mutex::new(Dice::new()) }))
+        Self(Arc::new(Inner {
+            states,
+            blocking,
+            broker,
+            core,
+            hooks,
+            backoff,
+            given_up,
+            dice: Mutex::new(Dice::new()),
+        }))
     }
 
     /// What the layers are built around.
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    /// The threads that were given up.
+    pub(super) fn given_up(&self) -> &Arc<GivenUp> {
+        &self.0.given_up
     }
 
     /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
@@ -155,8 +171,9 @@ impl Executor {
         if let Some(why) = self.hopeless(attempt, &limit) {
             return Ended::Hopeless(why);
         }
-        if stop.is_asked() {
-            return stopped(stop);
+        // Its run ended without a word, its worker died or was a Go program's. The broker deletes what is handed back.
+        if stop.is_asked() || attempt.extra.replaced {
+            return if attempt.extra.replaced { Ended::Interrupted } else { stopped(stop) };
         }
         if let Some(ended) = self.free_lock(attempt).await {
             return ended;
@@ -192,7 +209,9 @@ impl Executor {
             Ok(Err(not_run)) => return Ended::from(not_run),
             Err(panic) => return pausing(panicked(&panic), &pauses),
         };
-        pausing(drive(work, &limit, stop, &blocking).await, &pauses)
+        let kill_after = job.and_then(|job| job.options.kill_after);
+        let watch = |cause| stuck::watch(cause, &blocking, under, kill_after, &self.0.given_up);
+        pausing(drive(work, &limit, stop, &blocking, watch).await, &pauses)
     }
 
     /// Why the task must not be started, now or ever.
@@ -258,18 +277,26 @@ impl fmt::Debug for ExecutorParts {
 }
 
 /// Waits for the attempt, its time, or a reason to stop, whichever is first.
-async fn drive(work: Work, limit: &Limit, stop: &Stop, blocking: &BlockingPool) -> Ended {
+///
+/// `watch` ends where threads that do not return are given up.
+async fn drive<W: Future<Output = Ended>>(
+    work: Work,
+    limit: &Limit,
+    stop: &Stop,
+    blocking: &BlockingPool,
+    watch: impl FnOnce(Ended) -> W,
+) -> Ended {
     let (mut work, begun) = (pin!(work), Instant::now());
     let cause = tokio::select! {
         biased;
-        ended = work.as_mut() => return outlasted(ended, stop, blocking).await,
+        ended = work.as_mut() => return outlasted(ended, stop, blocking, watch).await,
         () = stop.asked() => stopped(stop),
         // A timer is made only if the work does not end at once.
         () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
     };
     stop.cancel().cancel();
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
-    // until it returns (RELIABILITY F29), unless the server is leaving.
+    // until it returns, unless its job lets it be given up or the server is leaving.
     if blocking.busy() == 0 || stop.why() == Why::Leaving {
         return cause;
     }
@@ -280,12 +307,18 @@ async fn drive(work: Work, limit: &Limit, stop: &Stop, blocking: &BlockingPool) 
             own => own,
         },
         () = stop.leave() => Ended::Interrupted,
+        ended = watch(cause.clone()) => ended,
     }
 }
 
 /// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
 /// returns all the same.
-async fn outlasted(ended: Ended, stop: &Stop, blocking: &BlockingPool) -> Ended {
+async fn outlasted<W: Future<Output = Ended>>(
+    ended: Ended,
+    stop: &Stop,
+    blocking: &BlockingPool,
+    watch: impl FnOnce(Ended) -> W,
+) -> Ended {
     if blocking.busy() == 0 {
         return ended;
     }
@@ -294,6 +327,7 @@ async fn outlasted(ended: Ended, stop: &Stop, blocking: &BlockingPool) -> Ended 
         biased;
         () = blocking.idle() => ended,
         () = stop.leave() => Ended::Interrupted,
+        given_up = watch(ended.clone()) => given_up,
     }
 }
 

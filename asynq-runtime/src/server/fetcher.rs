@@ -24,6 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, Utc};
+
 use super::{
     attempt::Attempt,
     dice::Dice,
@@ -40,6 +42,8 @@ const BUSY: usize = 8;
 const MOST_FETCHED: usize = 128;
 /// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
 const FEW: usize = 16;
+/// Tasks that were on their way for this part of their lease have it extended at once.
+const LATE: u32 = 6;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -56,8 +60,6 @@ pub(crate) struct Fetcher {
     looked: Option<Instant>,
     /// What the layers gave for the next task.
     permit: Option<Permit>,
-    /// Which queue may give the next quarantined task.
-    turn: usize,
     dice: Dice,
     alarms: FalseAlarms,
 }
@@ -70,8 +72,7 @@ impl Fetcher {
         let short = vec![None; queues.len()];
         let (dice, alarms) = (Dice::new(), FalseAlarms::new());
         let is_beside_jobs = hub.broker.dequeues_beside_jobs();
-        let mut fetcher =
-            Self { hub, queues, is_beside_jobs, short, looked: None, permit: None, turn: 0, dice, alarms };
+        let mut fetcher = Self { hub, queues, is_beside_jobs, short, looked: None, permit: None, dice, alarms };
         let mut trouble = Trouble::of("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.hub.quiet.clone();
         let mut next = Next::Probe;
@@ -177,7 +178,7 @@ impl Fetcher {
         }
         let hub = Arc::clone(&self.hub);
         let wanted = wanted(&self.queues, asked);
-        let quarantined = self.quarantined(&wanted);
+        let quarantined = self.quarantined();
         hub.found_nothing.store(false, Ordering::Release);
         let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &quarantined)).await?;
         Ok(self.took(asked, runs).await)
@@ -199,20 +200,25 @@ impl Fetcher {
             return 0;
         }
         hub.signals.fetched.ring();
+        if runs.iter().any(|run| is_late(run, now, hub.broker.lease())) {
+            hub.came_late.notify_one();
+        }
         let held = hub.runs.hold(runs.into_iter().map(Attempt::from), now);
         let rest = self.start(held).await;
         hub.put_back(&rest);
         taken
     }
 
-    /// Returns how many quarantined tasks to take: none beside one that runs, else one, from each queue in turn.
-    fn quarantined(&mut self, wanted: &[Wanted]) -> Quarantined {
-        self.turn = self.turn.wrapping_add(1);
-        match wanted.get(self.turn % wanted.len().max(1)) {
-            Some(wanted) if !self.hub.runs.quarantined_runs() => Quarantined::OneFrom(wanted.queue.clone()),
-            _ => Quarantined::None,
-        }
+    /// Returns how many quarantined tasks to take: none beside one that runs.
+    fn quarantined(&self) -> Quarantined {
+        if self.hub.runs.quarantined_runs() { Quarantined::None } else { Quarantined::One }
     }
+}
+
+/// Whether a good part of the run's lease was over when it came here.
+fn is_late(run: &Run, now: DateTime<Utc>, lease: Duration) -> bool {
+    let taken = DateTime::from_timestamp_nanos(run.key.token.0);
+    (now - taken).to_std().is_ok_and(|since| since >= lease / LATE)
 }
 
 /// Goes to the end of the runtime's queue, from where its other threads may take it, unlike one that yields.

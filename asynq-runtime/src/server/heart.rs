@@ -36,6 +36,11 @@ impl HeartThread {
         self.thread.clone()
     }
 
+    /// The runtime of the thread, for what ends by itself.
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        self.tasks.runtime()
+    }
+
     /// Runs `future` over there until the heart is dropped.
     pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(future);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use tokio::{runtime, time::timeout};
+use tokio::{runtime, sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -57,6 +57,8 @@ pub(crate) struct Hub {
     pub(crate) quiet: CancellationToken,
     /// Cancelled when the server is leaving.
     pub(crate) closing: CancellationToken,
+    /// Told by the fetcher when tasks were on their way for a good part of a lease.
+    pub(crate) came_late: Notify,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.
@@ -89,13 +91,21 @@ impl Hub {
         }
     }
 
-    /// Takes in hand what calls of the fetcher took that never returned, to put it back to the heads of its queues.
-    pub(crate) async fn take_unanswered(&self, older: Duration) -> Result<Vec<Arc<InHand>>, BrokerError> {
+    /// Puts what calls of the fetcher took that never returned back to the heads of its queues.
+    pub(crate) async fn release_unanswered(&self, older: Duration) -> Result<(), BrokerError> {
         if !self.broker.dequeues_beside_jobs() {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let runs = self.answer(self.broker.take_unanswered(&self.member, older)).await?;
-        Ok(self.runs.hold(runs.into_iter().map(Attempt::from), self.broker.now()))
+        let released = self.answer(self.broker.release_unanswered(&self.member, older)).await?;
+        if !released.is_empty() {
+            let ids: Vec<&str> = released.iter().map(|(_, id)| id.as_str()).collect();
+            tracing::warn!(
+                ?ids,
+                "these tasks were taken and never came here, because a job blocks its thread or the connection failed; \
+                 they are pending again"
+            );
+        }
+        Ok(())
     }
 
     /// Has tasks put back to the heads of their queues, unless they have ended or were lost meanwhile. They come in the order

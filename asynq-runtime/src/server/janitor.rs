@@ -62,7 +62,9 @@ async fn trim(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
     let mut dropped = 0;
     let trimmed = trim_to(hub, queue, age, size, &mut dropped).await;
     if dropped > 0 {
-        hub.signals.trimmed.ring_by(u64::try_from(dropped).unwrap_or(u64::MAX));
+        let tasks = u64::try_from(dropped).unwrap_or(u64::MAX);
+        crate::metrics::archive_dropped(queue.as_str(), tasks);
+        hub.signals.trimmed.ring_by(tasks);
         tracing::warn!(
             %queue, dropped, size,
             "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"

@@ -1,7 +1,7 @@
 //! Extends the leases of all that is in hand, running or waiting to be settled, and the unique locks that ask for it.
 //!
-//! Tasks that the fetcher took and never got, because a job blocks its thread, go back to their queues before their leases
-//! are over.
+//! Tasks that the fetcher took and never got, because a job blocks its thread or the connection failed, go back to their
+//! queues before their leases are over: they never began, and nobody is to call that a crash.
 //!
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
 //! a lease that lapsed while nobody took the task is still ours.
@@ -23,7 +23,11 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("lease", lease / 10);
     let mut pause = lease / 3;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Tasks that were on their way here for long have less than a lease left.
+            () = hub.came_late.notified() => {}
+        }
         let ended = turn(&hub).await;
         hub.extends.store(ended.is_ok(), Ordering::Release);
         pause = match ended {
@@ -55,12 +59,7 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
         hub.answer(hub.broker.extend_locks(slice)).await?;
     }
     // Late enough for an answer that is only slow, early enough for the shortest lease.
-    let taken = hub.take_unanswered(hub.broker.lease() / 10).await?;
-    if !taken.is_empty() {
-        let ids: Vec<&str> = taken.iter().map(|task| task.attempt.key.id.as_str()).collect();
-        tracing::warn!(?ids, "jobs block their threads: tasks that could not be started go back to their queues");
-        hub.put_back(&taken);
-    }
+    hub.release_unanswered(hub.broker.lease() / 10).await?;
     hub.signals.extended.ring();
     Ok(())
 }

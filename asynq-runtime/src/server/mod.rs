@@ -55,6 +55,7 @@ mod service;
 mod shutdown;
 mod signals;
 mod stop;
+mod stuck;
 mod subscriber;
 mod trouble;
 mod trust;
@@ -65,7 +66,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc, time::timeout};
+use tokio::{
+    runtime,
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::aggregate::Aggregations;
@@ -96,9 +101,6 @@ use self::{
     shutdown::Asked,
 };
 use crate::{broker::Broker, client::Client, job::Registry};
-
-/// What a process that was stopped twice says to its parent: as if the signal had killed it.
-const LEFT_AT_ONCE: i32 = 130;
 
 /// A server that is connected and checked, and not started yet.
 #[must_use = "a server does nothing until `.start()` or `.run()`"]
@@ -150,6 +152,11 @@ impl Server {
         &self.registry
     }
 
+    /// The names of the services that it will run: those that it was given, and those that are linked.
+    pub fn services(&self) -> impl Iterator<Item = &'static str> {
+        self.services.iter().map(|service| service.name())
+    }
+
     /// Most tasks at a time.
     pub fn concurrency(&self) -> usize {
         self.config.concurrency
@@ -199,6 +206,7 @@ impl Server {
             found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
+            came_late: Notify::new(),
             fetched_last: CancellationToken::new(),
             aggregated_last: CancellationToken::new(),
             leaving: CancellationToken::new(),
@@ -225,8 +233,9 @@ impl Server {
             heart.tend("aggregator", &hub, &never, aggregator::run);
         }
 
-        let context = ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches };
-        let services = Services::start(self.services, context, &jobs, hub.services_ended.clone());
+        let context =
+            ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches, jobs };
+        let services = Services::start(self.services, context, heart.runtime(), hub.services_ended.clone());
         Ok(Running {
             hub,
             services,
@@ -237,11 +246,13 @@ impl Server {
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
-    /// shutdown timeout and hands the rest back, a second TERM or INT ends the process at once with exit code 130.
+    /// shutdown timeout and hands the rest back, a second TERM or INT ends the process at once with exit code 130. A
+    /// thread of the server's own acts on signals, so that jobs which block every thread of their runtime delay none.
     ///
     /// # Errors
     ///
-    /// It cannot start, a service failed, or the broker is broken for good ([`Broker::broken`]): its supervisor should know.
+    /// It cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs were given
+    /// up ([`ServerError::Stuck`]): its supervisor should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
         self.heart.spawn_on(shutdown::listen(sender));
@@ -262,29 +273,7 @@ impl Server {
         if is_quiet {
             running.quiet();
         }
-        let broken = loop {
-            tokio::select! {
-                what = asked.recv(), if listens => match what {
-                    Some(Asked::Quiet) => running.quiet(),
-                    Some(Asked::Leave) => break None,
-                    None => listens = false,
-                },
-                () = running.services.failed() => break None,
-                error = running.hub.broker.broken() => break Some(error),
-            }
-        };
-        let shutdown = running.shutdown();
-        tokio::pin!(shutdown);
-        loop {
-            tokio::select! {
-                outcome = &mut shutdown => return outcome.and(broken.map_or(Ok(()), |error| Err(error.into()))),
-                what = asked.recv(), if listens => match what {
-                    Some(Asked::Leave) => std::process::exit(LEFT_AT_ONCE),
-                    Some(Asked::Quiet) => {}
-                    None => listens = false,
-                },
-            }
-        }
+        running.obey(asked).await
     }
 
     fn warn_of_unserved_jobs(&self) {

@@ -2,7 +2,8 @@
 //!
 //! One call is in flight at a time; what ends meanwhile goes out together in the next one, so batches grow with the load
 //! and an outcome on an idle server waits for nothing. An outcome whose call failed stays in front and is sent again,
-//! marked as such, for as long as it takes: the run's fence makes that safe (RELIABILITY F1, F2).
+//! marked as such, for as long as it takes: the run's fence makes that safe (RELIABILITY F1, F2). One that cannot be written
+//! holds up no other: where a whole call is refused for something in it, its outcomes are sent again one by one.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::{hub::Hub, trouble::Trouble};
 use crate::{
-    broker::{BrokerError, Settled, Settlement},
+    broker::{BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
 };
 
@@ -37,8 +38,8 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Items {
     waiting: VecDeque<Item>,
-    /// Sent and not answered, with how often each was refused before: older than what waits.
-    sent: Option<(Arc<Vec<Settlement>>, Vec<u32>)>,
+    /// Sent and not answered, with what each met before: older than what waits.
+    sent: Option<(Arc<Vec<Settlement>>, Vec<Past>)>,
     /// Handed back by a server that is leaving, with their places: sent together, so that their order stays.
     handed_back: Vec<(u64, Item)>,
     /// Whether those were sent.
@@ -51,13 +52,22 @@ struct Items {
 #[derive(Debug)]
 struct Item {
     settlement: Settlement,
+    past: Past,
+}
+
+/// What an outcome met before.
+#[derive(Debug, Clone, Copy, Default)]
+struct Past {
+    /// How often it was refused while others of the same call were taken.
     refused: u32,
+    /// Whether it is sent alone: it was in a call that was refused for what it held, and may be the cause.
+    is_suspect: bool,
 }
 
 impl Outbox {
     /// Adds an outcome.
     pub(crate) fn put(&self, settlement: Settlement) {
-        self.lock().waiting.push_back(Item { settlement, refused: 0 });
+        self.lock().waiting.push_back(Item { settlement, past: Past::default() });
         self.added.notify_one();
     }
 
@@ -70,7 +80,7 @@ impl Outbox {
     pub(crate) fn put_back(&self, place: u64, settlement: Settlement) {
         let mut items = self.lock();
         if items.gathers {
-            items.handed_back.push((place, Item { settlement, refused: 0 }));
+            items.handed_back.push((place, Item { settlement, past: Past::default() }));
         } else {
             drop(items);
             self.put(settlement);
@@ -131,27 +141,32 @@ impl Outbox {
     fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
         let was_full = items.len() >= hub.config.outbox_room();
-        let (sent, refused) = items.sent.take().unwrap_or_default();
+        let (sent, past) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
         let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
         hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
-        for ((settlement, refused), answer) in sent.iter().zip(refused).zip(answers).rev() {
+        for ((settlement, past), answer) in sent.iter().zip(past).zip(answers).rev() {
             let key = &settlement.run;
-            let again = |refused| Item { settlement: Settlement { resend: true, ..settlement.clone() }, refused };
+            let again = |past| Item { settlement: Settlement { resend: true, ..settlement.clone() }, past };
             match answer {
                 Ok(Settled::Ok) => done += 1,
                 Ok(settled) => {
                     lost += 1;
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
                 }
-                Err(failed) if all_failed => {
-                    items.waiting.push_front(again(refused));
+                Err(failed) if all_failed && !is_about_items(&failed) => {
+                    items.waiting.push_front(again(past));
                     error = Some(failed);
+                }
+                // One of them is the cause: the others are taken when they come alone.
+                Err(_) if all_failed && sent.len() > 1 => {
+                    items.waiting.push_front(again(Past { is_suspect: true, ..past }));
                 }
                 Err(failed) => {
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome was refused, will try again: {failed}");
-                    from_behind.push(again(refused.saturating_add(1)));
+                    let (refused, is_suspect) = (past.refused.saturating_add(1), is_about_items(&failed));
+                    from_behind.push(again(Past { refused, is_suspect: past.is_suspect || is_suspect }));
                 }
             }
         }
@@ -187,7 +202,7 @@ impl Items {
     /// Lets outcomes wait that were refused, longer each time; those that were refused together go again in their order.
     fn put_off(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
-        self.put_off.extend(refused.map(|item| (now + pause(item.refused), item)));
+        self.put_off.extend(refused.map(|item| (now + pause(item.past.refused), item)));
     }
 
     /// Shows how many there are.
@@ -198,26 +213,34 @@ impl Items {
 
     /// The oldest outcomes, which stay here until they are answered; and when the next one that was put off is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
-        if let Some((sent, refused)) = self.sent.take() {
+        if let Some((sent, past)) = self.sent.take() {
             // Whoever sent these has panicked and asks again.
             let again = |settlement: &Settlement| Settlement { resend: true, ..settlement.clone() };
-            let again = sent.iter().map(again).zip(refused);
-            let again = again.map(|(settlement, refused)| Item { settlement, refused }).rev();
+            let again = sent.iter().map(again).zip(past);
+            let again = again.map(|(settlement, past)| Item { settlement, past }).rev();
             again.for_each(|item| self.waiting.push_front(item));
         }
         if !self.put_off.is_empty() {
             let due = self.put_off.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
             self.waiting.extend(due);
         }
-        let n = self.waiting.len().min(BATCH);
-        let (batch, refused): (Vec<_>, Vec<_>) =
-            self.waiting.drain(..n).map(|item| (item.settlement, item.refused)).unzip();
+        let n = match self.waiting.iter().take(BATCH).position(|item| item.past.is_suspect) {
+            Some(0) => 1,
+            Some(before) => before,
+            None => self.waiting.len().min(BATCH),
+        };
+        let (batch, past): (Vec<_>, Vec<_>) = self.waiting.drain(..n).map(|item| (item.settlement, item.past)).unzip();
         let batch = Arc::new(batch);
         if n > 0 {
-            self.sent = Some((Arc::clone(&batch), refused));
+            self.sent = Some((Arc::clone(&batch), past));
         }
         (batch, self.put_off.iter().map(|(due, _)| *due).min())
     }
+}
+
+/// Whether a call failed because of something that it held, and not because of the broker as a whole.
+fn is_about_items(error: &BrokerError) -> bool {
+    matches!(error.kind(), BrokerErrorKind::Corrupt | BrokerErrorKind::Unexpected)
 }
 
 /// When nothing is put off: late enough to be never, soon enough to be representable.
@@ -249,8 +272,30 @@ mod tests {
         let run = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
         Item {
             settlement: Settlement { run, message: Arc::default(), action: Action::Done, resend: false },
-            refused: 0,
+            past: Past::default(),
         }
+    }
+
+    fn refused(id: &str, refused: u32) -> Item {
+        Item { past: Past { refused, is_suspect: false }, ..item(id) }
+    }
+
+    #[test]
+    fn a_suspect_is_sent_alone_and_the_others_together() {
+        let mut items = Items { waiting: ["a", "b", "x", "y", "c"].map(item).into(), ..Items::default() };
+        for suspect in [2, 3] {
+            items.waiting[suspect].past.is_suspect = true;
+        }
+        let mut batches = Vec::new();
+        loop {
+            let (batch, _) = items.next(Instant::now());
+            if batch.is_empty() {
+                break;
+            }
+            batches.push(batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>().concat());
+            items.sent = None;
+        }
+        assert_eq!(batches, ["ab", "x", "y", "c"]);
     }
 
     #[test]
@@ -275,12 +320,12 @@ mod tests {
     fn what_is_refused_waits_longer_each_time_and_goes_again_in_its_order() {
         let (mut items, now) = (Items::default(), Instant::now());
         let ids = |batch: &[Settlement]| batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>();
-        items.put_off(["a", "b"].map(|id| Item { refused: 1, ..item(id) }).into_iter(), now);
+        items.put_off(["a", "b"].map(|id| refused(id, 1)).into_iter(), now);
         let (none, due) = items.next(now);
         assert!(none.is_empty());
         let due = due.unwrap();
         assert_eq!(due, now + 2 * FIRST_REFUSAL);
-        items.put_off([Item { refused: 30, ..item("often") }].into_iter(), now);
+        items.put_off([refused("often", 30)].into_iter(), now);
         assert_eq!(ids(&items.next(due).0), ["a", "b"]);
         items.sent = None;
         assert_eq!(items.next(due).1, Some(now + LONGEST_REFUSAL));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{backoff::retry_delay, config::OnUnknown};
 use crate::{
     broker::{Action, shortened},
-    job::Policy,
+    job::{Policy, RESULT_LIMIT, ResultTooLarge},
     task::{Extra, TaskMessage, Unknown},
 };
 
@@ -63,6 +63,9 @@ pub(crate) struct Facts<'a> {
 /// What becomes of the task.
 pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
     match ended {
+        Ended::Succeeded(Some(result)) if facts.message.retention > 0 && result.len() > RESULT_LIMIT => {
+            archive(ResultTooLarge { size: result.len() }.to_string(), facts)
+        }
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
@@ -175,6 +178,8 @@ mod tests {
     #[test]
     fn every_ending_has_its_action() {
         let result = || Some(Bytes::from_static(b"r"));
+        let bytes = |size: usize| Some(Bytes::from(vec![0; size]));
+        let too_large = |size| Action::Archive { error: ResultTooLarge { size }.to_string(), extra: Extra::default() };
         let snoozed = || Action::Retry { delay: secs(9), error: None, counted: false, extra: Extra::default() };
         let table = [
             // how it ended                          retried, max   kept   what becomes of it
@@ -182,6 +187,10 @@ mod tests {
             (Ended::Succeeded(result()), (0, 25), 0, Action::Done),
             (Ended::Succeeded(result()), (25, 25), 60, Action::Complete { result: result() }),
             (Ended::Succeeded(None), (0, 25), 60, Action::Complete { result: None }),
+            // Whatever is not kept may be of any size; a retry would return the same.
+            (Ended::Succeeded(bytes(RESULT_LIMIT + 1)), (0, 25), 0, Action::Done),
+            (Ended::Succeeded(bytes(RESULT_LIMIT)), (0, 25), 60, Action::Complete { result: bytes(RESULT_LIMIT) }),
+            (Ended::Succeeded(bytes(RESULT_LIMIT + 1)), (0, 25), 60, too_large(RESULT_LIMIT + 1)),
             (Ended::Interrupted, (25, 25), 60, Action::Requeue),
             (fails(Policy::Fail), (0, 25), 0, retried_in(15)),
             (fails(Policy::Fail), (3, 25), 60, retried_in(96)),

@@ -2,8 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
 use super::{
-    error::ServerError, heart::HeartThread, hooks::Moments, hub::Hub, service::Services, shutdown, signals::Signals,
+    error::ServerError,
+    heart::HeartThread,
+    hooks::Moments,
+    hub::Hub,
+    service::Services,
+    shutdown::{self, Asked},
+    signals::Signals,
 };
 use crate::{broker::Broker, client::Client};
 
@@ -45,22 +54,59 @@ impl Running {
         &self.hub.signals
     }
 
-    /// Waits until a service has failed, which is a reason to shut down; for ever if none does.
+    /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, or as many blocking jobs
+    /// were given up (`kill_after`) as the server has slots. Waits for ever if there is none.
     pub async fn failed(&self) {
-        self.services.failed().await;
+        tokio::select! {
+            () = self.services.failed() => {}
+            _ = self.hub.broker.broken() => {}
+            () = self.hub.executor.given_up().worn_out() => {}
+        }
     }
 
     /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, hands the rest back to
     /// the heads of their queues without spending a retry, and takes the server off the list. It returns at most a
-    /// second after the timeout, even if the broker is dead.
+    /// second after the timeout, even if the broker is dead or a blocking job does not return: the thread of such a job holds
+    /// neither this call nor the end of a multi-thread runtime. A current-thread runtime waits for it when it is dropped.
     ///
     /// # Errors
     ///
-    /// A service had failed.
+    /// A service had failed, or too many blocking jobs were given up.
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
-        let moments = std::mem::take(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let moments = self.take_moments();
         self.heart.call(shutdown::drain(Arc::clone(&self.hub), moments, self.closes_broker)).await?;
-        self.services.outcome()
+        self.outcome()
+    }
+
+    /// Serves until `asked` says to leave or there is a reason to shut down, as in [`failed`](Self::failed); then leaves in order.
+    ///
+    /// The heart's thread follows `asked`: a job that blocks the caller's thread delays no signal.
+    ///
+    /// # Errors
+    ///
+    /// The reason to shut down.
+    pub(super) async fn obey(mut self, asked: mpsc::Receiver<Asked>) -> Result<(), ServerError> {
+        let (moments, leave) = (self.take_moments(), CancellationToken::new());
+        let drain = shutdown::drain(Arc::clone(&self.hub), moments, self.closes_broker);
+        let drained = self.heart.call(shutdown::obey(asked, Arc::clone(&self.hub), leave.clone(), drain));
+        tokio::pin!(drained);
+        let broken = tokio::select! {
+            ended = &mut drained => return ended.and(self.outcome()),
+            () = self.services.failed() => None,
+            () = self.hub.executor.given_up().worn_out() => None,
+            error = self.hub.broker.broken() => Some(error),
+        };
+        leave.cancel();
+        drained.await?;
+        self.outcome().and(broken.map_or(Ok(()), |error| Err(error.into())))
+    }
+
+    fn outcome(&self) -> Result<(), ServerError> {
+        self.services.outcome().and(self.hub.executor.given_up().outcome())
+    }
+
+    fn take_moments(&mut self) -> Moments {
+        std::mem::take(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends everything at once; the same as dropping it.

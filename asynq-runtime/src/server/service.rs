@@ -11,6 +11,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Dispatch, instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
 use super::error::ServerError;
 use crate::{
@@ -19,13 +20,21 @@ use crate::{
     job::{BoxError, BoxFuture, Registry, panics::Caught},
 };
 
-/// A neighbour of the jobs that lives as long as the server. It runs on the runtime that runs the jobs.
+/// A neighbour of the jobs that lives as long as the server. It runs on the runtime that runs the jobs, unless it asks for
+/// the thread of the heartbeat.
 pub trait Service: Send + 'static {
     /// Its name, for messages.
     fn name(&self) -> &'static str;
 
     /// Whether a server may run for it alone, without any job; default no. Such a server serves no queue.
     fn stands_alone(&self) -> bool {
+        false
+    }
+
+    /// Whether it runs on the server's own thread beside the heartbeat, so that jobs which block every thread of their
+    /// runtime do not hold it up; default no. It must never block there, because that would cost the server its leases:
+    /// code of the program that may block belongs on [`ServiceContext::jobs`].
+    fn runs_beside_heartbeat(&self) -> bool {
         false
     }
 
@@ -41,6 +50,7 @@ pub struct ServiceContext {
     pub(super) registry: Registry,
     pub(super) stopping: CancellationToken,
     pub(super) matches: Option<Arc<clap::ArgMatches>>,
+    pub(super) jobs: runtime::Handle,
 }
 
 impl ServiceContext {
@@ -52,6 +62,11 @@ impl ServiceContext {
     /// The jobs of the server.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// The runtime on which the jobs run.
+    pub fn jobs(&self) -> &runtime::Handle {
+        &self.jobs
     }
 
     /// The values of the flags that the service brought, where the program was started with flags.
@@ -81,12 +96,17 @@ impl fmt::Debug for ServiceContext {
     }
 }
 
-/// A service that a linked crate offers to every program: `inventory::submit! { ServiceEntry { .. } }`.
+/// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
+///
+/// A program of `main!` starts it by its flags. A server of [`Server::builder`](super::Server::builder) starts it as if no
+/// flag was given, unless it has a service of that name already or was told to leave linked services out.
 #[derive(Clone, Copy)]
 pub struct ServiceEntry {
     /// Its name.
     pub name: &'static str,
-    /// Makes it from the values of its flags; `None` when they leave it off.
+    /// Makes it from the values of its flags; `None` when they leave it off. Where a program hands over matches of its own
+    /// ([`ServerBuilder::matches`](super::ServerBuilder::matches)) the flags may be unknown to them, so read these with
+    /// `try_get_one`.
     pub make: fn(&clap::ArgMatches) -> Option<Box<dyn Service>>,
     /// Adds its flags to the program's command line.
     pub args: fn(clap::Command) -> clap::Command,
@@ -131,18 +151,25 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// Starts them on `jobs`; `ended` is cancelled when all have ended.
+    /// Starts them where jobs run, or on `heartbeat`; `ended` is cancelled when all have ended.
     pub(super) fn start(
         services: Vec<Box<dyn Service>>,
         context: ServiceContext,
-        jobs: &runtime::Handle,
+        heartbeat: &runtime::Handle,
         ended: CancellationToken,
     ) -> Self {
-        let mut running = JoinSet::new();
+        let (mut running, jobs) = (JoinSet::new(), context.jobs.clone());
+        // The other thread has no subscriber of its own: a service logs where the program that starts the server does.
+        let subscriber = tracing::dispatcher::get_default(Dispatch::clone);
+        let subscriber = Some(subscriber).filter(|subscriber| !subscriber.is::<NoSubscriber>());
         for service in services {
+            let runtime = if service.runs_beside_heartbeat() { heartbeat } else { &jobs };
             let (name, context) = (service.name(), context.clone());
             let run = async move { (name, Caught::new(service.run(context)).await) };
-            running.spawn_on(run, jobs);
+            match &subscriber {
+                Some(subscriber) => running.spawn_on(run.with_subscriber(subscriber.clone()), runtime),
+                None => running.spawn_on(run, runtime),
+            };
         }
         let (failure, failed) = (Arc::<Mutex<Option<ServerError>>>::default(), CancellationToken::new());
         let (keep, tell) = (Arc::clone(&failure), failed.clone());

@@ -8,6 +8,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{hooks::Moments, hub::Hub, owned::Owned, stop::Why};
 use crate::client::Client;
@@ -20,6 +21,9 @@ const NOTICE: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_millis(700);
 /// Until when the server must have left.
 const LEAVE: Duration = Duration::from_millis(850);
+
+/// The exit code of a process that was asked to leave twice, as if the signal had killed it.
+const LEFT_AT_ONCE: i32 = 130;
 
 /// Ends the server's work. Runs on the heart's thread.
 pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) {
@@ -39,7 +43,13 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         }
         hub.outbox.gather();
         hub.runs.stop_all(Why::Leaving);
-        within(end + NOTICE, hub.runs.emptied()).await;
+        let nothing_runs = async {
+            // A fetch that was under way may still bring tasks, which nobody has told to stop.
+            hub.fetched_last.cancelled().await;
+            hub.runs.stop_all(Why::Leaving);
+            hub.runs.emptied().await;
+        };
+        within(end + NOTICE, nothing_runs).await;
     }
     if !within(end, async { drop(hooks.await) }).await {
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
@@ -47,8 +57,8 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
     hub.put_back(&hub.runs.unended());
     // Nor has the fetcher where they block its thread.
-    if let Ok(Ok(taken)) = timeout_at(end + SETTLE, hub.take_unanswered(Duration::ZERO)).await {
-        hub.put_back(&taken);
+    if let Ok(Err(error)) = timeout_at(end + SETTLE, hub.release_unanswered(Duration::ZERO)).await {
+        tracing::warn!("tasks that never came here run again when their lease is over: {error}");
     }
     hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {
@@ -72,6 +82,37 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         }
     };
     within(end + LEAVE, leave).await;
+}
+
+/// Does what the operating system asks until it asks to leave or `leave` is cancelled, then drains. A request to leave that
+/// comes while it drains ends the process at once. Runs on the heart's thread.
+pub(crate) async fn obey(
+    mut asked: mpsc::Receiver<Asked>,
+    hub: Arc<Hub>,
+    leave: CancellationToken,
+    drain: impl Future<Output = ()>,
+) {
+    loop {
+        tokio::select! {
+            () = leave.cancelled() => break,
+            Some(what) = asked.recv() => match what {
+                Asked::Quiet => hub.quiet.cancel(),
+                Asked::Leave => break,
+            },
+        }
+    }
+    let asked_again = async {
+        while let Some(what) = asked.recv().await {
+            if what == Asked::Leave {
+                std::process::exit(LEFT_AT_ONCE);
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = drain => {}
+        () = asked_again => {}
+    }
 }
 
 async fn within(end: Instant, future: impl Future<Output = ()>) -> bool {

@@ -26,6 +26,10 @@ pub struct Extra {
     /// How many attempts in a row have ended as not a failure.
     #[prost(uint32, tag = "6")]
     pub put_off: u32,
+    /// Whether a later tick of its schedule took its place while it ran: it ends with this run, whatever retries it has
+    /// left. A script sets it by appending to the message.
+    #[prost(bool, tag = "7")]
+    pub replaced: bool,
 }
 
 /// What frees the unique lock of a task; its time frees it in any case.

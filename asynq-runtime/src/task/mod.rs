@@ -15,6 +15,8 @@ pub use self::{
     id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},
-    proto::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
+    proto::{
+        ArchiveLimit, ListedTask, QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo,
+    },
     state::{ParseTaskStateError, TaskState},
 };

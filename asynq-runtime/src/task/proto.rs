@@ -74,6 +74,9 @@ pub struct ServerInfo {
     /// Ours on Redis say it; Go skips it as well.
     #[prost(sint64, optional, tag = "1001")]
     pub clock_ahead_ms: Option<i64>,
+    /// How many archived tasks it keeps, where its program says so; the first that means a queue holds. Go skips it.
+    #[prost(message, repeated, tag = "1002")]
+    pub archives: Vec<ArchiveLimit>,
 }
 
 impl ServerInfo {
@@ -85,10 +88,33 @@ impl ServerInfo {
         self.queues.iter().filter_map(|served| served.queue.as_deref()).any(means)
     }
 
+    /// How many archived tasks of `queue` it keeps: it deletes the oldest of those that are more. 10,000 unless its program
+    /// says otherwise, and for Go's servers.
+    pub fn archive_limit(&self, queue: &QueueName) -> u64 {
+        let said = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
+        said.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
+    }
+
     /// Whether it is a Go program.
     pub fn is_gos(&self) -> bool {
         self.rust_version.is_empty()
     }
+}
+
+/// One entry of [`ServerInfo::archives`].
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct ArchiveLimit {
+    /// A queue, or a pattern such as `tenant:*`.
+    #[prost(string, tag = "1")]
+    pub queue: String,
+    /// Most archived tasks of each such queue.
+    #[prost(uint64, tag = "2")]
+    pub tasks: u64,
+}
+
+impl ArchiveLimit {
+    /// How many archived tasks a queue keeps unless a server says otherwise, as in asynq.
+    pub const DEFAULT: u64 = 10_000;
 }
 
 /// One entry of [`ServerInfo::queues`]; `optional` for the reason given at [`Header`](super::Header).
@@ -158,6 +184,38 @@ pub struct SchedulerEntry {
     /// The time of its last tick, [`Timestamp::NEVER`] if there was none; never absent (D14).
     #[prost(message, optional, tag = "7")]
     pub prev_enqueue_time: Option<Timestamp>,
+    /// Ours: what a tick enqueues, with all that the options in Go's form cannot say. Go's readers skip it.
+    #[prost(message, optional, tag = "100")]
+    pub task: Option<ListedTask>,
+}
+
+/// The task of a listed entry as a tick enqueues it, its payload and its id aside.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListedTask {
+    /// The message, encoded.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub message: Bytes,
+    /// What the message cannot carry, encoded.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub extra: Bytes,
+    /// Unix milliseconds from which its times count.
+    #[prost(int64, tag = "3")]
+    pub bound_ms: i64,
+    /// Whether its deadline counts from the enqueue.
+    #[prost(bool, tag = "4")]
+    pub deadline_moves: bool,
+    /// Whether its expiry counts from the enqueue.
+    #[prost(bool, tag = "5")]
+    pub expiry_moves: bool,
+    /// Seconds that its unique lock is held at most; 0 = it has none.
+    #[prost(uint64, tag = "6")]
+    pub lock_seconds: u64,
+    /// Milliseconds by which it is put off; 0 = not at all.
+    #[prost(int64, tag = "7")]
+    pub delay_ms: i64,
+    /// Unix milliseconds of the moment for which it is scheduled; 0 = none.
+    #[prost(int64, tag = "8")]
+    pub at_ms: i64,
 }
 
 /// One enqueue of a periodic entry.

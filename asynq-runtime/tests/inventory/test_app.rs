@@ -241,6 +241,35 @@ async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
     assert_eq!(app.drain().await.succeeded, 1);
 }
 
+#[job(name = "as_json", codec = "json", retry = 3)]
+async fn as_json(to: String, copies: u32) -> JobResult {
+    let _ = (to, copies);
+    Ok(())
+}
+
+/// What a rolling deploy brings: producers of another version write JSON that this version's arguments cannot be read from.
+#[tokio::test]
+async fn json_that_lacks_a_field_is_handed_back_for_a_day_and_archived_with_the_reason() {
+    let app = TestApp::new().await;
+    let task = app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"ann"}"#)).await.unwrap();
+    assert_eq!(app.drain().await.handed_back, 1);
+    let waiting = app.task(&task).await.unwrap();
+    assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
+    assert_eq!(waiting.payload, task.payload, "the message is untouched");
+    let reason = waiting.last_error.unwrap();
+    assert!(reason.contains("missing field `copies`"), "{reason}");
+
+    app.advance("1d").await;
+    let drained = app.drain().await;
+    assert_eq!(drained.archived, 1, "{drained:?}");
+    let reason = &drained.failures[0].error;
+    assert!(reason.contains("missing field `copies`") && reason.contains("for a day"), "{reason}");
+
+    // What no version of the job can have written is not kept waiting.
+    app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"#)).await.unwrap();
+    assert_eq!(app.drain().await.archived, 1);
+}
+
 #[tokio::test]
 async fn undecodable_arguments_are_archived_at_once() {
     let app = TestApp::new().await;

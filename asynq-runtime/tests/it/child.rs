@@ -43,6 +43,10 @@ async fn play(part: &str, with: OsString) {
         "quiet_shutdown" => quiet_shutdown::leaves_in_order().await,
         #[cfg(unix)]
         "worker" => server::signals::worker(text()).await,
+        #[cfg(unix)]
+        "blocked_worker" => server::signals::blocked_worker(text()).await,
+        #[cfg(unix)]
+        "embedded" => server::stuck::embedded(text()).await,
         #[cfg(target_os = "linux")]
         "full" => sqlite::full::fills_a_disk(with.as_ref()).await,
         "chaos" => sqlite::chaos::enqueues_and_settles(with.as_ref()).await,

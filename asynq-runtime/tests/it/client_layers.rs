@@ -184,3 +184,31 @@ async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other(
     door.open();
     soon(mail::enqueue(&client, "last")).await.unwrap();
 }
+
+/// A task stored past the layers would lack what they add, and would have passed what they refuse.
+#[tokio::test]
+async fn a_transaction_takes_no_task_past_the_layers_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let plain = Client::connect(&format!("sqlite://{}", file.display())).await.unwrap();
+    let layered = plain.clone().layer(MapRequestLayer::new(|task: PreparedTask| task.header("tenant", "7")));
+    let mut app = rusqlite::Connection::open(&file).unwrap();
+    let tx = app.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+
+    let refused = layered.enqueue_in_tx(&tx, mail::job("ann")).unwrap_err();
+    assert!(matches!(refused, EnqueueError::LayersInTransaction), "{refused}");
+    assert!(refused.to_string().contains("without_layers"), "{refused}");
+    let refused = layered.row(mail::job("ann")).unwrap_err();
+    assert!(matches!(refused, EnqueueError::LayersInTransaction), "{refused}");
+
+    // Said in as many words it goes past them; the transaction is as it was.
+    let task = layered.without_layers().enqueue_in_tx(&tx, mail::job("bob")).unwrap();
+    assert!(task.headers.is_empty(), "{task:?}");
+    tx.commit().unwrap();
+    assert_eq!(plain.inspector().queue("mails").await.unwrap().pending, 1);
+    // The layers of the first are as they were.
+    let task = layered.enqueue(mail::job("eve")).await.unwrap();
+    let task = plain.inspector().task("mails", &task.id).await.unwrap();
+    assert_eq!(task.headers, [("tenant".to_owned(), "7".to_owned())]);
+    plain.broker().close().await;
+}

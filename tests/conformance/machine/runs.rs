@@ -20,7 +20,7 @@ impl Machine<'_> {
         let (now, queue) = (self.now(), default_queue());
         let (quarantined, mut left) = match sparing {
             Sparing::All => (Quarantined::All, usize::MAX),
-            Sparing::One => (Quarantined::OneFrom(queue.clone()), 1),
+            Sparing::One => (Quarantined::One, 1),
             Sparing::None => (Quarantined::None, 0),
         };
         let mut expected = Vec::new();

@@ -13,12 +13,12 @@ pub(crate) struct Plan {
 
 /// Name, threads, niceness of the binaries that take long; all others follow in any order.
 const LONG: &[(&str, usize, u32)] = &[
+    ("asynq-tests::browser", 1, 0),
     ("asynq-tests::it", 4, 0),
+    ("asynq-tests::conformance", 4, 5),
+    ("asynq-bench::quick", 1, 5),
     ("asynq-runtime::it", 4, 0),
     ("asynq-tests::examples", 4, 0),
-    ("asynq-tests::browser", 1, 0),
-    ("asynq-tests::conformance", 4, 10),
-    ("asynq-bench::quick", 1, 10),
     ("asynq-ui-tests::ui", 1, 10),
     ("doc-tests", 1, 10),
 ];

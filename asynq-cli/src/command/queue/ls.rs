@@ -1,12 +1,17 @@
 //! `queue ls`: names, as other programs in a pipe want them.
 
-use asynq_runtime::inspector::Statistics;
+use asynq_runtime::inspector::{QueueReading, Statistics, UnreadableQueue};
 use clap::Args;
+use serde_json::json;
 
-use super::super::{redis::slot_table, stats::queue_table};
+use super::super::{
+    redis::slot_table,
+    stats::{queue_table, unreadable},
+};
 use crate::{error::CliError, session::Session, show::clean};
 
-/// With --json: an array of the objects that `stats --json` has for each queue
+/// With --json: an array of the objects that `stats --json` has for each queue; one that cannot be read has `queue` and
+/// `error`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Shows a table with what is in each queue instead of names alone, and where a cluster keeps them
@@ -26,14 +31,26 @@ impl Ls {
             return session.write(&text);
         }
         let inspector = session.inspector().await?;
-        let queues = inspector.queues().await?;
-        let value: Vec<_> = queues.iter().map(Statistics::queue_to_json).collect();
+        let (mut queues, mut unread, mut value) = (Vec::new(), Vec::new(), Vec::new());
+        for QueueReading { name, stats, .. } in inspector.each_queue().await? {
+            match stats {
+                Ok(stats) => {
+                    value.push(Statistics::queue_to_json(&stats));
+                    queues.push(stats);
+                }
+                Err(error) => {
+                    value.push(json!({ "queue": name.as_str(), "error": error.to_string() }));
+                    unread.push(UnreadableQueue::new(name, error.to_string()));
+                }
+            }
+        }
         let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
         // Only a cluster has slots, and only people see them here.
         let slots = if session.is_json() { Vec::new() } else { inspector.slots(&names).await.unwrap_or_default() };
         session.answer(&value, |style| {
             let places = if slots.is_empty() { String::new() } else { format!("\n{}", slot_table(&slots, style)) };
             queue_table(&queues, style) + &places
-        })
+        })?;
+        unreadable(session, &unread)
     }
 }

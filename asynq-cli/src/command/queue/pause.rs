@@ -1,5 +1,6 @@
 //! `queue pause` and `queue resume`.
 
+use asynq_runtime::{Inspector, inspector::InspectError};
 use clap::Args;
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use crate::{error::CliError, session::Session, show::clean};
 /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
-    /// Which; one that does not exist yet will be paused when it does
+    /// Which
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
 }
@@ -27,7 +28,7 @@ impl Pause {
         let inspector = session.inspector().await?;
         let mut answers = Several::of("queue");
         for name in &self.queues {
-            let done = inspector.pause(name).await.map(|changed| {
+            let done = pause(&inspector, name).await.map(|changed| {
                 let text =
                     format!("queue {} {}\n", clean(name), if changed { "is paused" } else { "was paused already" });
                 (json!({ "paused": true, "changed": changed }), text)
@@ -43,7 +44,7 @@ impl Resume {
         let inspector = session.inspector().await?;
         let mut answers = Several::of("queue");
         for name in &self.queues {
-            let done = inspector.resume(name).await.map(|changed| {
+            let done = resume(&inspector, name).await.map(|changed| {
                 let text = format!("queue {} {}\n", clean(name), if changed { "goes on" } else { "was not paused" });
                 (json!({ "paused": false, "changed": changed }), text)
             });
@@ -51,4 +52,19 @@ impl Resume {
         }
         answers.end(session)
     }
+}
+
+/// Pauses a queue that exists: a slip in its name must not look like a pause.
+async fn pause(inspector: &Inspector, name: &str) -> Result<bool, InspectError> {
+    inspector.exists(name).await?;
+    inspector.pause(name).await
+}
+
+/// Lets a queue go on. One that was paused before its first task does not exist yet, and goes on as well.
+async fn resume(inspector: &Inspector, name: &str) -> Result<bool, InspectError> {
+    let changed = inspector.resume(name).await?;
+    if !changed {
+        inspector.exists(name).await?;
+    }
+    Ok(changed)
 }

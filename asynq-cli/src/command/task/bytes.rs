@@ -23,9 +23,9 @@ pub(super) struct Source {
 /// What is allowed beside the usual.
 #[derive(Debug, Args)]
 pub(super) struct Limits {
-    /// Takes --payload as it is, though it is no JSON
-    #[arg(long, requires = "payload")]
-    raw: bool,
+    /// Takes the payload as it is: a --payload that is no JSON; for edit also one that the task's job cannot read
+    #[arg(long)]
+    pub(super) raw: bool,
     /// The largest payload, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = Client::DEFAULT_PAYLOAD_LIMIT,
           value_parser = RangedU64ValueParser::<usize>::new().range(0..=Client::MAX_PAYLOAD_LIMIT as u64))]

@@ -1,5 +1,6 @@
 //! `task cancel`: asks whoever runs a task to end it.
 
+use asynq_runtime::{Client, TaskState, task::TaskId};
 use clap::Args;
 use serde_json::json;
 
@@ -18,9 +19,14 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let inspector = session.inspector().await?;
+        let client = session.client().await?;
+        let inspector = client.inspector();
         let mut answers = Several::of("id");
         for id in &self.ids {
+            if let Err(error) = runs(&client, id).await {
+                answers.add(session, id, Err(error))?;
+                continue;
+            }
             let done = inspector.cancel(id).await.map(|ended| -> Done {
                 let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
                 let and = match queues.as_slice() {
@@ -33,5 +39,30 @@ impl Cancel {
             answers.add(session, id, done.map_err(CliError::from))?;
         }
         answers.end(session)
+    }
+}
+
+/// Looks whether a task of this id runs in some queue: a request for another would reach nobody and look like a success.
+async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
+    if id.trim().is_empty() {
+        // The inspector says what is wrong with it.
+        return Ok(());
+    }
+    let (broker, task) = (client.broker(), TaskId::from_wire(id));
+    let (mut waits, mut unread) = (None, None);
+    for queue in broker.queues().await? {
+        match broker.task(&queue, &task).await {
+            Ok(Some(found)) if found.state == TaskState::Active => return Ok(()),
+            Ok(Some(found)) => {
+                waits = Some(format!("task `{id}` is {} in queue `{queue}`: nobody runs it", found.state));
+            }
+            Ok(None) => {}
+            Err(error) => unread = Some(error),
+        }
+    }
+    match (waits, unread) {
+        (Some(waits), _) => Err(CliError::NotFound(waits)),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Err(CliError::NotFound(format!("there is no task `{id}` in any queue"))),
     }
 }

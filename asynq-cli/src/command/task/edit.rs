@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{error::CliError, session::Session, show::clean};
 
-/// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload follows it
+/// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload follows it.
+/// A task of a job with the default codec is refused, unless --raw is given or the new bytes begin as the old ones do: only
+/// its own program can write such arguments
 ///
 /// With --json: an object with `id`, `queue`, `bytes` (of the new payload).
 #[derive(Debug, Args)]
@@ -30,7 +32,10 @@ impl Edit {
         let old = inspector.task(queue, id).await?.payload.len();
         let new = payload.len();
         session.confirm(&format!("Replace the payload of task {id} of queue {queue}, {old} bytes, by {new} bytes?"))?;
-        inspector.edit_raw(queue, id, payload).await?;
+        match self.limits.raw {
+            true => inspector.edit_raw(queue, id, payload).await?,
+            false => inspector.edit_raw_in_shape(queue, id, payload).await?,
+        }
         session.answer(&json!({ "id": id, "queue": queue, "bytes": new }), |_| {
             format!("task {} has its new payload of {new} bytes\n", clean(id))
         })

@@ -49,7 +49,11 @@ impl Ls {
             }
             list = list.group(group);
         }
-        let tasks = list.await?;
+        let tasks = match session.is_json() {
+            true => list.await?,
+            // A table shows no more of a payload than its beginning.
+            false => list.brief().await?.into_iter().map(|brief| brief.task).collect(),
+        };
         let now = client.broker().now();
         if tasks.is_empty() && !session.is_json() {
             let group = group.map(|group| format!(", group {group}")).unwrap_or_default();

@@ -3,14 +3,14 @@
 use asynq_runtime::{
     Inspector, TaskState,
     broker::Chosen,
-    inspector::{Bulk, BulkReport, InspectError},
+    inspector::{ArchiveRoom, Bulk, BulkReport, InspectError},
     task::GroupName,
 };
 use clap::Args;
 use serde::Serialize;
 
 use super::super::progress::{carry_out, tasks};
-use crate::{error::CliError, session::Session};
+use crate::{error::CliError, session::Session, show::number};
 
 /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`
 #[derive(Debug, Args)]
@@ -19,7 +19,8 @@ pub(crate) struct RunAll {
     all: All,
 }
 
-/// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise
+/// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise, and the oldest of those
+/// that are more are DELETED: the question says how many that would be
 ///
 /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
 #[derive(Debug, Args)]
@@ -82,6 +83,12 @@ impl DeleteAll {
     }
 }
 
+/// What a full archive means for a question.
+fn beyond_archive(room: ArchiveRoom, beyond: u64) -> String {
+    let the = if beyond == 1 { "the oldest one" } else { &format!("the {} oldest", number(beyond)) };
+    format!(" Its archive keeps {} and holds {}: {the} will be DELETED.", tasks(room.limit), number(room.archived))
+}
+
 impl All {
     /// Asks, where the question has a `verb`, and does it.
     async fn carry_out(
@@ -103,7 +110,11 @@ impl All {
         let bulk = bulk(&inspector, queue.clone(), chosen).start().await?;
         let total = bulk.progress().total;
         if let Some(verb) = verb.filter(|_| total > 0) {
-            session.confirm(&format!("{verb} {}?", self.named(total)))?;
+            let deleted = match bulk.beyond_archive_limit() {
+                0 => String::new(),
+                beyond => beyond_archive(bulk.archive_room(), beyond),
+            };
+            session.confirm(&format!("{verb} {}?{deleted}", self.named(total)))?;
         }
         let ended = match carry_out(session, bulk).await {
             Ok(ended) => ended,

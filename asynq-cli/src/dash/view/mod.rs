@@ -79,7 +79,7 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
     let screen = model.screen();
     match &screen.content {
         None => frame.render_widget(Line::from("asking the broker …").dim(), area),
-        Some(Content::Queues(queues)) => queues::draw(frame, area, queues, screen.row),
+        Some(Content::Queues(queues, unreadable)) => queues::draw(frame, area, queues, unreadable, screen.row),
         Some(Content::Tasks { stats, tasks, groups }) => {
             if let Wanted::Tasks(listing) = &screen.wanted {
                 let shown = tasks::Shown { listing, stats, tasks, groups, row: screen.row, now };

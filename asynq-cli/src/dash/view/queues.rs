@@ -1,6 +1,6 @@
 //! Every queue with what is in it.
 
-use asynq_runtime::broker::QueueStats;
+use asynq_runtime::{broker::QueueStats, inspector::UnreadableQueue};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -18,7 +18,26 @@ use crate::show::{about, clean};
 /// Cells of a bar.
 const BAR: u16 = 24;
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, queues: &[QueueStats], chosen: usize) {
+/// Queues that cannot be read are told in so many lines at most.
+const UNREADABLE: usize = 3;
+
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    queues: &[QueueStats],
+    unreadable: &[UnreadableQueue],
+    chosen: usize,
+) {
+    let mut told: Vec<Line<'_>> = unreadable.iter().take(UNREADABLE).map(broken).collect();
+    if unreadable.len() > UNREADABLE {
+        told.push(Line::from(format!("and {} more cannot be read", unreadable.len() - UNREADABLE)).fg(Color::Red));
+    }
+    let lines = u16::try_from(told.len()).unwrap_or(0);
+    let [area, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(lines)]).areas(area);
+    frame.render_widget(Paragraph::new(told), below);
+    if queues.is_empty() && !unreadable.is_empty() {
+        return;
+    }
     if queues.is_empty() {
         frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
         return;
@@ -55,6 +74,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, queues: &[QueueStats], cho
     let legend_of =
         TABS.into_iter().flat_map(|state| [Span::from("█ ").fg(colour(state)), Span::from(format!("{state}  ")).dim()]);
     frame.render_widget(Line::from_iter(legend_of), legend);
+}
+
+/// A queue that cannot be read, and why.
+fn broken(queue: &UnreadableQueue) -> Line<'static> {
+    let name = clean(queue.name.as_str());
+    Line::from(format!("queue {name} cannot be read: {}", clean(&queue.error))).fg(Color::Red)
 }
 
 fn error_rate(queue: &QueueStats) -> String {

@@ -1,14 +1,23 @@
 //! asynq's PeriodicTaskManager: entries from a function, compared with those that are known.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
+use tokio::task::JoinError;
 
-use super::{About, Event, Work};
+use super::{About, Event, Work, rounds::is_due};
 use crate::{
     Periodic,
     scheduler::{check, twice},
 };
+
+/// A call of the provider is given up after the time between two calls, but never earlier than this.
+const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Where dynamic entries come from.
 #[derive(Clone)]
@@ -23,6 +32,43 @@ impl fmt::Debug for Provider {
 }
 
 impl Work {
+    /// Calls the provider when that is due and its last call has ended, and gives up a call that takes too long.
+    pub(super) fn provide(&mut self, now: Instant) {
+        let Some(provider) = &self.provider else { return };
+        if self.providing.is_empty() {
+            if is_due(&mut self.timers.provide, now, self.settings.sync_every) {
+                // Called inside of the task: a provider that panics or blocks does so there.
+                let provider = provider.clone();
+                self.providing.spawn_on(async move { (provider.0)().await }, &self.jobs);
+                self.provided_by = now.checked_add(self.provider_limit());
+            }
+        } else if self.provided_by.is_some_and(|by| by <= now) {
+            self.provided_by = None;
+            self.providing.abort_all();
+            let text = format!(
+                "the provider of periodic entries has not answered for {:?}: its call is given up, the known entries \
+                 stay, and it is asked again",
+                self.provider_limit()
+            );
+            self.tell_once(About::Provider, text);
+        }
+    }
+
+    fn provider_limit(&self) -> Duration {
+        self.settings.sync_every.max(PROVIDER_LIMIT)
+    }
+
+    /// Takes what became of the call of the provider.
+    pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
+        self.provided_by = None;
+        match ended {
+            Ok(entries) => self.provided(entries),
+            // The warning was written when the call was given up.
+            Err(ended) if ended.is_cancelled() => {}
+            Err(ended) => self.provided(Err(ended.into())),
+        }
+    }
+
     /// Takes over what the provider says; anything wrong leaves all as it was.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
         let entries = match entries {
@@ -63,11 +109,13 @@ impl Work {
         let differs = !changed.is_empty() || now.len() != before.len();
         for (id, old) in changed {
             self.entries.remove(id);
+            self.outranked.remove(id);
             // Planned anew where it changed.
             if self.planned.remove(id) {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) {
+                    tracing::info!(program = %self.settings.program, "schedule: - {}", old.job());
                     self.forget(old);
                 }
             }
@@ -77,11 +125,8 @@ impl Work {
         if !differs {
             return;
         }
-        self.orphans.retain(|id, _| self.entries.contains_key(id));
+        self.outranked.retain(|id, _| self.entries.contains_key(id));
         self.timers.show = Instant::now();
-        if self.leads {
-            self.timers.compare = Some(Instant::now());
-        }
         self.reconcile();
     }
 

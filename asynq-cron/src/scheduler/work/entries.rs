@@ -1,24 +1,27 @@
-//! Which entries this scheduler plans: all that its program has while it leads, and those that would else be nobody's.
+//! Which entries this scheduler plans: all that its program has while it leads, but none that a newer program plans in
+//! another way as long as that program lists it.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
-use asynq_runtime::broker::{BrokerError, EntryId, EntryState};
+use asynq_runtime::{
+    broker::{BrokerError, EntryId, PlanChange, Planned},
+    task::SchedulerEntry,
+};
 
-use super::{super::clock::Reading, About, Asked, Event, LATER, MOST_AT_ONCE, SOON, Work};
-use crate::Periodic;
+use super::{super::clock::Reading, About, Asked, Event, LATER, MOST_AT_ONCE, Outranked, SOON, Work};
+use crate::{Periodic, Schedule};
 
-/// So often in a row nobody lists an entry before a follower takes it for nobody's.
+/// An entry that is on no list this many times in a row is told.
 const SEEN_MISSING: u32 = 2;
 
 impl Work {
-    /// Plans what should be planned, and nothing else.
+    /// Plans all entries of the program while this scheduler leads, and none while it does not.
     pub(super) fn reconcile(&mut self) {
-        let wanted: HashSet<EntryId> = if self.leads {
-            self.entries.keys().cloned().collect()
-        } else {
-            let missing = self.orphans.iter().filter(|(_, times)| **times >= SEEN_MISSING);
-            missing.map(|(id, _)| id.clone()).collect()
-        };
+        let wanted: HashSet<EntryId> = if self.leads { self.entries.keys().cloned().collect() } else { HashSet::new() };
         for id in self.planned.difference(&wanted) {
             self.plan.remove(id);
         }
@@ -26,6 +29,7 @@ impl Work {
         self.to_plan.retain(|(_, entry)| wanted.contains(entry.id()));
         for id in wanted.difference(&self.planned) {
             self.to_plan.extend(self.entries.get(id).map(|entry| (now, Arc::clone(entry))));
+            self.timers.show = now;
         }
         if wanted.is_empty() && !self.planned.is_empty() {
             self.withdraw();
@@ -40,21 +44,26 @@ impl Work {
         self.to_plan = planned.map(|entry| (now, Arc::clone(entry))).collect();
     }
 
-    /// Makes the entries known that are to be planned.
+    /// Makes the entries known that are to be planned, once they are listed: an older program that finds a plan of an entry
+    /// which nobody lists takes the planner for gone.
     pub(super) fn plan_entries(&mut self, now: Instant) {
+        if self.showing || self.timers.show <= now {
+            return;
+        }
         let mut waiting = Vec::new();
         for (at, entry) in std::mem::take(&mut self.to_plan) {
-            if at > now || self.calls.len() >= MOST_AT_ONCE {
+            if at > now || self.planning >= MOST_AT_ONCE {
                 waiting.push((at, entry));
                 continue;
             }
-            let (broker, revision) = (Arc::clone(&self.broker), self.settings.revision);
-            let plan = entry.plan(self.clock.at(Reading::now()), revision);
+            let broker = Arc::clone(&self.broker);
+            let mut plan = entry.plan(self.clock.at(Reading::now()), self.settings.revision);
+            plan.supersedes = self.outranked.get(entry.id()).filter(|newer| newer.is_over).map(|newer| newer.revision);
             self.planning += 1;
             self.calls.spawn(async move {
                 let before = Reading::now();
-                let state = broker.plan_entry(&plan).await;
-                Event::Planned(entry, state, Asked { before, after: Reading::now() })
+                let planned = broker.plan_entry(&plan).await;
+                Event::Planned(entry, planned, Asked { before, after: Reading::now() })
             });
         }
         self.to_plan = waiting;
@@ -65,21 +74,24 @@ impl Work {
         self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now)
     }
 
-    pub(super) fn planned(&mut self, entry: Arc<Periodic>, state: Result<EntryState, BrokerError>, asked: &Asked) {
+    pub(super) fn planned(&mut self, entry: Arc<Periodic>, planned: Result<Planned, BrokerError>, asked: &Asked) {
         // Not ours to plan any more, or changed meanwhile.
         let is_current = self.entries.get(entry.id()).is_some_and(|now| Arc::ptr_eq(now, &entry));
         if !is_current || !self.planned.contains(entry.id()) {
             return;
         }
-        match state {
-            Ok(state) => {
+        match planned {
+            Ok(Planned { state, change }) => {
                 self.clock_is(state.now, asked);
                 let plan = entry.plan(state.now, self.settings.revision);
                 if state.revision > self.settings.revision && (&state.spec, &state.zone) != (&plan.spec, &plan.zone) {
-                    self.stand_back(entry);
+                    self.yield_to_newer(entry, state.revision);
                     return;
                 }
                 self.goes_well(About::Plans);
+                self.outranked.remove(entry.id());
+                self.shows_plans = false;
+                self.log(&entry, &change);
                 self.plan.set(entry, &state);
             }
             Err(error) => {
@@ -90,40 +102,86 @@ impl Work {
         }
     }
 
-    /// Leaves an entry to the newer version of the program that plans it in another way.
-    pub(super) fn stand_back(&mut self, entry: Arc<Periodic>) {
-        self.tell_once(
-            About::NewerVersion,
-            format!("a newer program plans {entry} in another way; this one leaves it alone"),
-        );
-        self.plan.remove(entry.id());
-        self.to_plan.push((Instant::now() + LATER, entry));
+    /// Says in the log what a plan changed, after a deploy or by the provider.
+    fn log(&self, entry: &Periodic, change: &PlanChange) {
+        let program = &self.settings.program;
+        match change {
+            PlanChange::None => {}
+            PlanChange::New => tracing::info!(%program, "schedule: + {entry}"),
+            PlanChange::Replaced { spec, zone } => {
+                let zone = if spec.contains("TZ=") || zone == "UTC" { String::new() } else { format!("TZ={zone} ") };
+                tracing::info!(%program, "schedule: ~ {} {zone}{spec} → {}", entry.job(), entry.spec());
+            }
+        }
     }
 
-    /// Takes over those entries that were seen to be on nobody's list: the leader may be of a program that has the same
-    /// name and other entries, or of a version that has them no more.
-    pub(super) fn listed(&mut self, listed: &HashSet<String>) {
+    /// Leaves an entry to the newer version of the program that plans it in another way, as long as that version lists it.
+    fn yield_to_newer(&mut self, entry: Arc<Periodic>, revision: u64) {
+        self.tell_once(
+            About::NewerVersion,
+            format!("a newer program plans {entry} in another way; this one leaves it alone while that one runs"),
+        );
+        self.plan.remove(entry.id());
+        self.outranked.insert(entry.id().clone(), Outranked { revision, is_over: false });
+        let now = Instant::now();
+        (self.timers.show, self.timers.list) = (now, now);
+    }
+
+    /// Looks at the entries of all schedulers that live.
+    pub(super) fn listed(&mut self, listed: Vec<SchedulerEntry>) {
+        let mut rows: HashMap<String, Vec<SchedulerEntry>> = HashMap::new();
+        for row in listed {
+            rows.entry(row.id.clone()).or_default().push(row);
+        }
+        let rows_of = |id: &EntryId| rows.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         if self.leads {
-            return;
+            self.take_back(rows_of);
+        } else {
+            self.tell_unlisted(rows_of);
         }
-        for (id, entry) in &self.entries {
-            if self.planned.contains(id) {
-                continue;
-            }
-            if listed.contains(id.as_str()) {
-                self.orphans.remove(id);
-                continue;
-            }
-            let times = self.orphans.entry(id.clone()).or_insert(0);
-            *times += 1;
-            if self.dynamic.as_ref().is_some_and(|dynamic| dynamic.contains_key(id)) {
-                // The leader may have heard before us that it is gone.
-                self.timers.provide = Instant::now();
-            }
-            if *times == SEEN_MISSING {
-                tracing::info!("nobody else schedules {entry}: this scheduler does, though it does not lead");
+    }
+
+    /// Plans those entries again by this program's schedule that no newer program lists any more: it was rolled back, or
+    /// stopped.
+    fn take_back<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
+        let now = Instant::now();
+        for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over) {
+            let Some(entry) = self.entries.get(id) else { continue };
+            let is_ours =
+                |row: &SchedulerEntry| row.spec == entry.spec().as_str() && Schedule::queue_of(row) == *entry.queue();
+            if rows_of(id).iter().all(is_ours) {
+                tracing::info!(
+                    "the newer program that planned {entry} in another way is gone: this one's schedule counts"
+                );
+                newer.is_over = true;
+                self.timers.show = now;
+                self.to_plan.push((now, Arc::clone(entry)));
             }
         }
-        self.reconcile();
+    }
+
+    /// Warns of entries that nobody fires: the scheduler that leads is of a program that has the same name and other entries,
+    /// or of a version that does not have them any more.
+    fn tell_unlisted<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
+        let dynamic = self.dynamic.as_ref();
+        // What the provider said last may be older than what the leader's said.
+        let fixed = self.entries.iter().filter(|(id, _)| dynamic.is_none_or(|dynamic| !dynamic.contains_key(id)));
+        let mut unlisted = HashMap::new();
+        for (id, _) in fixed.filter(|(id, _)| rows_of(id).is_empty()) {
+            let times = self.unlisted.get(id).map_or(1, |times| times.saturating_add(1));
+            unlisted.insert(id.clone(), times);
+        }
+        self.unlisted = unlisted;
+        let missing = self.unlisted.iter().filter(|(_, times)| **times == SEEN_MISSING);
+        let missing: Vec<_> = missing.filter_map(|(id, _)| self.entries.get(id)).map(ToString::to_string).collect();
+        for entry in missing {
+            let program = &self.settings.program;
+            let text = format!(
+                "no scheduler fires {entry}: the leader of the program `{program}` does not have it. Where that is another \
+                 program, give each a name of its own (`ASYNQ_PROGRAM`); where it is a newer version, this one is not fired \
+                 any more"
+            );
+            self.tell_once(About::Unlisted, text);
+        }
     }
 }

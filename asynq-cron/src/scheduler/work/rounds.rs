@@ -1,15 +1,17 @@
-//! What a scheduler does every so often: asks the provider and the broker's clock, shows its entries, looks at others'.
+//! What a scheduler does every so often: asks the broker's clock, shows its entries, looks at others'.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{BrokerError, EntryState};
+use asynq_runtime::broker::{BrokerError, EntryId, EntryState};
+
+use chrono::{DateTime, Utc};
 
 use super::{
     super::{clock::Reading, shown},
-    Asked, Event, LATER, SOON, Work,
+    Asked, Event, SOON, Work,
 };
 use crate::Periodic;
 
@@ -18,15 +20,14 @@ pub(super) struct Timers {
     pub(super) show: Instant,
     pub(super) measure: Instant,
     pub(super) provide: Instant,
-    list: Instant,
-    /// When to compare the program's entries with those it had; `None` when that is done, or under way.
-    pub(super) compare: Option<Instant>,
+    /// When to look at the entries that living schedulers list.
+    pub(super) list: Instant,
 }
 
 impl Timers {
     pub(super) fn new(ttl: Duration) -> Self {
         let now = Instant::now();
-        Self { show: now, measure: now, provide: now, list: now + ttl, compare: None }
+        Self { show: now, measure: now, provide: now, list: now + ttl }
     }
 
     /// The scheduler begins or ends to lead.
@@ -34,22 +35,13 @@ impl Timers {
         let now = Instant::now();
         if leads {
             self.measure = now + ttl / 3;
-            self.compare = Some(now);
-        } else {
-            self.list = now + ttl;
-            self.compare = None;
         }
-    }
-
-    pub(super) fn compared(&mut self, done: bool) {
-        if !done {
-            self.compare.get_or_insert(Instant::now() + LATER);
-        }
+        self.list = now + ttl;
     }
 }
 
 /// Whether `at` has come; it comes again after `every`.
-fn is_due(at: &mut Instant, now: Instant, every: Duration) -> bool {
+pub(super) fn is_due(at: &mut Instant, now: Instant, every: Duration) -> bool {
     let due = *at <= now;
     if due {
         *at = now + every;
@@ -61,13 +53,12 @@ impl Work {
     /// Does what is due.
     pub(super) fn go_round(&mut self, now: Instant) {
         let ttl = self.settings.ttl;
-        if let Some(provider) = self.provider.clone()
-            && is_due(&mut self.timers.provide, now, self.settings.sync_every)
-        {
-            self.calls.spawn(async move { Event::Provided((provider.0)().await) });
+        self.provide(now);
+        if !self.shows_plans && self.all_is_planned(now) {
+            self.shows_plans = true;
+            self.timers.show = now;
         }
-        self.compare(now);
-        if !self.planned.is_empty() && self.all_is_planned(now) && self.timers.show <= now {
+        if !self.planned.is_empty() && !self.showing && self.timers.show <= now {
             self.show(now);
         }
         let jumped = self.clock.has_jumped(Reading::now());
@@ -77,34 +68,34 @@ impl Work {
         if !self.planned.is_empty() && is_due(&mut self.timers.measure, now, if jumped { SOON } else { ttl / 3 }) {
             self.measure();
         }
-        if !self.leads && self.settings.election && is_due(&mut self.timers.list, now, ttl) {
+        // A follower only looks whether all is well.
+        let every = if self.leads { ttl } else { ttl * 3 };
+        let may_list = if self.leads { !self.outranked.is_empty() } else { self.settings.election };
+        if may_list && is_due(&mut self.timers.list, now, every) {
             self.list();
         }
     }
 
-    /// Says in the log what a deploy or the provider changed, once all entries of the program are known.
-    fn compare(&mut self, now: Instant) {
-        let is_complete = self.provider.is_none() || self.dynamic.is_some();
-        if !self.leads || !is_complete || self.timers.compare.is_none_or(|at| at > now) {
-            return;
-        }
-        self.timers.compare = None;
-        let entries = self.entries.values().map(Arc::clone).collect();
-        let (broker, program) = (Arc::clone(&self.broker), self.settings.program.clone());
-        self.calls.spawn(async move { Event::Compared(shown::compare(broker, program, entries).await) });
-    }
-
-    /// Lists what is planned for asynq's tools.
+    /// Lists what this scheduler plans: for asynq's tools, and for older programs, which leave these entries alone.
     fn show(&mut self, now: Instant) {
-        let rows = self.plan.shown();
+        self.timers.show = now + self.settings.ttl / 2;
+        let mut rows = self.plan.shown();
+        let time = self.clock.at(Reading::now());
+        let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over);
+        let coming = self.planned.iter().filter(|id| !self.plan.has(id) && !is_left(id));
+        rows.extend(coming.filter_map(|id| {
+            let entry = self.entries.get(id)?;
+            Some((Arc::clone(entry), None, entry.spec().next_after(time)))
+        }));
         if rows.is_empty() {
+            self.withdraw();
             return;
         }
-        self.timers.show = now + self.settings.ttl / 2;
+        self.showing = true;
         let shown = shown::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
         self.calls.spawn(async move {
             shown.await;
-            Event::Done
+            Event::Shown
         });
     }
 
@@ -119,25 +110,40 @@ impl Work {
         });
     }
 
-    /// Asks for the broker's time, with what is kept of some entry.
+    /// Asks for the broker's time, with what is kept of an entry: of each queue in turn the one whose tick was stored last.
     fn measure(&mut self) {
-        let Some(entry) = self.planned.iter().find_map(|id| self.entries.get(id)).cloned() else { return };
+        let mut newest = self.plan.newest();
+        if newest.is_empty() {
+            let entry = self.planned.iter().find_map(|id| self.entries.get(id));
+            newest.extend(entry.map(|entry| (Arc::clone(entry), DateTime::<Utc>::MIN_UTC)));
+        }
+        if newest.is_empty() {
+            return;
+        }
+        self.measured_queues = self.measured_queues.wrapping_add(1);
+        let (entry, known) = newest.swap_remove(self.measured_queues % newest.len());
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move {
             let before = Reading::now();
             let state = broker.entry(entry.queue(), entry.id()).await;
-            Event::Measured(entry, state, Asked { before, after: Reading::now() })
+            Event::Measured(entry, known, state, Asked { before, after: Reading::now() })
         });
     }
 
     pub(super) fn measured(
         &mut self,
         entry: Arc<Periodic>,
+        known: DateTime<Utc>,
         state: Result<Option<EntryState>, BrokerError>,
         asked: &Asked,
     ) {
         match state {
-            Ok(Some(state)) => self.clock_is(state.now, asked),
+            Ok(Some(state)) => {
+                self.clock_is(state.now, asked);
+                if state.last < known {
+                    self.went_behind();
+                }
+            }
             // It was forgotten: it is made known again, and the answer to that says the time.
             Ok(None) if self.planned.contains(entry.id()) => self.to_plan.push((Instant::now(), entry)),
             Ok(None) => {}
@@ -145,12 +151,18 @@ impl Work {
         }
     }
 
-    /// Looks whose entries are listed.
+    /// The broker lost what it had acknowledged, in a failover say: the entries are planned again from what it has, and their
+    /// policies say what becomes of the ticks that were lost.
+    pub(super) fn went_behind(&mut self) {
+        if self.planning == 0 && self.to_plan.is_empty() {
+            tracing::warn!("the broker has lost ticks that it had stored; `missed` says what becomes of them");
+        }
+        self.plan_anew();
+    }
+
+    /// Looks which entries are listed.
     fn list(&mut self) {
         let broker = Arc::clone(&self.broker);
-        self.calls.spawn(async move {
-            let listed = broker.scheduler_entries().await;
-            Event::Listed(listed.map(|entries| entries.into_iter().map(|entry| entry.id).collect()))
-        });
+        self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use asynq_runtime::{
     broker::{BrokerError, Ticked},
+    metrics::{self, TickOutcome},
     task::{SchedulerEnqueueEvent, TaskId},
 };
 use chrono::{DateTime, Utc};
@@ -18,22 +19,24 @@ use crate::{Periodic, Tick};
 impl Work {
     /// Sends what is due.
     pub(super) fn send(&mut self, now: DateTime<Utc>) {
-        let room = MOST_AT_ONCE.saturating_sub(self.calls.len());
-        for (entry, fire) in self.plan.take(now, room) {
+        let room = MOST_AT_ONCE.saturating_sub(self.ticking);
+        for (entry, fire, known) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
             // The task of the tick is in the trace of this span.
             let span = tracing::info_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at);
-            match span.in_scope(|| entry.tick(tick, now, self.settings.revision)) {
+            match span.in_scope(|| entry.tick(tick, known, now, self.settings.revision)) {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
                     let send = async move {
                         let ticked = broker.tick(&tick).await;
                         Event::Ticked(entry, fire, ticked)
                     };
+                    self.ticking += 1;
                     self.calls.spawn(send.instrument(span));
                 }
                 Err(error) => {
                     self.tell_once(About::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
+                    metrics::ticks(entry.job(), TickOutcome::Invalid, 1);
                     self.plan.answered(entry.id(), fire, Sent::Settled, now);
                 }
             }
@@ -42,10 +45,15 @@ impl Work {
 
     pub(super) fn ticked(&mut self, entry: &Arc<Periodic>, fire: Fire, ticked: Result<Ticked, BrokerError>) {
         let (at, now) = (fire.at, self.clock.at(Reading::now()));
+        let count = |outcome| {
+            metrics::ticks(entry.job(), outcome, 1);
+            metrics::ticks(entry.job(), TickOutcome::Missed, fire.missed);
+            metrics::tick_settled(entry.job(), at, now);
+        };
         let sent = match ticked {
-            Ok(Ticked::Enqueued { cancel, .. }) => {
+            Ok(Ticked::Enqueued(_)) => {
                 tracing::debug!(%at, missed = fire.missed, "{entry} enqueued");
-                self.cancel(cancel);
+                count(TickOutcome::Enqueued);
                 self.record(entry, entry.id().task_id(at), now);
                 Sent::Enqueued
             }
@@ -54,26 +62,35 @@ impl Work {
                 self.timers.measure = Instant::now();
                 Sent::Early(by)
             }
-            Ok(Ticked::Duplicate { cancel }) => {
-                self.cancel(cancel);
+            Ok(Ticked::Duplicate) => {
+                metrics::ticks(entry.job(), TickOutcome::Duplicate, 1);
                 Sent::Settled
             }
             Ok(Ticked::Paused) => {
                 tracing::debug!(%at, "{entry} is paused");
+                count(TickOutcome::Paused);
                 Sent::Settled
             }
             Ok(Ticked::Skipped(previous)) => {
+                count(TickOutcome::Skipped);
                 tracing::info!(%at, %previous, "{entry} left out: the previous task is still there");
                 Sent::Settled
             }
             Ok(Ticked::Refused(refused)) => {
+                count(TickOutcome::Refused);
                 tracing::warn!(%at, "{entry} left out: {refused}");
                 Sent::Settled
             }
             Ok(Ticked::Stale) => {
+                // The answer to a plan says which program it is.
                 if self.planned.contains(entry.id()) {
-                    self.stand_back(Arc::clone(entry));
+                    self.plan.remove(entry.id());
+                    self.to_plan.push((Instant::now(), Arc::clone(entry)));
                 }
+                return;
+            }
+            Ok(Ticked::Behind) => {
+                self.went_behind();
                 return;
             }
             Err(error) => {
@@ -85,18 +102,6 @@ impl Work {
             self.goes_well(About::Ticks);
         }
         self.plan.answered(entry.id(), fire, sent, now);
-    }
-
-    /// Asks a replaced run to stop: best effort.
-    fn cancel(&mut self, replaced: Option<TaskId>) {
-        let Some(replaced) = replaced else { return };
-        let broker = Arc::clone(&self.broker);
-        self.calls.spawn(async move {
-            if let Err(error) = broker.cancel(&replaced).await {
-                tracing::warn!(task = %replaced, "the replaced task was not asked to stop: {error}");
-            }
-            Event::Done
-        });
     }
 
     /// Adds to the history that asynq's tools show: best effort, and never a reason to enqueue again.

@@ -1,6 +1,6 @@
 //! Whether a task is one that was looked for.
 
-use asynq_runtime::{Registry, TaskInfo, TaskState, task::GroupName};
+use asynq_runtime::{Registry, TaskInfo, TaskState, broker::TaskBrief, task::GroupName};
 use chrono::{DateTime, Utc};
 
 use super::Query;
@@ -38,7 +38,7 @@ impl Wanted {
     }
 
     /// Whether the task has all that is wanted.
-    pub(super) fn fits(&self, registry: Option<&Registry>, task: &TaskInfo) -> bool {
+    pub(super) fn fits(&self, registry: Option<&Registry>, task: &TaskBrief) -> bool {
         self.state.is_none_or(|state| task.state == state)
             && self.group.as_ref().is_none_or(|group| task.group.as_deref() == Some(group.as_str()))
             && (self.r#type.is_empty() || task.r#type == self.r#type)
@@ -57,7 +57,7 @@ impl Wanted {
             .any(|at| self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at <= until))
     }
 
-    fn has_text(&self, registry: Option<&Registry>, task: &TaskInfo) -> bool {
+    fn has_text(&self, registry: Option<&Registry>, task: &TaskBrief) -> bool {
         if self.text.is_empty() {
             return true;
         }
@@ -66,7 +66,7 @@ impl Wanted {
             || has(&task.r#type)
             || task.last_error.as_deref().is_some_and(has)
             || task.group.as_deref().is_some_and(has)
-            || has(payload::payload(registry, &task.r#type, &task.payload).searchable())
+            || has(payload::of_listed(registry, task).searchable())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A table of tasks: its columns are those that matter in their state.
 
-use asynq_runtime::{Registry, TaskInfo, TaskState};
+use asynq_runtime::{Registry, TaskInfo, TaskState, broker::TaskBrief};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
@@ -31,7 +31,7 @@ pub(crate) struct Table<'a> {
 
 impl Table<'_> {
     /// The table.
-    pub(crate) fn show(&self, tasks: &[TaskInfo]) -> Markup {
+    pub(crate) fn show(&self, tasks: &[TaskBrief]) -> Markup {
         html! {
             div.scroll { table.cards {
                 thead { tr {
@@ -60,9 +60,9 @@ impl Table<'_> {
         }
     }
 
-    fn row(&self, task: &TaskInfo) -> Markup {
+    fn row(&self, task: &TaskBrief) -> Markup {
         let (queue, id) = (task.queue.as_str(), task.id.as_str());
-        let shown = payload::payload(self.registry, &task.r#type, &task.payload);
+        let shown = payload::of_listed(self.registry, task);
         html! {
             tr id={ "t-" (queue) "-" (id) } {
                 @if self.can_pick {
@@ -90,7 +90,7 @@ impl Table<'_> {
         }
     }
 
-    fn cells(&self, task: &TaskInfo) -> Markup {
+    fn cells(&self, task: &TaskBrief) -> Markup {
         let time = |title: &str, at| html! { td data-l=(title) { (when_known(self.now, at)) } };
         let tried = html! { td data-l="Tried" { (tried(task)) } };
         let error = html! { td.clip.whole.alarm[task.state != TaskState::Pending] {
@@ -121,7 +121,7 @@ impl Table<'_> {
             Some(TaskState::Completed) => html! {
                 (time("Completed", task.completed_at))
                 td data-l="Kept until" { (when_known(self.now, kept_until(task))) }
-                td.clip.mono.whole { @if let Some(result) = &task.result { (cell(&one_line(&payload::any(result)))) } }
+                td.clip.mono.whole { @if let Some(result) = payload::result_of_listed(task) { (cell(&one_line(&result))) } }
             },
             Some(TaskState::Aggregating) => html! {
                 td data-l="Group" {
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    fn task(payload: &'static [u8], state: TaskState) -> TaskInfo {
+    fn task(payload: &'static [u8], state: TaskState) -> TaskBrief {
         let message = TaskMessage {
             id: "\"><i>".into(),
             queue: "a/b".into(),
@@ -195,7 +195,7 @@ mod tests {
             payload: payload.into(),
             ..TaskMessage::default()
         };
-        TaskInfo::from_message(&message, state)
+        TaskBrief::of(TaskInfo::from_message(&message, state))
     }
 
     fn table(state: Option<TaskState>) -> Table<'static> {

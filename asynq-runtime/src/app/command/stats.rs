@@ -17,12 +17,15 @@ pub(in super::super) async fn stats(settings: Settings, as_json: bool) -> Result
 }
 
 fn to_text(statistics: &Statistics) -> String {
-    let Statistics { broker, queues, servers, queues_left_out, .. } = statistics;
+    let Statistics { broker, queues, unreadable, servers, queues_left_out, .. } = statistics;
     let mut text = format!("{broker}\n\n");
-    if queues.is_empty() {
+    if queues.is_empty() && unreadable.is_empty() {
         text.push_str("no queues yet: nothing was ever enqueued here\n");
     } else {
         text.push_str(&queue_table(queues).to_string());
+    }
+    for queue in unreadable {
+        text.push_str(&format!("queue {} cannot be read: {}\n", queue.name, queue.error));
     }
     if *queues_left_out > 0 {
         text.push_str(&format!("and {queues_left_out} more queues\n"));

@@ -14,15 +14,11 @@ use super::{
     AppError,
     jobs::{options, services_table},
 };
-use crate::{
-    job::Registry,
-    server::{ServiceEntry, ServiceRow},
-};
+use crate::{job::Registry, server::ServiceRow};
 
 pub(in super::super) async fn worker(
     settings: Settings,
     format: LogFormat,
-    services: &[&ServiceEntry],
     flags: &ArgMatches,
     setup: Option<SetUp>,
 ) -> Result<(), AppError> {
@@ -33,13 +29,7 @@ pub(in super::super) async fn worker(
         None => App::new(),
     };
     let mut builder = app.into_builder(settings)?.matches(flags.clone());
-    let mut rows = Vec::new();
-    for entry in services {
-        if let Some(service) = (entry.make)(flags) {
-            builder = builder.boxed_service(service);
-            rows.push((entry.name, (entry.rows)()));
-        }
-    }
+    let rows: Vec<_> = builder.add_linked_services().into_iter().map(|entry| (entry.name, (entry.rows)())).collect();
     let server = builder.build().await?;
     let start = Start {
         registry: server.registry(),

@@ -1,6 +1,10 @@
 //! Dequeues, first of all what earlier calls took whose answers were lost (contract: `broker/consume.rs`).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use redis::Value;
@@ -14,7 +18,7 @@ use super::{
     keeper::Identity,
     keys::Keys,
     reply,
-    script::{Call, DEQUEUE, PER_SCRIPT, RESUME},
+    script::{Call, DEQUEUE, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{Asked, Unanswered},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
@@ -30,33 +34,37 @@ impl Consume for RedisBroker {
         if let Some(error) = self.unanswered.take_error(member) {
             return Err(error);
         }
-        let mut runs = self.resume(member, self.unanswered.take(member, wanted)).await?;
-        let asks = asks(wanted, quarantined, &runs);
+        let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
+        let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, *quarantined), &parts);
+        // What is there of these queues is ours already, and comes first.
+        asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.asked().queue != *ask.queue));
         if asks.is_empty() {
-            return Ok(runs);
+            return self.answer(member, resumed(parts), failure);
         }
         let mut own = self.fetching.as_ref().and_then(Direct::take);
-        let stray = own.as_ref().and_then(Taken::identity);
+        let (stray, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
         let note = |queue: &QueueName| {
-            self.unanswered
-                .note(member, Asked { queue: queue.clone(), token: self.clock.token(), stray: stray.clone() })
+            let asked = Asked::new(queue.clone(), self.clock.token());
+            self.unanswered.note(member, Asked { stray: stray.clone(), progress: progress.clone(), ..asked })
         };
         let asked: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
-        let call = |(ask, asked): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, asked.asked().token);
+        let (began, room) = (Instant::now(), self.room.of_each(asks.len()));
+        let call = |(ask, asked): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, asked.asked().token, room);
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
         let answers = match self.ask(&mut own, || asks.iter().zip(&asked).map(call).collect()).await {
             Ok(answers) => answers,
-            Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
-                self.unanswered.keep_error(member, error);
-                return Ok(runs);
+                self.room.unanswered(&error);
+                return self.answer(member, resumed(parts), Some(error));
             }
         };
-        let mut failure = None;
+        let (mut runs, mut bytes) = (resumed(parts), 0);
         for (mut unanswered, answer) in asked.into_iter().zip(answers) {
             unanswered.was_read();
-            match answer.and_then(|value| read_runs(value, unanswered.asked(), member.number)) {
-                Ok(some) => {
+            match answer.and_then(|value| read_answer(value, unanswered.asked(), member.number)) {
+                Ok((some, passed)) => {
+                    self.passed.note(&unanswered.asked().queue, passed.tasks, passed.is_all);
+                    bytes += some.iter().map(size).sum::<usize>();
                     if unanswered.answered() {
                         runs.extend(some);
                     } else if let Some(own) = &mut own {
@@ -69,25 +77,49 @@ impl Consume for RedisBroker {
                 Err(error) => failure = Some(error),
             }
         }
-        match failure {
-            Some(error) if runs.is_empty() => Err(error),
-            Some(error) => {
-                self.unanswered.keep_error(member, error);
-                Ok(runs)
-            }
-            None => Ok(runs),
-        }
+        self.room.answered(bytes, began.elapsed());
+        self.answer(member, runs, failure)
     }
 
     fn dequeues_beside_jobs(&self) -> bool {
         self.fetching.is_some()
     }
 
-    async fn take_unanswered(&self, member: &Member, older: Duration) -> Result<Vec<Run>, BrokerError> {
-        self.resume(member, self.unanswered.take_over(member, older)).await
+    async fn release_unanswered(
+        &self,
+        member: &Member,
+        older: Duration,
+    ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
+        let mut lost = self.unanswered.take_over(member, older);
+        let mut released = Vec::new();
+        if lost.is_empty() {
+            return Ok(released);
+        }
+        self.silence(&mut lost).await?;
+        // What goes back last is the next to be taken.
+        lost.sort_by_key(|lost| Reverse(lost.asked().token));
+        let calls = lost.iter().map(|lost| self.release_call(lost.asked())).collect();
+        for (lost, answer) in lost.into_iter().zip(self.link.send(calls).await?) {
+            match answer.and_then(reply::array) {
+                Ok(ids) => {
+                    let queue = &lost.asked().queue;
+                    let ids = ids.into_iter().rev().filter_map(reply::text).map(|id| TaskId::from_wire(&id));
+                    released.extend(ids.map(|id| (queue.clone(), id)));
+                    lost.answered();
+                }
+                Err(error) if error.is_unavailable() => {}
+                Err(_) => drop(lost.answered()),
+            }
+        }
+        released.reverse();
+        Ok(released)
     }
 
-    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+    async fn ready_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+    ) -> Result<Vec<QueueName>, BrokerError> {
         if queues.is_empty() {
             return Ok(Vec::new());
         }
@@ -96,17 +128,25 @@ impl Consume for RedisBroker {
             .map(Keys::new)
             .flat_map(|keys| [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]);
         let answers = self.link.send(calls.collect()).await?;
-        let is_ready = |answers: &[Answer]| match answers {
-            [Ok(pending), Ok(paused)] => reply::number(pending) > Some(0) && reply::number(paused) == Some(0),
+        let is_ready = |queue: &QueueName, answers: &[Answer]| match answers {
+            [Ok(pending), Ok(paused)] => {
+                let pending = reply::number(pending).unwrap_or_default();
+                pending > 0 && reply::number(paused) == Some(0) && !self.is_spared(queue, pending, *quarantined)
+            }
             // A key of a foreign type: the dequeue tells what is wrong with it.
             _ => true,
         };
-        let ready = queues.iter().zip(answers.chunks(2)).filter(|(_, answers)| is_ready(answers));
+        let ready = queues.iter().zip(answers.chunks(2)).filter(|(queue, answers)| is_ready(queue, answers));
         Ok(ready.map(|(queue, _)| queue.clone()).collect())
     }
 
-    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_pending(queues, limit).await.map(|_| ())
+    async fn wait_for_work_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
+        self.wait_for_pending(queues, *quarantined, limit).await.map(|_| ())
     }
 
     async fn wait_and_dequeue(
@@ -123,7 +163,7 @@ impl Consume for RedisBroker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(Vec::new()),
-                woken = self.wait_for_pending(&queues, limit) => if !woken? {
+                woken = self.wait_for_pending(&queues, *quarantined, limit) => if !woken? {
                     return Ok(Vec::new());
                 },
             }
@@ -133,7 +173,31 @@ impl Consume for RedisBroker {
 }
 
 impl RedisBroker {
-    fn dequeue_call(&self, ask: &Ask<'_>, token: RunToken) -> Call {
+    /// Most quarantined tasks that `queue` may give of the wanted ones.
+    fn most_quarantined(&self, wanted: &[Wanted], queue: &QueueName, quarantined: Quarantined) -> usize {
+        match quarantined {
+            Quarantined::All => usize::MAX,
+            Quarantined::One => usize::from(self.passed.next(wanted) == Some(queue)),
+            Quarantined::None => 0,
+        }
+    }
+
+    /// Whether a queue with so many pending tasks has none for who takes so many quarantined ones.
+    pub(super) fn is_spared(&self, queue: &QueueName, pending: i64, quarantined: Quarantined) -> bool {
+        quarantined == Quarantined::None && self.passed.is_alone(queue, pending)
+    }
+
+    /// What a dequeue says: what came, or why nothing did. What it cannot say the next one does.
+    fn answer(&self, member: &Member, runs: Vec<Run>, failure: Option<BrokerError>) -> Result<Vec<Run>, BrokerError> {
+        match failure {
+            Some(error) if runs.is_empty() => return Err(error),
+            Some(error) => self.unanswered.keep_error(member, error),
+            None => {}
+        }
+        Ok(runs)
+    }
+
+    fn dequeue_call(&self, ask: &Ask<'_>, token: RunToken, room: usize) -> Call {
         let keys = Keys::new(ask.queue);
         DEQUEUE
             .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
@@ -142,7 +206,7 @@ impl RedisBroker {
             .arg(ask.n)
             .arg(token.to_string())
             .arg(self.lease.as_secs())
-            .arg(PER_SCRIPT.1)
+            .arg(room)
             .arg(ask.quarantined)
             .arg(Extra::DEFAULT_MAX_CRASHES)
     }
@@ -165,42 +229,117 @@ impl RedisBroker {
         self.link.send(calls()).await
     }
 
-    /// The tasks of calls whose answers nobody took. They are all returned, even if they are more than wanted now: they are
-    /// this member's already.
-    async fn resume(&self, member: &Member, mut lost: Vec<Unanswered<'_>>) -> Result<Vec<Run>, BrokerError> {
-        if lost.is_empty() {
-            return Ok(Vec::new());
-        }
+    fn resume_call(&self, part: &Part<'_>, room: usize) -> Call {
+        let asked = part.lost.asked();
+        let keys = Keys::new(&asked.queue);
+        let mut call = RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string()).arg(room);
+        let came = part.runs.iter().map(|run| &run.key.id);
+        asked.had.iter().chain(came).for_each(|id| call.push(id.as_str()));
+        call
+    }
+
+    fn release_call(&self, asked: &Asked) -> Call {
+        let keys = Keys::new(&asked.queue);
+        let mut call = RELEASE_UNANSWERED
+            .on(&[keys.active(), keys.lease(), keys.pending()])
+            .arg(self.clock.argument())
+            .arg(keys.task_prefix())
+            .arg(asked.token.to_string());
+        asked.had.iter().for_each(|id| call.push(id.as_str()));
+        call
+    }
+
+    /// Makes sure that none of these calls is still to be run. Without that they stay lost.
+    async fn silence(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
         let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.asked().stray.as_ref()).collect();
         strays.dedup();
         for stray in strays {
             self.link.silence(stray).await?;
         }
         lost.iter_mut().for_each(Unanswered::was_read);
-        let calls: Vec<Call> = lost
-            .iter()
-            .map(|lost| {
-                let Asked { queue, token, .. } = lost.asked();
-                let keys = Keys::new(queue);
-                RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(token.to_string())
-            })
-            .collect();
-        let answers = self.link.send(calls).await?;
-        let mut runs = Vec::new();
-        for (lost, answer) in lost.into_iter().zip(answers) {
-            match answer.and_then(|value| read_runs(value, lost.asked(), member.number)) {
-                Ok(some) => {
-                    if lost.answered() {
-                        runs.extend(some);
-                    }
-                }
-                // Noted again, until it is answered.
-                Err(error) if error.is_unavailable() => {}
-                // A queue that cannot be read now: what lies there is recovered when its lease has passed.
-                Err(_) => drop(lost.answered()),
+        Ok(())
+    }
+
+    /// The tasks of calls whose answers nobody took, part by part, as many bytes as the line carries in time.
+    async fn resume<'u>(&self, member: &Member, mut lost: Vec<Unanswered<'u>>) -> Resumption<'u> {
+        let silenced = if lost.is_empty() { Ok(()) } else { self.silence(&mut lost).await };
+        let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false, is_stuck: false });
+        let mut resumption = Resumption { parts: parts.collect(), failure: silenced.err() };
+        while resumption.failure.is_none() {
+            let mut open: Vec<&mut Part<'_>> = resumption.parts.iter_mut().filter(|part| part.is_open()).collect();
+            if open.is_empty() {
+                break;
             }
+            let (began, room) = (Instant::now(), self.room.of_each(open.len()));
+            let calls = open.iter().map(|part| self.resume_call(part, room)).collect();
+            let answers = match self.link.send(calls).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    self.room.unanswered(&error);
+                    resumption.failure = Some(error);
+                    break;
+                }
+            };
+            let mut bytes = 0;
+            for (part, answer) in open.iter_mut().zip(answers) {
+                match answer.and_then(|value| read_runs(value, part.lost.asked(), member.number)) {
+                    Ok(some) => {
+                        bytes += some.iter().map(size).sum::<usize>();
+                        part.is_complete = some.is_empty();
+                        part.runs.extend(some);
+                    }
+                    Err(error) if error.is_unavailable() => {
+                        part.is_stuck = true;
+                        resumption.failure.get_or_insert(error);
+                    }
+                    // A queue that cannot be read now: what lies there is recovered when its lease has passed.
+                    Err(_) => part.is_complete = true,
+                }
+            }
+            self.room.answered(bytes, began.elapsed());
         }
-        Ok(runs)
+        resumption
+    }
+}
+
+/// What was found of calls whose answers nobody took. Dropped before it is [`resumed`], all of it is looked for again.
+struct Resumption<'u> {
+    parts: Vec<Part<'u>>,
+    failure: Option<BrokerError>,
+}
+
+/// What was found of one of them so far.
+struct Part<'u> {
+    lost: Unanswered<'u>,
+    runs: Vec<Run>,
+    is_complete: bool,
+    /// Whether its queue cannot be asked now.
+    is_stuck: bool,
+}
+
+impl Part<'_> {
+    fn is_open(&self) -> bool {
+        !self.is_complete && !self.is_stuck
+    }
+}
+
+/// The tasks that were found, but for those that somebody has taken over meanwhile. The caller must return them now.
+fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
+    let mut all = Vec::new();
+    for Part { mut lost, runs, is_complete, .. } in parts {
+        let ids = runs.iter().map(|run| run.key.id.clone());
+        if if is_complete { lost.answered() } else { lost.came(ids) } {
+            all.extend(runs);
+        }
+    }
+    all
+}
+
+/// Roughly what a task costs to send.
+fn size(run: &Run) -> usize {
+    match &run.message {
+        Ok(message) => message.payload.len(),
+        Err(undecodable) => undecodable.raw.len(),
     }
 }
 
@@ -212,12 +351,13 @@ struct Ask<'q> {
 }
 
 /// The scripts that take what is wanted beside what is there.
-fn asks<'q>(wanted: &'q [Wanted], quarantined: &Quarantined, runs: &[Run]) -> Vec<Ask<'q>> {
+fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, parts: &[Part<'_>]) -> Vec<Ask<'q>> {
     let mut asks = Vec::new();
     for Wanted { queue, n } in wanted {
-        let got = runs.iter().filter(|run| run.key.queue == *queue).count();
+        let of_queue = parts.iter().filter(|part| part.lost.asked().queue == *queue);
+        let got: usize = of_queue.map(|part| part.runs.len()).sum();
         let mut left = n.saturating_sub(got);
-        let mut most = quarantined.most_from(queue);
+        let mut most = quarantined(queue);
         while left > 0 {
             asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
             // One of a queue is one in all; any number is any number in each script.
@@ -228,12 +368,26 @@ fn asks<'q>(wanted: &'q [Wanted], quarantined: &Quarantined, runs: &[Run]) -> Ve
     asks
 }
 
+/// Quarantined tasks that a dequeue passed.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    tasks: i64,
+    /// Whether nothing else is left in the queue.
+    is_all: bool,
+}
+
 fn read_runs(value: Value, asked: &Asked, server: i64) -> Result<Vec<Run>, BrokerError> {
+    read_answer(value, asked, server).map(|(runs, _)| runs)
+}
+
+fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<(Vec<Run>, Passed), BrokerError> {
     let Asked { queue, token, .. } = asked;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
     let since = parts.next().and_then(reply::text).unwrap_or_default();
+    let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
+    let passed = Passed { tasks: number(), is_all: number() == 1 };
     let mut runs = Vec::with_capacity(tasks.len() / 2);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
@@ -257,7 +411,7 @@ fn read_runs(value: Value, asked: &Asked, server: i64) -> Result<Vec<Run>, Broke
     if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
-    Ok(runs)
+    Ok((runs, passed))
 }
 
 /// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
@@ -299,7 +453,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
-        let asked = Asked { queue: QueueName::from_wire("q"), token: RunToken(1), stray: None };
+        let asked = Asked::new(QueueName::from_wire("q"), RunToken(1));
         let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
         for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
             assert!(read_runs(value, &asked, 0).is_err());

@@ -78,7 +78,7 @@ impl Look<'_> {
             _ => false,
         };
         let keys: Vec<&String> = [pending, active].into_iter().chain(others).collect();
-        let kinds = self.broker.link.send(keys.iter().map(|key| Call::plain("TYPE").arg(*key)).collect()).await?;
+        let kinds = self.broker.looking().send(keys.iter().map(|key| Call::plain("TYPE").arg(*key)).collect()).await?;
         let mut foreign = Vec::new();
         for (key, kind) in keys.into_iter().zip(kinds) {
             if !is_expected(key, &reply::text(kind?).unwrap_or_default()) {
@@ -115,7 +115,7 @@ impl Look<'_> {
         let mut ids = Vec::new();
         loop {
             let call = EXAMINE_PLACE.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
-            let answer = self.broker.link.send_one(call.arg(state).arg(ids.len()).arg(SLICE)).await?;
+            let answer = self.broker.looking().send_one(call.arg(state).arg(ids.len()).arg(SLICE)).await?;
             let mut parts = reply::array(answer)?.into_iter();
             let slice = reply::array(parts.next().unwrap_or_default())?;
             self.note(parts)?;
@@ -138,7 +138,7 @@ impl Look<'_> {
         let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
         loop {
             let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
-            let answer = self.broker.link.send_one(call.arg(&pattern).arg(&cursor).arg(SLICE)).await?;
+            let answer = self.broker.looking().send_one(call.arg(&pattern).arg(&cursor).arg(SLICE)).await?;
             let mut parts = reply::array(answer)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let in_lists = reply::array(parts.next().unwrap_or_default())?;
@@ -165,7 +165,7 @@ impl Look<'_> {
         let mut names = places(&self.keys);
         names.push(self.keys.task(id));
         let call = IS_LOST.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix()).arg(id);
-        Ok(reply::number(&self.broker.link.send_one(call).await?) == Some(1))
+        Ok(reply::number(&self.broker.looking().send_one(call).await?) == Some(1))
     }
 
     /// Takes pairs of kind and what it is about.

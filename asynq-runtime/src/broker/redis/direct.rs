@@ -25,6 +25,7 @@ use super::{
     keeper::{Identity, Role, back_off},
     line::Line,
     script::Call,
+    socket::Progress,
 };
 
 /// Lone calls of one runtime are in a row if none came later than this after the one before.
@@ -87,13 +88,14 @@ struct Own {
 
 impl Direct {
     /// Beside the broker's own connection, opened when lone callers of one runtime have come `often` in a row. None where
-    /// it cannot be: in a cluster, and over TLS, which the redis crate does itself.
+    /// it cannot be: in a cluster.
     pub(super) fn beside(link: &Link, role: &Role, purpose: Purpose, often: u32) -> Option<Self> {
         match link {
-            Link::One(line) if !role.target.is_encrypted() => {
+            Link::One(line) => {
                 Some(Self { line: line.clone(), role: role.clone(), purpose, often, slot: Arc::default() })
             }
-            _ => None,
+            #[cfg(feature = "cluster")]
+            Link::Many(_) => None,
         }
     }
 
@@ -264,6 +266,11 @@ impl Taken<'_> {
     /// What to end if a call on it gets no answer.
     pub(super) fn identity(&self) -> Option<Arc<Identity>> {
         self.own.as_ref().map(|own| own.driven.identity())
+    }
+
+    /// When bytes last went through it.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.own.as_ref().map(|own| own.driven.progress())
     }
 
     /// Sends `calls` in one write, none of which is ever sent twice here.

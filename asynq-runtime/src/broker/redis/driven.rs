@@ -13,12 +13,8 @@ use std::{
     time::Duration,
 };
 
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, PushKind, Value,
-    aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection};
 use tokio::{
-    net::TcpStream,
     runtime::{self, Handle},
     task::coop::unconstrained,
     time::{Instant, Sleep, sleep_until, timeout},
@@ -30,6 +26,7 @@ use super::{
     line::{answer, is_demoted, is_noscript},
     reply,
     script::{Call, Script},
+    socket::{Progress, Socket, timed_out},
     url::{Address, Target},
 };
 
@@ -40,7 +37,9 @@ pub(super) struct Driven {
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// One for all calls, moved on by each: to set up a timer takes longer than to write to a socket.
     deadline: Pin<Box<Sleep>>,
+    /// Longest silence before an answer.
     timeout: Duration,
+    progress: Progress,
     has_ended: bool,
     runtime: runtime::Id,
     identity: Arc<Identity>,
@@ -97,8 +96,6 @@ impl Driven {
             Purpose::Calls => ProtocolVersion::RESP2,
             Purpose::News => ProtocolVersion::RESP3,
         };
-        let client = target.client(address, protocol)?;
-        let info = client.get_connection_info();
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
         let news = Arc::new(AtomicBool::new(false));
         if purpose == Purpose::News {
@@ -108,29 +105,16 @@ impl Driven {
                 Ok::<(), Infallible>(())
             });
         }
-        let (login, unreachable) = (info.redis_settings(), |error: io::Error| reply::failed(error.into()));
-        let (connection, driver): (_, Pin<Box<dyn Future<Output = ()> + Send>>) = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
-                stream.set_nodelay(true).map_err(unreachable)?;
-                let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
-                let (connection, driver) = opened.map_err(reply::failed)?;
-                (connection, Box::pin(driver))
-            }
-            #[cfg(unix)]
-            ConnectionAddr::Unix(path) => {
-                let stream = tokio::net::UnixStream::connect(path).await.map_err(unreachable)?;
-                let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
-                let (connection, driver) = opened.map_err(reply::failed)?;
-                (connection, Box::pin(driver))
-            }
-            _ => return Err(BrokerError::new(BrokerErrorKind::Config, "this place takes no connection of a caller's")),
-        };
+        let socket = Socket::open(address, target.tls()).await?;
+        let progress = socket.progress();
+        let opened = MultiplexedConnection::new_with_config(&target.login(protocol), socket, config).await;
+        let (connection, driver) = opened.map_err(reply::failed)?;
         let mut driven = Self {
             connection,
-            driver,
+            driver: Box::pin(driver),
             deadline: Box::pin(sleep_until(Instant::now())),
             timeout: patience,
+            progress,
             has_ended: false,
             runtime: Handle::current().id(),
             identity: Arc::new(wanted.clone()),
@@ -169,6 +153,11 @@ impl Driven {
     /// The runtime whose driver it needs.
     pub(super) fn runtime(&self) -> runtime::Id {
         self.runtime
+    }
+
+    /// When bytes last went through it.
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 
     /// What to end if a call got no answer.
@@ -254,15 +243,13 @@ impl Driven {
     }
 
     async fn answer(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {
-        let Self { connection, driver, deadline, timeout, has_ended, .. } = self;
+        let Self { connection, driver, deadline, timeout, progress, has_ended, .. } = self;
         let cut = || redis::RedisError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         if *has_ended {
             return Err(cut());
         }
-        let end = Instant::now().checked_add(*timeout);
-        if let Some(end) = end {
-            deadline.as_mut().reset(end);
-        }
+        let began = Instant::now();
+        deadline.as_mut().reset(progress.wait_until(began, *timeout).unwrap_or(began));
         // All that the request waits for is done by the driver, here: it needs no waker, and no turn of the task's.
         let mut request = pin!(unconstrained(connection.send_packed_commands(pipeline, 0, pipeline.len())));
         poll_fn(|context| {
@@ -277,8 +264,11 @@ impl Driven {
             if *has_ended {
                 return Poll::Ready(Err(cut()));
             }
-            if end.is_some() && deadline.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+            while deadline.as_mut().poll(context).is_ready() {
+                match progress.wait_until(began, *timeout) {
+                    Some(later) => deadline.as_mut().reset(later),
+                    None => return Poll::Ready(Err(timed_out())),
+                }
             }
             Poll::Pending
         })

@@ -7,7 +7,8 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
+    aio::MultiplexedConnection,
 };
 use tokio::{
     sync::watch,
@@ -23,6 +24,7 @@ use super::{
     clock::BrokerClock,
     line::{State, answer},
     reply,
+    socket::{Connection, Socket},
     url::{Address, Place, Target},
 };
 
@@ -36,7 +38,7 @@ pub(super) struct Role {
     pub(super) target: Target,
     /// Where.
     pub(super) at: At,
-    /// Longest wait for a connection, and for an answer.
+    /// Longest wait for a connection, and longest silence before an answer.
     pub(super) timeout: Duration,
     /// Longest attempt to connect.
     pub(super) connect_timeout: Duration,
@@ -160,7 +162,7 @@ impl Keeper {
         }
     }
 
-    async fn connect(&mut self, generation: u64) -> Result<(MultiplexedConnection, Address), BrokerError> {
+    async fn connect(&mut self, generation: u64) -> Result<(Connection, Address), BrokerError> {
         let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
         let candidates = self.candidates(generation).await?;
         let opened = timeout(self.role.connect_timeout, self.open_one_of(candidates, generation)).await;
@@ -194,7 +196,7 @@ impl Keeper {
         &mut self,
         candidates: Vec<Address>,
         generation: u64,
-    ) -> Result<(MultiplexedConnection, Address), BrokerError> {
+    ) -> Result<(Connection, Address), BrokerError> {
         let mut failure = None;
         for address in candidates {
             match self.open(&address, generation).await {
@@ -205,32 +207,28 @@ impl Keeper {
         Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
     }
 
-    async fn open(&mut self, address: &Address, generation: u64) -> Result<MultiplexedConnection, BrokerError> {
-        let client = |protocol| self.role.target.client(address, protocol);
-        let opened = self.open_with(client(ProtocolVersion::RESP3)?, true, generation).await;
-        let opened = match opened {
+    async fn open(&mut self, address: &Address, generation: u64) -> Result<Connection, BrokerError> {
+        let opened = match self.open_with(address, ProtocolVersion::RESP3, generation).await? {
             // A proxy, perhaps. Without RESP3 there is no news; whoever needs them has a role of its own.
             Err(error) if reply::lacks_resp3(&error) && self.role.news.is_none() => {
-                self.open_with(client(ProtocolVersion::RESP2)?, false, generation).await
+                self.open_with(address, ProtocolVersion::RESP2, generation).await?
             }
             opened => opened,
         };
-        let mut connection = opened.map_err(reply::failed)?;
-        self.greet(&mut connection).await?;
+        let connection = opened.map_err(reply::failed)?;
+        self.greet(&connection).await?;
         Ok(connection)
     }
 
+    /// A connection that is logged in, or why Redis refused that.
     async fn open_with(
         &self,
-        client: Client,
-        resp3: bool,
+        address: &Address,
+        protocol: ProtocolVersion,
         generation: u64,
-    ) -> redis::RedisResult<MultiplexedConnection> {
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.role.connect_timeout))
-            .set_response_timeout(Some(self.role.timeout))
-            .set_pipeline_buffer_size(256);
-        if resp3 {
+    ) -> Result<RedisResult<Connection>, BrokerError> {
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
+        if protocol == ProtocolVersion::RESP3 {
             let (lost, news) = (self.lost.clone(), self.role.news.clone());
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
                 if push.kind == PushKind::Disconnection {
@@ -241,11 +239,14 @@ impl Keeper {
                 Ok(())
             });
         }
-        client.get_multiplexed_async_connection_with_config(&config).await
+        let socket = Socket::open(address, self.role.target.tls()).await?;
+        let (progress, login) = (socket.progress(), self.role.target.login(protocol));
+        let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
+        Ok(opened.map(|(redis, driver)| Connection::start(redis, driver, progress, self.role.timeout)))
     }
 
     /// Asks who is there, learns its time, and sends the role's greeting.
-    async fn greet(&mut self, connection: &mut MultiplexedConnection) -> Result<(), BrokerError> {
+    async fn greet(&mut self, connection: &Connection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
@@ -256,7 +257,7 @@ impl Keeper {
         for command in &self.role.greeting {
             pipeline.add_command(command.clone());
         }
-        let values = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(reply::failed)?;
+        let values = connection.exchange(&pipeline).await.map_err(reply::failed)?;
         let after = Utc::now();
         let mut values = values.into_iter();
         let time = answer(values.next().unwrap_or_default())?;
@@ -281,7 +282,9 @@ impl Keeper {
         {
             // What we sent on the old connection and Redis has not read yet must not be run after what we send again.
             // It may be gone, or we may not be allowed to; but without an answer it is still to do.
-            connection.send_packed_command(&previous.kill()).await.map_err(reply::failed)?;
+            let mut kill = Pipeline::new();
+            kill.add_command(previous.kill());
+            connection.exchange(&kill).await.map_err(reply::failed)?;
         }
         self.previous = identity;
         Ok(())

@@ -223,11 +223,6 @@ pub(super) fn leader_want(program: &str) -> String {
     format!("asynq:x:leader-want:{program}")
 }
 
-/// Ours: key of the entries that a program had when it last said so.
-pub(super) fn program_entries(program: &str) -> String {
-    format!("asynq:x:entries:{program}")
-}
-
 /// Key of an entry's enqueues. It has no hash tag and lies on a node of its own.
 pub(super) fn scheduler_history(entry: &str) -> String {
     format!("asynq:scheduler_history:{entry}")

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{Pipeline, ServerErrorKind, Value, aio::MultiplexedConnection};
+use redis::{Pipeline, Value};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
     keeper::{Identity, Keeper, Role, report_lost},
     reply,
     script::{Call, Script},
+    socket::Connection,
     url::Address,
 };
 
@@ -41,14 +42,14 @@ pub(super) enum State {
     /// On its way.
     Opening,
     /// Of use, until somebody reports this generation as lost.
-    Up { connection: MultiplexedConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
+    Up { connection: Connection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed so; the next one follows.
     Down(BrokerError),
 }
 
 /// A connection that is up.
 struct Up {
-    connection: MultiplexedConnection,
+    connection: Connection,
     generation: u64,
     identity: Option<Arc<Identity>>,
 }
@@ -227,9 +228,8 @@ impl Line {
     }
 
     async fn exchange_on(&self, up: Up, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
-        let Up { mut connection, generation, .. } = up;
-        // The connection has this time-out, too; but on a runtime whose timers are late only one of them may be seen.
-        match connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
+        let Up { connection, generation, .. } = up;
+        match connection.exchange(pipeline).await {
             Ok(values) if values.len() == pipeline.len() => {
                 if values.iter().any(is_demoted) {
                     self.report_lost(generation);
@@ -325,12 +325,12 @@ fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
 }
 
 pub(super) fn is_noscript(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
+    reply::error_code(value) == Some("NOSCRIPT")
 }
 
 /// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
 pub(super) fn is_demoted(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
+    reply::error_code(value) == Some("READONLY")
 }
 
 pub(super) fn closed() -> BrokerError {
@@ -340,6 +340,21 @@ pub(super) fn closed() -> BrokerError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_master_that_became_a_replica_is_noticed_in_the_answers_of_old_and_new_servers() {
+        let answer = |line: &str| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        for demoted in [
+            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
+            "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
+             against a read only replica. ",
+        ] {
+            assert!(is_demoted(&answer(demoted)), "{demoted}");
+        }
+        assert!(!is_demoted(&answer("ERR unknown command 'READ'")) && !is_demoted(&Value::Okay));
+        assert!(is_noscript(&answer("NOSCRIPT No matching script. Please use EVAL.")) && !is_noscript(&Value::Okay));
+    }
 
     #[test]
     fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {

@@ -22,14 +22,17 @@ mod line;
 mod maintain;
 mod presence;
 mod produce;
+mod quarantine;
 mod repair;
 mod reply;
+mod room;
 mod schedule;
 mod script;
 mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod settle;
+mod socket;
 mod tls;
 mod unanswered;
 mod url;
@@ -54,6 +57,8 @@ use self::{
     keeper::{At, Role},
     maintain::Sweeps,
     produce::Producer,
+    quarantine::PassedQuarantine,
+    room::Room,
     script::Call,
     unanswered::UnansweredDequeues,
     url::Target,
@@ -80,12 +85,16 @@ pub struct RedisBroker {
     lease: Duration,
     clock: Arc<BrokerClock>,
     link: Link,
+    /// For whoever looks: a long page keeps only others who look waiting, and its time-out cuts no worker's connection.
+    looking: OnceLock<Link>,
     wake: OnceLock<Wake>,
     producer: Producer,
     /// For the one who fetches, and waits for something to fetch: the first call is worth a connection.
     fetching: Option<Direct>,
     waiting: Option<Direct>,
     unanswered: UnansweredDequeues,
+    room: Room,
+    passed: PassedQuarantine,
     sweeps: Sweeps,
     hold: Mutex<Hold>,
     io: Io,
@@ -97,8 +106,9 @@ pub struct RedisBroker {
 pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Longest wait for an answer, and again for a connection while there is none. Default: 3 s, as long as go-redis waits.
-    /// `?timeout=3s` in the URL comes first.
+    /// Longest silence before an answer, and longest wait for a connection while there is none. Default: 3 s, as long as
+    /// go-redis waits. While bytes come and go a call is waited for, at most 20 times as long: a large task on a thin line
+    /// takes its time. `?timeout=3s` in the URL comes first.
     pub call_timeout: Duration,
     /// Longest attempt to connect, from the lookup of the name to Redis's answer to the login; one attempt follows
     /// another. Default: 5 s. `?connect_timeout=5s` in the URL comes first.
@@ -229,11 +239,14 @@ impl RedisBroker {
             lease,
             clock,
             link,
+            looking: OnceLock::new(),
             wake,
             producer,
             fetching,
             waiting,
             unanswered,
+            room: Room::new(call_timeout),
+            passed: PassedQuarantine::default(),
             sweeps,
             hold: Mutex::new(Hold::new(lease)),
             io,
@@ -251,6 +264,11 @@ impl RedisBroker {
             greeting: Vec::new(),
             news: None,
         }
+    }
+
+    /// The connection for looking; opened by the first who looks.
+    fn looking(&self) -> &Link {
+        self.looking.get_or_init(|| Link::open(&self.io, self.role()))
     }
 
     /// The tracking connection; opened by the first who waits, so that a producer has none.
@@ -275,7 +293,7 @@ impl Broker for RedisBroker {
 
     fn call_limit(&self) -> Duration {
         // For a connection, for the answer, and for the answer to a script that Redis did not know.
-        self.call_timeout.saturating_mul(3)
+        socket::longest(self.call_timeout).saturating_add(self.call_timeout.saturating_mul(2))
     }
 
     fn now(&self) -> DateTime<Utc> {
@@ -291,6 +309,9 @@ impl Broker for RedisBroker {
         self.producer.close();
         self.fetching.iter().chain(&self.waiting).for_each(Direct::close);
         self.link.ended().await;
+        if let Some(looking) = self.looking.get() {
+            looking.ended().await;
+        }
     }
 }
 

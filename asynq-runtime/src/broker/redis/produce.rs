@@ -30,6 +30,7 @@ use super::{
     line::closed,
     reply,
     script::PER_SCRIPT,
+    socket::longest,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
@@ -251,9 +252,10 @@ impl Item {
 }
 
 /// How long the sends of one call take at most: those before it and its own, each until it is not repeated any more and once
-/// beyond that.
+/// beyond that, byte by byte.
 fn patience(call_timeout: Duration) -> Duration {
-    call_timeout.saturating_mul(6).saturating_add(REPEAT_PAUSE.saturating_mul(REPEATS))
+    let repeats = call_timeout.saturating_mul(4).saturating_add(REPEAT_PAUSE.saturating_mul(REPEATS));
+    longest(call_timeout).saturating_mul(2).saturating_add(repeats)
 }
 
 /// The instant or delay in milliseconds as the script reads it.
@@ -347,7 +349,7 @@ mod tests {
 
     #[test]
     fn no_time_out_is_too_long_to_wait_for() {
-        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(3_200));
+        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(22_200));
         assert_eq!(patience(Duration::MAX), Duration::MAX);
     }
 

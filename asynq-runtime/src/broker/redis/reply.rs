@@ -114,6 +114,15 @@ pub(super) fn lacks_resp3(error: &RedisError) -> bool {
         || (details.starts_with("unknown command") && details.to_ascii_uppercase().contains("HELLO"))
 }
 
+/// The code of an error that came in place of an answer, also where a script of an old Redis hides it in the text; `None`
+/// for anything else.
+pub(super) fn error_code(value: &Value) -> Option<&str> {
+    match value {
+        Value::ServerError(error) => Some(code(error.code(), error.details().unwrap_or_default())),
+        _ => None,
+    }
+}
+
 /// The error's code. Redis before 7 hides the code of an error inside a script in the text.
 fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     const HIDDEN: [&str; 14] = [
@@ -195,6 +204,37 @@ mod tests {
         ];
         for (found, details, kind) in cases {
             assert_eq!(meaning(code(found, details)).0, kind, "{found} {details}");
+        }
+    }
+
+    /// An answer as it comes from the socket.
+    fn line(line: &str) -> Value {
+        redis::parse_redis_value(format!("{line}\r\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_code_is_found_where_redis_6_and_7_put_it() {
+        // What Redis 6.2 and 7.0 say when a script of a client that stayed meets a master that became a replica, and when
+        // the same happens without a script.
+        let readonly_6 = "-ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You \
+                          can't write against a read only replica. ";
+        let readonly_7 = "-READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.";
+        let cases = [
+            (readonly_6, Some("READONLY")),
+            (readonly_7, Some("READONLY")),
+            ("-READONLY You can't write against a read only replica.", Some("READONLY")),
+            ("-NOSCRIPT No matching script. Please use EVAL.", Some("NOSCRIPT")),
+            ("-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", Some("MASTERDOWN")),
+            (
+                "-ERR Error running script (call to f_a8b3): @user_script:3: @user_script: 3: -CLUSTERDOWN The cluster \
+                 is down",
+                Some("CLUSTERDOWN"),
+            ),
+            ("-ERR unknown command 'FOO'", Some("ERR")),
+            ("+OK", None),
+        ];
+        for (answer, code) in cases {
+            assert_eq!(error_code(&line(answer)), code, "{answer}");
         }
     }
 

@@ -18,7 +18,10 @@ use super::{
     script::{Call, ENTRY, PAUSE_ENTRY, PLAN},
 };
 use crate::{
-    broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked},
+    broker::{
+        BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, PlanChange, Planned, Schedules, Tick,
+        Ticked,
+    },
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
 };
 
@@ -28,24 +31,25 @@ impl Schedules for RedisBroker {
         self.fire(tick).await
     }
 
-    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         let call = PLAN
             .on(&[Keys::new(&plan.queue).cron(&plan.entry)])
             .arg(self.clock.argument())
             .arg(&plan.spec)
             .arg(&plan.zone)
             .arg(plan.revision)
-            .arg(whole_seconds(plan.keep).max(1));
-        read_state(self.link.send_one(call).await?)?.ok_or_else(|| reply::unexpected("no entry"))
+            .arg(whole_seconds(plan.keep).max(1))
+            .arg(plan.supersedes.map(|revision| revision.to_string()).unwrap_or_default());
+        read_planned(self.link.send_one(call).await?)
     }
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
         let call = ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument());
-        read_state(self.link.send_one(call).await?)
+        read_state(reply::array(self.link.send_one(call).await?)?)
     }
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
-        let call = PAUSE_ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(i32::from(paused));
+        let call = PAUSE_ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument()).arg(i32::from(paused));
         Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
     }
 
@@ -66,15 +70,6 @@ impl Schedules for RedisBroker {
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         self.wait_for_free_lead(program, lead::lateness(), limit).await
-    }
-
-    async fn swap_entries(
-        &self,
-        program: &str,
-        entries: &[SchedulerEntry],
-        keep: Duration,
-    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        self.swap(program, entries, keep).await
     }
 
     async fn show_entries(
@@ -103,13 +98,29 @@ impl Schedules for RedisBroker {
     }
 }
 
+/// What `plan.lua` answers.
+fn read_planned(answer: Value) -> Result<Planned, BrokerError> {
+    let mut parts = reply::array(answer)?;
+    let former: Vec<_> = parts.drain(parts.len().min(STATE)..).filter_map(reply::text).collect();
+    let state = read_state(parts)?.ok_or_else(|| reply::unexpected("no entry"))?;
+    let change = match <[String; 2]>::try_from(former) {
+        Ok([spec, _]) if spec.is_empty() => PlanChange::New,
+        Ok([spec, zone]) => PlanChange::Replaced { spec, zone },
+        Err(none) if none.is_empty() => PlanChange::None,
+        Err(_) => return Err(reply::unexpected("no former schedule")),
+    };
+    Ok(Planned { state, change })
+}
+
+/// How many parts the state of an entry has.
+const STATE: usize = 7;
+
 /// What `entry.lua` answers; `None` of an unknown entry.
-fn read_state(answer: Value) -> Result<Option<EntryState>, BrokerError> {
-    let parts = reply::array(answer)?;
+fn read_state(parts: Vec<Value>) -> Result<Option<EntryState>, BrokerError> {
     if parts.len() == 1 {
         return Ok(None);
     }
-    let Ok([now, spec, zone, revision, last, previous, paused]) = <[Value; 7]>::try_from(parts) else {
+    let Ok([now, spec, zone, revision, last, previous, paused]) = <[Value; STATE]>::try_from(parts) else {
         return Err(reply::unexpected("no state of an entry"));
     };
     let instant = |value: &Value| {
@@ -136,7 +147,7 @@ mod tests {
     #[test]
     fn the_state_of_an_entry_is_read_whole_or_not_at_all() {
         let text = |text: &str| Value::BulkString(text.into());
-        let read = |parts: &[&str]| read_state(Value::Array(parts.iter().map(|part| text(part)).collect()));
+        let read = |parts: &[&str]| read_state(parts.iter().map(|part| text(part)).collect());
         assert!(matches!(read(&["1700000000123"]), Ok(None)));
         let state = read(&["1700000000123", "@daily", "UTC", "18446744073709551615", "1700000000000", "", "1"]);
         let state = state.unwrap().unwrap();
@@ -148,5 +159,20 @@ mod tests {
         assert!(read(&[]).is_err());
         assert!(read(&["0", "@daily"]).is_err());
         assert!(read(&["0", "@daily", "UTC", "1", "long ago", "", "0"]).is_err());
+    }
+
+    #[test]
+    fn a_plan_says_which_schedule_it_replaced() {
+        let read = |more: &[&str]| {
+            let parts = ["0", "@daily", "UTC", "1", "0", "", "0"].iter().chain(more);
+            read_planned(Value::Array(parts.map(|part| Value::BulkString((*part).into())).collect()))
+        };
+        let change = |more: &[&str]| read(more).unwrap().change;
+        assert_eq!(change(&[]), PlanChange::None);
+        assert_eq!(change(&["", ""]), PlanChange::New);
+        let replaced = PlanChange::Replaced { spec: "@hourly".into(), zone: "UTC".into() };
+        assert_eq!(change(&["@hourly", "UTC"]), replaced);
+        assert!(read(&["@hourly"]).is_err());
+        assert!(read_planned(Value::Array(vec![Value::Int(0)])).is_err());
     }
 }

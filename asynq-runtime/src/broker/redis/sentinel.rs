@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::{AsyncConnectionConfig, Value};
+use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
     line::answer,
     reply,
+    socket::{Connection, Socket},
     url::{Address, Sentinels, Target},
 };
 
@@ -41,13 +42,15 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
 }
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
-    let client = target.sentinel_client(sentinel, &sentinels.login)?;
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(patience)).set_response_timeout(Some(patience));
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(reply::failed)?;
+    let socket = Socket::open(sentinel, target.tls()).await?;
+    let (progress, login) = (socket.progress(), target.sentinel_login(&sentinels.login));
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
+    let (redis, driver) = opened.map_err(reply::failed)?;
+    let connection = Connection::start(redis, driver, progress, patience);
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
-    let values = connection.send_packed_commands(&question, 0, 1).await.map_err(reply::failed)?;
+    let values = connection.exchange(&question).await.map_err(reply::failed)?;
     read(answer(values.into_iter().next().unwrap_or_default())?)
 }
 

@@ -3,10 +3,20 @@
 //! There is no way around a check and none back to plain text: a `rediss://` URL is TLS or an error.
 
 use std::path::PathBuf;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
-use redis::{Client, ConnectionInfo, RedisError};
+use redis::RedisError;
+#[cfg(feature = "tls")]
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 
 use super::super::{BrokerError, BrokerErrorKind};
+
+/// Why `rediss://` is an error where TLS is not built in.
+const WITHOUT: &str = "this program was built without TLS: turn on the feature `tls` of asynq-runtime";
 
 /// Files in PEM. They are read for each new connection, so that a renewed certificate needs no restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +31,7 @@ impl Tls {
     /// TLS with these files.
     pub(super) fn new(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Self, BrokerError> {
         if !cfg!(feature = "tls") {
-            return Err(config("this program was built without TLS: turn on the feature `tls` of asynq-runtime"));
+            return Err(config(WITHOUT));
         }
         let identity = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
@@ -34,35 +44,68 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Ready to connect.
-    pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, BrokerError> {
+    /// What one connection does: the files are read now.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](BrokerErrorKind::Config): a file cannot be read or used, or the system has no authorities to trust.
+    pub(super) fn config(&self) -> Result<Arc<ClientConfig>, BrokerError> {
         // rustls wants one provider per process. Without a choice of the program's it is ring, in C and assembly that
         // any C compiler builds. An error means that somebody was faster, which is as good.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client_tls = match &self.identity {
-            Some((cert, key)) => {
-                let (client_cert, client_key) = (read(cert, "cert")?, read(key, "key")?);
-                Some(redis::ClientTlsConfig { client_cert, client_key })
-            }
-            None => None,
-        };
-        let root_cert = self.ca.as_ref().map(|ca| read(ca, "ca")).transpose()?;
-        if root_cert.as_ref().is_some_and(|pem| !has_certificate(pem)) {
-            return Err(config("the file that `ca` in the Redis URL names holds no certificate in PEM"));
-        }
-        Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert }).map_err(|error| {
-            let message = "the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM";
+        let config = ClientConfig::builder().with_root_certificates(self.authorities()?);
+        let Some((cert, key)) = &self.identity else { return Ok(Arc::new(config.with_no_client_auth())) };
+        let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
+        let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
+        let (chain, key) = chain.and_then(|chain| Ok((chain, key?))).map_err(not_pem)?;
+        let config = config.with_client_auth_cert(chain, key).map_err(|error| {
+            let message =
+                "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
             BrokerError::with_source(BrokerErrorKind::Config, message, error)
-        })
+        })?;
+        Ok(Arc::new(config))
     }
+
+    /// Those of the URL, or the system's.
+    fn authorities(&self) -> Result<RootCertStore, BrokerError> {
+        let mut authorities = RootCertStore::empty();
+        if let Some(ca) = &self.ca {
+            let pem = read(ca, "ca")?;
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
+                authorities.add(certificate.map_err(not_pem)?).map_err(not_pem)?;
+            }
+            if authorities.is_empty() {
+                return Err(config("the file that `ca` in the Redis URL names holds no certificate in PEM"));
+            }
+            return Ok(authorities);
+        }
+        let found = rustls_native_certs::load_native_certs();
+        // One bad file among the system's does no harm; without any nobody can be trusted.
+        authorities.add_parsable_certificates(found.certs);
+        if authorities.is_empty() {
+            let message = "this system names no certificate authorities; name one by ca= in the Redis URL";
+            return Err(match found.errors.into_iter().next() {
+                Some(error) => BrokerError::with_source(BrokerErrorKind::Config, message, error),
+                None => config(message),
+            });
+        }
+        Ok(authorities)
+    }
+}
+
+#[cfg(feature = "tls")]
+fn not_pem(error: impl std::error::Error + Send + Sync + 'static) -> BrokerError {
+    let message = "the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM";
+    BrokerError::with_source(BrokerErrorKind::Config, message, error)
 }
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
-    pub(super) fn client(&self, _: ConnectionInfo) -> Result<Client, BrokerError> {
-        Err(config("this program was built without TLS: turn on the feature `tls` of asynq-runtime"))
+    /// Why there is no such connection.
+    pub(super) fn missing(&self) -> BrokerError {
+        config(WITHOUT)
     }
 }
 
@@ -74,12 +117,6 @@ fn read(path: &std::path::Path, parameter: &str) -> Result<Vec<u8>, BrokerError>
     })
 }
 
-#[cfg(feature = "tls")]
-fn has_certificate(pem: &[u8]) -> bool {
-    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-    CertificateDer::pem_slice_iter(pem).next().is_some_and(|first| first.is_ok())
-}
-
 fn config(message: &str) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
 }
@@ -88,10 +125,6 @@ fn config(message: &str) -> BrokerError {
 /// helps nobody.
 #[cfg(feature = "tls")]
 pub(super) fn trouble(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
-    if error.kind() == redis::ErrorKind::InvalidClientConfig {
-        let text = "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
-        return Some((BrokerErrorKind::Config, text.to_owned()));
-    }
     cause(error).and_then(meaning)
 }
 

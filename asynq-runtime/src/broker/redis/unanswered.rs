@@ -6,27 +6,42 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use super::{
     super::{BrokerError, Member, RunToken, Wanted},
     keeper::Identity,
+    socket::Progress,
 };
-use crate::task::QueueName;
+use crate::task::{QueueName, TaskId};
 
 /// Dequeues that were sent, or are about to be, and have no answer yet.
 #[derive(Debug, Default)]
-pub(super) struct UnansweredDequeues(Mutex<HashMap<Member, Calls>>);
+pub(super) struct UnansweredDequeues {
+    calls: Mutex<HashMap<Member, Calls>>,
+    numbers: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// With the moment of the call.
-    on_their_way: Vec<(Instant, Asked)>,
+    on_their_way: Vec<OnItsWay>,
     lost: Vec<Asked>,
     /// What a call that returned tasks could not tell.
     error: Option<BrokerError>,
+}
+
+/// A call that somebody waits for.
+#[derive(Debug)]
+struct OnItsWay {
+    /// Who waits: a call that was taken over has another number from then on.
+    number: u64,
+    since: Instant,
+    asked: Asked,
 }
 
 /// One queue's part of a dequeue.
@@ -36,12 +51,29 @@ pub(super) struct Asked {
     pub(super) token: RunToken,
     /// The connection beside the broker's own on which it was sent, and may still be run until that is ended.
     pub(super) stray: Option<Arc<Identity>>,
+    /// What shows whether an answer that takes long is still coming.
+    pub(super) progress: Option<Progress>,
+    /// What came of it in parts of an answer.
+    pub(super) had: Vec<TaskId>,
+}
+
+impl Asked {
+    /// A dequeue of `queue` that was not sent yet.
+    pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
+        Self { queue, token, stray: None, progress: None, had: Vec::new() }
+    }
+
+    /// Whether nothing of its answer has come for so long.
+    fn is_held_up(&self, older: Duration) -> bool {
+        self.progress.as_ref().is_none_or(|progress| progress.silent_for() >= older)
+    }
 }
 
 /// A dequeue on its way. Dropped without an answer, by an error or because the caller went away, it counts as lost.
 pub(super) struct Unanswered<'b> {
     all: &'b UnansweredDequeues,
     member: Member,
+    number: u64,
     asked: Asked,
     is_over: bool,
 }
@@ -49,9 +81,10 @@ pub(super) struct Unanswered<'b> {
 impl UnansweredDequeues {
     /// Notes one that is about to be sent.
     pub(super) fn note(&self, member: &Member, asked: Asked) -> Unanswered<'_> {
-        let on_their_way = (Instant::now(), asked.clone());
-        self.lock().entry(member.clone()).or_default().on_their_way.push(on_their_way);
-        Unanswered { all: self, member: member.clone(), asked, is_over: false }
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let on_its_way = OnItsWay { number, since: Instant::now(), asked: asked.clone() };
+        self.lock().entry(member.clone()).or_default().on_their_way.push(on_its_way);
+        Unanswered { all: self, member: member.clone(), number, asked, is_over: false }
     }
 
     /// What is lost in the wanted queues; each is lost again unless it is answered now.
@@ -64,13 +97,14 @@ impl UnansweredDequeues {
         taken.into_iter().map(|asked| self.note(member, asked)).collect()
     }
 
-    /// What is lost in any queue, and what was on its way for longer than `older`; the same holds for them.
+    /// What is lost in any queue, and what was on its way for longer than `older` and is not coming; the same holds for them.
     pub(super) fn take_over(&self, member: &Member, older: Duration) -> Vec<Unanswered<'_>> {
         let taken: Vec<Asked> = match self.lock().get_mut(member) {
             Some(calls) => {
                 let lost = mem::take(&mut calls.lost).into_iter();
-                let late = calls.on_their_way.extract_if(.., |(since, _)| since.elapsed() >= older);
-                lost.chain(late.map(|(_, asked)| asked)).collect()
+                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.asked.is_held_up(older);
+                let late = calls.on_their_way.extract_if(.., is_late);
+                lost.chain(late.map(|call| call.asked)).collect()
             }
             None => return Vec::new(),
         };
@@ -100,7 +134,7 @@ impl UnansweredDequeues {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Member, Calls>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,6 +149,16 @@ impl Unanswered<'_> {
         self.asked.stray = None;
     }
 
+    /// These tasks of it came, and others may follow. `false` if somebody has taken it over: they are theirs.
+    pub(super) fn came(&mut self, ids: impl Iterator<Item = TaskId>) -> bool {
+        let mut all = self.all.lock();
+        let Some(calls) = all.get_mut(&self.member) else { return false };
+        let Some(noted) = calls.on_their_way.iter_mut().find(|call| call.number == self.number) else { return false };
+        self.asked.had.extend(ids);
+        noted.asked.had.clone_from(&self.asked.had);
+        true
+    }
+
     /// It was answered, or nobody need look for it. `false` if somebody has taken it over: the answer is theirs.
     pub(super) fn answered(mut self) -> bool {
         self.is_over = true;
@@ -124,7 +168,7 @@ impl Unanswered<'_> {
     /// Takes it from those on their way; `false` if it was not there.
     fn end(&self, all: &mut HashMap<Member, Calls>) -> bool {
         let Some(calls) = all.get_mut(&self.member) else { return false };
-        let at = calls.on_their_way.iter().position(|(_, asked)| asked.token == self.asked.token);
+        let at = calls.on_their_way.iter().position(|call| call.number == self.number);
         at.map(|at| calls.on_their_way.swap_remove(at)).is_some()
     }
 }
@@ -152,7 +196,7 @@ mod tests {
     }
 
     fn asked(queue: &str, token: i64) -> Asked {
-        Asked { queue: QueueName::from_wire(queue), token: RunToken(token), stray: None }
+        Asked::new(QueueName::from_wire(queue), RunToken(token))
     }
 
     fn wanted(queue: &str) -> [Wanted; 1] {
@@ -191,13 +235,26 @@ mod tests {
         assert!(other.answered());
         let taken = all.take_over(&member(), Duration::ZERO);
         assert_eq!(tokens(&taken), [1]);
-        // Both ends are over, in either order; what was taken over and not answered is looked for again.
-        assert!(held_up.asked().token == RunToken(1) && taken.len() == 1);
+        assert!(!held_up.answered(), "somebody else looks for it");
         drop(taken);
-        assert!(!held_up.answered(), "somebody else has looked for it");
         let lost = all.take_over(&member(), Duration::from_secs(60));
         assert_eq!(tokens(&lost), [1], "a lost one is late at once");
         assert!(lost.into_iter().all(Unanswered::answered));
         assert!(all.take_over(&member(), Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn what_came_in_parts_is_not_looked_for_again_and_is_nobodys_once_it_was_taken_over() {
+        let all = UnansweredDequeues::default();
+        let came = |call: &mut Unanswered<'_>, ids: &[&str]| call.came(ids.iter().map(|id| TaskId::from_wire(id)));
+        let mut call = all.note(&member(), asked("a", 1));
+        assert!(came(&mut call, &["x", "y"]));
+        drop(call);
+        let mut again = all.take(&member(), &wanted("a")).remove(0);
+        assert_eq!(again.asked().had, ["x", "y"].map(TaskId::from_wire));
+        assert!(came(&mut again, &["z"]));
+        let taken = all.take_over(&member(), Duration::ZERO);
+        assert_eq!(taken[0].asked().had.len(), 3);
+        assert!(!came(&mut again, &["w"]), "somebody else looks for the rest");
     }
 }

@@ -17,13 +17,14 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, BrokerErrorKind, Quarantined},
     RedisBroker,
     connection::{Answer, Link},
     direct::Direct,
     io::Io,
     keeper::{News, Role},
     keys::{self, Keys},
+    quarantine::TRUSTED_FOR,
     reply,
     script::Call,
 };
@@ -121,10 +122,16 @@ impl RedisBroker {
         }
     }
 
-    /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work). `false` if the time was over and nothing was
-    /// there.
-    pub(super) async fn wait_for_pending(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
+    /// See [`Consume::wait_for_work_sparing`](crate::broker::Consume::wait_for_work_sparing). `false` if the time was over
+    /// and nothing was there.
+    pub(super) async fn wait_for_pending(
+        &self,
+        queues: &[QueueName],
+        quarantined: Quarantined,
+        limit: Duration,
+    ) -> Result<bool, BrokerError> {
         let end = end(limit);
+        let look = |answers| self.look_at_pending(queues, answers, quarantined);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         // The length alone would miss a resume.
         let calls: Vec<Call> = keys
@@ -139,17 +146,19 @@ impl RedisBroker {
         // Where nobody else has to be woken to hear of it. Without an answer Redis may be another by now: look again.
         if let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) {
             let Some(answers) = own.ask_and_hear(calls).await else { return Ok(true) };
-            return Ok(is_any_pending(answers)? || self.until_closed(own.hear(left(end))).await?);
+            let Pending { any, spared } = look(answers)?;
+            return Ok(any || self.until_closed(own.hear(spared.cut(left(end)))).await? || spared.0);
         }
         loop {
             let (answers, mut ears) = self.ask_and_hear(calls.clone()).await?;
-            if is_any_pending(answers)? {
+            let Pending { any, spared } = look(answers)?;
+            if any {
                 return Ok(true);
             }
-            let heard = self.until_closed(timeout(left(end), ears.hear(&watched))).await?;
+            let heard = self.until_closed(timeout(spared.cut(left(end)), ears.hear(&watched))).await?;
             // A poll has to look first; the bell means that there is something, or was.
             if heard.is_err() || matches!(ears, Ears::Bell(_)) {
-                return Ok(heard.is_ok());
+                return Ok(heard.is_ok() || spared.0);
             }
         }
     }
@@ -228,6 +237,25 @@ impl RedisBroker {
         }
     }
 
+    fn look_at_pending(
+        &self,
+        queues: &[QueueName],
+        answers: Vec<Answer>,
+        quarantined: Quarantined,
+    ) -> Result<Pending, BrokerError> {
+        let numbers: Vec<i64> =
+            answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
+        let mut found = Pending { any: false, spared: Spared(false) };
+        for (queue, numbers) in queues.iter().zip(numbers.chunks(2)) {
+            match numbers {
+                [pending, 0] if *pending > 0 && self.is_spared(queue, *pending, quarantined) => found.spared.0 = true,
+                [pending, 0] if *pending > 0 => found.any = true,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
     async fn until_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, BrokerError> {
         tokio::select! {
             done = waiting => Ok(done),
@@ -236,11 +264,21 @@ impl RedisBroker {
     }
 }
 
-/// Whether one of the queues whose length and pause were asked has something to take.
-fn is_any_pending(answers: Vec<Answer>) -> Result<bool, BrokerError> {
-    let numbers: Vec<i64> =
-        answers.into_iter().map(|answer| Ok(reply::number(&answer?).unwrap_or(0))).collect::<Result<_, _>>()?;
-    Ok(numbers.chunks(2).any(|queue| matches!(queue, [pending, 0] if *pending > 0)))
+/// What a look at lengths and pauses of queues found.
+struct Pending {
+    /// Whether there is something to take.
+    any: bool,
+    spared: Spared,
+}
+
+/// Whether a queue was passed because all it has seems to be quarantined. That is not believed for long.
+#[derive(Clone, Copy)]
+struct Spared(bool);
+
+impl Spared {
+    fn cut(self, wait: Duration) -> Duration {
+        if self.0 { wait.min(TRUSTED_FOR) } else { wait }
+    }
 }
 
 /// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds) of each queue.

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use rusqlite::params;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -64,13 +65,33 @@ impl Consume for SqliteBroker {
         }
     }
 
-    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
-        let queues = queues.to_vec();
+    async fn release_unanswered(
+        &self,
+        member: &Member,
+        _older: Duration,
+    ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
+        let attempt = self.tokens.attempt(member.number, self.store.now());
+        let (server, lost) = (member.number, attempt.lost.clone());
+        if lost.is_empty() {
+            attempt.arrived();
+            return Ok(Vec::new());
+        }
+        let order = Order::new(Stage::Claim, lost.len(), move |tx| release(tx, server, &lost));
+        let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
+        attempt.ended_with(answer)
+    }
+
+    async fn ready_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        let (queues, quarantined) = (queues.to_vec(), *quarantined);
         self.store
             .read(move |view| {
                 let mut ready = Vec::new();
                 for queue in &queues {
-                    if is_ready(view, queue)? {
+                    if is_ready(view, queue, quarantined)? {
                         ready.push(queue.clone());
                     }
                 }
@@ -79,23 +100,17 @@ impl Consume for SqliteBroker {
             .await
     }
 
-    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_work_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
         let deadline = far(limit);
         let mut news = self.store.common.news.work();
         loop {
-            let queues = queues.to_vec();
-            let ready = self
-                .store
-                .read(move |view| {
-                    for queue in &queues {
-                        if is_ready(view, queue)? {
-                            return Ok(true);
-                        }
-                    }
-                    Ok(false)
-                })
-                .await?;
-            if ready || timeout_at(deadline, news.heard()).await.is_err() {
+            let ready = self.ready_sparing(queues, quarantined).await?;
+            if !ready.is_empty() || timeout_at(deadline, news.heard()).await.is_err() {
                 return Ok(());
             }
         }
@@ -116,7 +131,7 @@ impl SqliteBroker {
             token: attempt.token,
             lost: attempt.lost.clone(),
             wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
-            quarantined: quarantined.clone(),
+            quarantined: *quarantined,
             lease: self.lease_ms(),
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
@@ -125,8 +140,32 @@ impl SqliteBroker {
     }
 }
 
-fn is_ready(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
-    Ok(view.find(&sql::CONSUME_READY, [queue.as_str()], |_| Ok(()))?.is_some())
+fn is_ready(view: &View<'_>, queue: &QueueName, quarantined: Quarantined) -> rusqlite::Result<bool> {
+    let limit = i64::from(Extra::DEFAULT_MAX_CRASHES);
+    let found = match quarantined {
+        Quarantined::All | Quarantined::One => view.find(&sql::CONSUME_READY, [queue.as_str()], |_| Ok(()))?,
+        Quarantined::None => view.find(&sql::CONSUME_READY_SPARING, params![queue.as_str(), limit], |_| Ok(()))?,
+    };
+    Ok(found.is_some())
+}
+
+/// Puts back what dequeues with these tokens took.
+fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(QueueName, TaskId)>> {
+    let mut released = Vec::new();
+    for &token in lost {
+        released.extend(tx.view.list(&sql::CONSUME_AGAIN, [server, token], |row| {
+            Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&row.get::<_, String>(9)?), row.get::<_, String>(1)?))
+        })?);
+    }
+    // The last one to be put back is the next to be taken.
+    for (seq, queue, _) in released.iter().rev() {
+        let Some(q) = tx.queue(queue)? else { continue };
+        let place = tx.head(q)?;
+        tx.view.execute(&sql::SETTLE_REQUEUE, [*seq, place, tx.view.now])?;
+        tx.left(q, TaskState::Active);
+        tx.came(q, TaskState::Pending);
+    }
+    Ok(released.into_iter().map(|(_, queue, id)| (queue, TaskId::from_wire(&id))).collect())
 }
 
 /// What one dequeue asks for.
@@ -147,7 +186,7 @@ impl Claim {
             return Ok(false);
         }
         for wanted in &self.wanted {
-            if is_ready(view, &wanted.queue)? {
+            if is_ready(view, &wanted.queue, self.quarantined)? {
                 return Ok(false);
             }
         }
@@ -164,23 +203,35 @@ impl Claim {
                 runs.extend(candidate.into_run(&QueueName::from_wire(&queue), self.server, token));
             }
         }
+        let mut quarantined = match self.quarantined {
+            Quarantined::All => usize::MAX,
+            Quarantined::One => 1,
+            Quarantined::None => 0,
+        };
         for wanted in &self.wanted {
             let Some(q) = tx.view.find(&sql::CONSUME_READY, [wanted.queue.as_str()], |row| row.get(0))? else {
                 continue;
             };
-            self.take(tx, q, wanted, &mut runs)?;
+            self.take(tx, q, wanted, &mut quarantined, &mut runs)?;
         }
         Ok(runs)
     }
 
-    fn take(&self, tx: &mut Tx<'_>, q: i64, wanted: &Wanted, runs: &mut Vec<Run>) -> rusqlite::Result<()> {
+    /// Takes from one queue, at most so many quarantined tasks, of which it counts those that it took.
+    fn take(
+        &self,
+        tx: &mut Tx<'_>,
+        q: i64,
+        wanted: &Wanted,
+        quarantined: &mut usize,
+        runs: &mut Vec<Run>,
+    ) -> rusqlite::Result<()> {
         let mut missing = wanted.n.min(MOST);
-        let mut quarantined = self.quarantined.most_from(&wanted.queue);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
             let found = tx.view.list(
                 &sql::CONSUME_NEXT,
-                [q, limit, i64::from(quarantined > 0), i64::from(Extra::DEFAULT_MAX_CRASHES)],
+                [q, limit, i64::from(*quarantined > 0), i64::from(Extra::DEFAULT_MAX_CRASHES)],
                 |row| Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? }),
             )?;
             let all = found.len() < missing;
@@ -188,7 +239,7 @@ impl Claim {
                 if candidate.is_quarantined() {
                     // The next round does not find it again: by then none is left to take.
                     let Some(left) = quarantined.checked_sub(1) else { continue };
-                    quarantined = left;
+                    *quarantined = left;
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {

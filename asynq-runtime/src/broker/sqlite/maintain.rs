@@ -100,7 +100,7 @@ impl Maintain for SqliteBroker {
         for slice in runs.chunks(SLICE) {
             let slice: Arc<[RunKey]> = slice.into();
             let lease = self.lease_ms();
-            let order = Order::new(Stage::Settle, slice.len(), move |tx| {
+            let order = Order::new(Stage::Lease, slice.len(), move |tx| {
                 let until = tx.view.now.saturating_add(lease);
                 slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
             });
@@ -113,7 +113,7 @@ impl Maintain for SqliteBroker {
         for slice in locks.chunks(SLICE) {
             let slice: Arc<[HeldLock]> = slice.into();
             let lease = self.lease_ms();
-            let order = Order::new(Stage::Settle, slice.len(), move |tx| {
+            let order = Order::new(Stage::Lease, slice.len(), move |tx| {
                 let (now, until) = (tx.view.now, tx.view.now.saturating_add(lease));
                 for HeldLock { run, key } in &*slice {
                     tx.view.execute(

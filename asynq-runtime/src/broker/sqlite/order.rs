@@ -22,9 +22,11 @@ use super::{
 /// The order of the steps in one commit (SQLITE.md §2): what is inserted can be claimed in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
+    /// Leases and beats: what keeps tasks with the worker that runs them.
+    Lease,
     /// New tasks; the first to be refused when the disk is full.
     Insert,
-    /// Outcomes, leases, and everything small.
+    /// Outcomes, and everything small.
     Settle,
     /// What becomes pending again.
     Forward,
@@ -133,6 +135,11 @@ impl<T> Order<T> {
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
         Self { stage, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
+    }
+
+    /// The step of a commit that it belongs to.
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with

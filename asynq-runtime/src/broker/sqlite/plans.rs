@@ -30,6 +30,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
         let row = "INTEGER PRIMARY KEY (rowid=?)".to_owned();
         let expected: BTreeMap<&str, (&Sql, String)> = [
             ("ready", (&sql::CONSUME_READY, at.clone())),
+            ("ready, sparing", (&sql::CONSUME_READY_SPARING, at.clone())),
             ("next", (&sql::CONSUME_NEXT, at.clone())),
             ("take", (&sql::CONSUME_TAKE, row.clone())),
             ("again", (&sql::CONSUME_AGAIN, format!("INDEX {p}task_lease"))),

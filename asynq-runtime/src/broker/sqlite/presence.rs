@@ -18,7 +18,7 @@ use super::{
     order::{Order, Stage},
     sql,
     store::Store,
-    tx::View,
+    tx::{Tx, View},
 };
 
 /// For how long a server counts as alive without a beat.
@@ -29,6 +29,14 @@ const SIGNALS_KEPT_MS: i64 = 600_000;
 
 /// Most cancel requests read at once.
 const SIGNALS: i64 = 256;
+
+/// Asks whoever runs a task to stop it.
+pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
+    tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_KEPT_MS)])?;
+    tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id, tx.view.now])?;
+    tx.effects.signal = true;
+    Ok(())
+}
 
 #[async_trait::async_trait]
 impl Presence for SqliteBroker {
@@ -56,7 +64,7 @@ impl Presence for SqliteBroker {
         let card = self.card(&member.name, info);
         let number = member.number;
         let workers = pack(workers);
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let order = Order::new(Stage::Lease, 1, move |tx| {
             let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, card.info, workers])?;
             if beaten == 0 {
                 // Somebody took us for dead, for instance after a long stop.
@@ -112,12 +120,7 @@ impl Presence for SqliteBroker {
 
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
         let id = id.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
-            tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_KEPT_MS)])?;
-            tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id.as_str(), tx.view.now])?;
-            tx.effects.signal = true;
-            Ok(())
-        });
+        let order = Order::new(Stage::Settle, 1, move |tx| ask_to_cancel(tx, id.as_str()));
         self.store.write(order).await
     }
 

@@ -25,15 +25,25 @@ use super::{
 #[async_trait::async_trait]
 impl Repair for SqliteBroker {
     async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, Wish::Do(BulkAction::Run)).await
+        self.change_one(queue, id, None, Wish::Do(BulkAction::Run)).await
     }
 
     async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, Wish::Do(BulkAction::Archive)).await
+        self.change_one(queue, id, None, Wish::Do(BulkAction::Archive)).await
     }
 
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, Wish::Do(BulkAction::Delete)).await
+        self.change_one(queue, id, None, Wish::Do(BulkAction::Delete)).await
+    }
+
+    async fn change_in_state(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        state: TaskState,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError> {
+        self.change_one(queue, id, Some(state), Wish::Do(action)).await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
@@ -70,11 +80,18 @@ impl Repair for SqliteBroker {
 }
 
 impl SqliteBroker {
-    async fn change_one(&self, queue: &QueueName, id: &TaskId, wish: Wish) -> Result<Changed, BrokerError> {
+    /// Does it, if the task is in the state `only`, where one is named.
+    async fn change_one(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        only: Option<TaskState>,
+        wish: Wish,
+    ) -> Result<Changed, BrokerError> {
         let (queue, id) = (queue.clone(), id.clone());
         let order = Order::new(Stage::Settle, 1, move |tx| {
             let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
-            if !wish.fits(task.state, task.staged) {
+            if only.is_some_and(|only| only != task.state) || !wish.fits(task.state, task.staged) {
                 return Ok(Changed::Unfit(task.state));
             }
             if let Wish::Do(action) = wish {

@@ -12,7 +12,7 @@ use rusqlite::params;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Schedules, Tick, Ticked},
+    broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Planned, Schedules, Tick, Ticked},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
 
@@ -40,20 +40,15 @@ impl Schedules for SqliteBroker {
         self.store.write(order.unless(move |view| look.needs_nothing(view))).await
     }
 
-    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         let plan = plan.clone();
         let order = Order::new(Stage::Settle, 1, move |tx| {
             let before = Kept::find(&tx.view, &plan.queue, &plan.entry)?;
-            let kept = match entry::planned(before.as_ref(), &plan, tx.view.now) {
-                Some(kept) => {
-                    kept.write(&tx.view, &plan)?;
-                    Some(kept)
-                }
-                None => before,
-            };
-            // There is always one: what was not kept before is planned.
-            let kept = kept.unwrap_or_else(|| Kept::new(&plan, tx.view.now));
-            Ok(kept.into_state(tx.view.now))
+            let (kept, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
+            if before.as_ref() != Some(&kept) || !entry::is_outranked(before.as_ref(), &plan) {
+                kept.write(&tx.view, &plan)?;
+            }
+            Ok(Planned { state: kept.into_state(tx.view.now), change })
         });
         self.store.write(order).await
     }
@@ -135,18 +130,6 @@ impl Schedules for SqliteBroker {
                 }
             }
         }
-    }
-
-    async fn swap_entries(
-        &self,
-        program: &str,
-        entries: &[SchedulerEntry],
-        keep: Duration,
-    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        let (program, rows) = (program.to_owned(), shown::encode(entries));
-        let order =
-            Order::new(Stage::Settle, 1, move |tx| shown::swap(&tx.view, &program, &rows, after(tx.view.now, keep)));
-        self.store.write(order).await
     }
 
     async fn show_entries(

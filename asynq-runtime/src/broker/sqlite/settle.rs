@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{Action, BrokerError, RunKey, Settle, Settled, Settlement, settle::shortened},
-    task::{Progress, TaskState},
+    task::{Extra, Progress, TaskState},
 };
 
 use super::{
@@ -80,13 +80,17 @@ struct Held {
     seq: i64,
     q: i64,
     lock: Option<String>,
+    /// Whether a later tick of its schedule took its place.
+    is_replaced: bool,
 }
 
 impl Held {
     /// The fence.
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
-            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)? })
+            let extra = row.get::<_, Option<Vec<u8>>>(2)?;
+            let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
+            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced })
         })
     }
 }
@@ -96,8 +100,15 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         return Ok(Settled::Ok);
     }
     let Some(held) = Held::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
-    let Held { seq, q, ref lock } = held;
+    let Held { seq, q, ref lock, is_replaced } = held;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
+    if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
+        tx.delete(&Doomed { seq, q, state: TaskState::Active, id, lock })?;
+        if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {
+            tx.ended(q, true);
+        }
+        return Ok(Settled::Ok);
+    }
     match &item.action {
         Action::Done => {
             tx.delete(&Doomed { seq, q, state: TaskState::Active, id, lock })?;

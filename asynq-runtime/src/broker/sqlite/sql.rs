@@ -92,6 +92,7 @@ statements! {
     PRODUCE_TAKEN_BY = "produce/taken_by";
     IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
     CONSUME_READY = "consume/ready";
+    CONSUME_READY_SPARING = "consume/ready_sparing";
     CONSUME_NEXT = "consume/next";
     CONSUME_TAKE = "consume/take";
     CONSUME_AGAIN = "consume/again";
@@ -199,12 +200,10 @@ statements! {
     SCHEDULE_MARKED = "schedule/marked";
     SCHEDULE_MARK = "schedule/mark";
     SCHEDULE_PREVIOUS = "schedule/previous";
+    SCHEDULE_REPLACE_RUNNING = "schedule/replace_running";
     SCHEDULE_LEADER = "schedule/leader";
     SCHEDULE_SET_LEADER = "schedule/set_leader";
     SCHEDULE_RESIGN = "schedule/resign";
-    SCHEDULE_PROGRAM_ENTRIES = "schedule/program_entries";
-    SCHEDULE_FORGET_PROGRAM = "schedule/forget_program";
-    SCHEDULE_KEEP_PROGRAM = "schedule/keep_program";
     SCHEDULE_SHOW = "schedule/show";
     SCHEDULE_WITHDRAW = "schedule/withdraw";
     SCHEDULE_SHOWN = "schedule/shown";

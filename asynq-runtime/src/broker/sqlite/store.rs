@@ -29,14 +29,14 @@ use super::{
     error::translate,
     liveness::Liveness,
     news::News,
-    order::{Call, Order, Question, RingOthers, Ticket, Work},
+    order::{Call, Order, Question, RingOthers, Stage, Ticket, Work},
     reader::Readers,
     sql::Names,
     tx::View,
     watch::{Identity, check_identity},
 };
 
-/// Calls that may wait for a thread; more wait for room, within their deadline.
+/// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
 const ROOM: usize = 1_024;
 
 /// What every thread and every call of one broker shares.
@@ -230,6 +230,9 @@ pub(super) struct Store {
     /// Longest time a call may take.
     pub(super) call_timeout: Duration,
     writer: mpsc::Sender<Message>,
+    /// Room for new tasks, apart from that of all other writes: no number of callers that enqueue may keep a lease or an
+    /// outcome from the writer.
+    insert_room: Arc<Semaphore>,
     writer_room: Arc<Semaphore>,
     readers: Option<Readers>,
     reader_room: Arc<Semaphore>,
@@ -249,6 +252,7 @@ impl Store {
             common,
             call_timeout,
             writer,
+            insert_room: Arc::new(Semaphore::new(ROOM)),
             writer_room: Arc::new(Semaphore::new(ROOM)),
             readers,
             reader_room: Arc::new(Semaphore::new(ROOM)),
@@ -355,7 +359,7 @@ impl Store {
         let Some(readers) = &self.readers else {
             let read = Arc::new(read);
             let look = Arc::clone(&read);
-            let order = Order::new(super::order::Stage::Settle, 1, move |tx| read(&tx.view));
+            let order = Order::new(Stage::Settle, 1, move |tx| read(&tx.view));
             return self.write(order.unless(move |view| look(view).map(Some))).await;
         };
         self.common.check()?;
@@ -400,7 +404,8 @@ impl Store {
     /// Gives an order to the writer.
     async fn send<T: Send + 'static>(&self, order: Order<T>, ticket: &Arc<Ticket>) -> Result<Answer<T>, BrokerError> {
         self.common.check()?;
-        let room = self.room(&self.writer_room, far(self.call_timeout)).await?;
+        let room = if order.stage() == Stage::Insert { &self.insert_room } else { &self.writer_room };
+        let room = self.room(room, far(self.call_timeout)).await?;
         let (reply, answer) = oneshot::channel();
         let call = Call::new(order, Arc::clone(ticket), reply, room);
         self.writer.send(Message::Work(Box::new(call))).map_err(|_| self.common.closed_error())?;

@@ -1,8 +1,9 @@
 //! The one thread that writes: whatever has queued up goes into one transaction (group commit), and is answered once it is on
 //! disk (`disk.rs`).
 
+mod waiting;
+
 use std::{
-    mem,
     path::PathBuf,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
+use self::waiting::Waiting;
 use super::{
     bell::Ringer,
     connection,
@@ -27,9 +29,6 @@ use super::{
     turn::Turn,
     tx::{Effects, Tx, View},
 };
-
-/// Most tasks in one transaction.
-const MOST_ITEMS: usize = 256;
 
 /// Most time spent in one transaction before what is left waits for the next.
 const MOST_TIME: Duration = Duration::from_millis(5);
@@ -83,17 +82,15 @@ impl Writer {
     /// Works until it is told to stop.
     pub(super) fn run(mut self) {
         let ringer = Ringer::ready();
-        let mut waiting: Vec<Box<dyn Work>> = Vec::new();
-        let mut left_over = 0;
+        let mut waiting = Waiting::default();
         let mut stop = false;
         while !stop {
-            let mut batch = mem::take(&mut waiting);
-            if batch.is_empty() {
+            if waiting.is_empty() {
                 let longest = if self.is_tidy { LONG } else { IDLE };
                 let pause = self.parked.pause(self.common.clock.now(), longest);
                 match self.inbox.recv_timeout(pause) {
                     Ok(message) => {
-                        if self.accept(message, &mut batch) {
+                        if self.accept(message, &mut waiting) {
                             break;
                         }
                     }
@@ -105,13 +102,11 @@ impl Writer {
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
-            // What was left over by the last transaction stays in front, or a flood of inserts would starve it.
-            stop |= self.gather(&mut batch);
+            stop |= self.gather(&mut waiting);
             let view = View::new(&self.connection, self.names, self.common.now());
-            batch.append(&mut self.parked.ready(&view));
-            batch[left_over..].sort_by_key(|work| work.stage());
-            waiting = self.process(batch, &ringer);
-            left_over = waiting.len();
+            let batch = waiting.next(self.parked.ready(&view));
+            let left_over = self.process(batch, &ringer);
+            waiting.leave(left_over);
             if waiting.is_empty()
                 && let Ok(message) = self.inbox.try_recv()
             {
@@ -132,7 +127,7 @@ impl Writer {
             Message::Work(work) => Some(work),
             Message::News | Message::Stop => None,
         });
-        for work in waiting.into_iter().chain(self.parked.drain()).chain(left) {
+        for work in waiting.drain().chain(self.parked.drain()).chain(left) {
             work.finish(Some(closed.clone()));
         }
         self.say_goodbye();
@@ -141,27 +136,21 @@ impl Writer {
         ended.send_replace(true);
     }
 
-    /// Adds what has queued up; returns whether it is time to stop.
-    fn gather(&mut self, batch: &mut Vec<Box<dyn Work>>) -> bool {
-        let (mut items, mut counted) = (0, 0);
-        loop {
-            items += batch[counted..].iter().map(|work| work.items()).sum::<usize>();
-            counted = batch.len();
-            if items >= MOST_ITEMS {
-                return false;
-            }
-            let Ok(message) = self.inbox.try_recv() else { return false };
-            if self.accept(message, batch) {
+    /// Adds all that has queued up, which the callers' permits bound; returns whether it is time to stop.
+    fn gather(&mut self, waiting: &mut Waiting) -> bool {
+        while let Ok(message) = self.inbox.try_recv() {
+            if self.accept(message, waiting) {
                 return true;
             }
         }
+        false
     }
 
     /// Adds what a message asks for; returns whether it is time to stop.
-    fn accept(&mut self, message: Message, batch: &mut Vec<Box<dyn Work>>) -> bool {
+    fn accept(&mut self, message: Message, waiting: &mut Waiting) -> bool {
         match message {
             Message::Work(work) if work.waits() => self.parked.add(work),
-            Message::Work(work) => batch.push(work),
+            Message::Work(work) => waiting.add(work),
             Message::News => {
                 self.common.heard();
                 self.parked.tell();

@@ -127,9 +127,56 @@ fn bytes_that_are_no_arguments_are_told_with_what_they_look_like() {
         assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    let error = decode_arguments::<JsonMail>(br#"{"to":"ann"}"#).unwrap_err();
-    assert!(error.to_string().contains("missing field `copies`"), "{error}");
-    assert!(decode_arguments::<JsonMail>(br#"{"to":"ann","copies":2}x"#).is_err());
+    for payload in [&br#"{"to":"ann","copies":2}x"#[..], b"{", b"\x01\x02", b"", b"null"] {
+        let error = decode_arguments::<JsonMail>(payload).unwrap_err();
+        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+    }
+}
+
+/// Another version of the program may know them, so they are not given up at once.
+#[test]
+fn arguments_of_another_version_are_told_apart_from_bytes_that_are_none() {
+    let unfit = |error: PayloadError, expected: &str| {
+        assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    for (payload, expected) in [
+        (&br#"{"to":"ann"}"#[..], "missing field `copies`"),
+        (br#"{"to":"ann","copies":-1}"#, "invalid value: integer, expected u32"),
+        (br#""ann""#, "invalid type: string"),
+        (&encode_arguments(&mail()).unwrap(), "it is postcard"),
+    ] {
+        unfit(decode_arguments::<JsonMail>(payload).unwrap_err(), expected);
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Skipping {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    discount: Option<u8>,
+    quantity: u8,
+    lines: Vec<u8>,
+}
+
+jobs! {
+    Order "order" { order: Skipping } [];
+    JsonOrder "order" { order: Skipping } [const CODEC: Codec = Codec::Json;];
+    HalfWritten "half" { #[serde(skip_serializing)] #[serde(default)] a: u8, b: u8 } [];
+}
+
+#[test]
+fn a_field_that_serde_leaves_out_is_refused_at_the_enqueue() {
+    let skipping = || Skipping { discount: None, quantity: 1, lines: vec![5, 0] };
+    let error = encode_arguments(&Order { order: skipping() }).unwrap_err().to_string();
+    for part in ["the arguments of `order`", "`discount`", "skip_serializing_if", "codec = \"json\""] {
+        assert!(error.contains(part), "{part} is missing in: {error}");
+    }
+    let bytes = encode_arguments(&JsonOrder { order: skipping() }).unwrap();
+    assert_eq!(decode_arguments::<JsonOrder>(&bytes).unwrap(), JsonOrder { order: skipping() });
+    let error = encode_arguments(&HalfWritten { a: 1, b: 2 }).unwrap_err().to_string();
+    assert!(error.contains("`HalfWritten` writes 1 field"), "{error}");
+    let error = encode_result("order", Codec::Postcard, &skipping()).unwrap_err().to_string();
+    assert!(error.contains("the result of `order`") && error.contains("`discount`"), "{error}");
 }
 
 #[test]

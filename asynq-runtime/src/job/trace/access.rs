@@ -15,11 +15,28 @@ use super::{
 pub(super) struct Fields<'r> {
     recorder: &'r mut Recorder,
     slots: std::vec::IntoIter<Slot>,
+    /// How many were read.
+    read: Option<&'r mut usize>,
 }
 
 impl<'r> Fields<'r> {
     pub(super) fn new(recorder: &'r mut Recorder, slots: Vec<Slot>) -> Self {
-        Self { recorder, slots: slots.into_iter() }
+        Self { recorder, slots: slots.into_iter(), read: None }
+    }
+
+    /// Lets `visitor` read the fields of the struct or variant that serde calls `name`, and notes how many it took. serde
+    /// announces aliases as if they were fields, so the announced number says nothing.
+    pub(super) fn visit<'de, V: Visitor<'de>>(
+        recorder: &'r mut Recorder,
+        slots: Vec<Slot>,
+        (name, variant): (&'static str, Option<u32>),
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let mut read = 0;
+        let fields = Fields { recorder: &mut *recorder, slots: slots.into_iter(), read: Some(&mut read) };
+        let value = visitor.visit_seq(fields)?;
+        recorder.reads.see(name, variant, read);
+        Ok(value)
     }
 }
 
@@ -28,6 +45,9 @@ impl<'de> de::SeqAccess<'de> for Fields<'_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Stop> {
         let Some(slot) = self.slots.next() else { return Ok(None) };
+        if let Some(read) = &mut self.read {
+            **read += 1;
+        }
         seed.deserialize(At { recorder: self.recorder, slot }).map(Some)
     }
 
@@ -71,6 +91,8 @@ impl<'de> de::MapAccess<'de> for Entry<'_> {
 pub(super) struct OneVariant<'r> {
     pub(super) recorder: &'r mut Recorder,
     pub(super) named: Named,
+    /// What serde calls the enum.
+    pub(super) name: &'static str,
     pub(super) index: usize,
 }
 
@@ -89,7 +111,13 @@ impl OneVariant<'_> {
             Form::Struct(fields) => fields.into_iter().map(|(_, slot)| slot).collect(),
             _ => return Err(Stop),
         };
-        visitor.visit_seq(Fields::new(self.recorder, slots))
+        let part = (self.name, u32::try_from(self.index).ok());
+        Fields::visit(self.recorder, slots, part, visitor)
+    }
+
+    /// Notes how many fields a variant has that holds none or one.
+    fn reads(&mut self, fields: usize) {
+        self.recorder.reads.see(self.name, u32::try_from(self.index).ok(), fields);
     }
 }
 
@@ -118,10 +146,12 @@ impl<'de> de::VariantAccess<'de> for OneVariant<'_> {
     type Error = Stop;
 
     fn unit_variant(mut self) -> Result<(), Stop> {
+        self.reads(0);
         self.form(|_| Form::Unit).map(drop)
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(mut self, seed: T) -> Result<T::Value, Stop> {
+        self.reads(1);
         match self.form(|arena| Form::Newtype(arena.slot()))? {
             Form::Newtype(slot) => seed.deserialize(At { recorder: self.recorder, slot }),
             _ => Err(Stop),

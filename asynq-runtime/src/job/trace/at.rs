@@ -174,7 +174,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         len: usize,
         visitor: V,
     ) -> Result<V::Value, Stop> {
@@ -182,7 +182,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
             Form::Tuple(slots) => {
                 let slots = slots.clone();
-                visitor.visit_seq(Fields::new(recorder, slots))
+                Fields::visit(recorder, slots, (name, None), visitor)
             }
             _ => Err(recorder.stop()),
         })
@@ -190,7 +190,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Stop> {
@@ -198,7 +198,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
             Form::Struct(fields) => {
                 let slots = fields.iter().map(|&(_, slot)| slot).collect();
-                visitor.visit_seq(Fields::new(recorder, slots))
+                Fields::visit(recorder, slots, (name, None), visitor)
             }
             _ => Err(recorder.stop()),
         })
@@ -206,17 +206,18 @@ impl<'de> de::Deserializer<'de> for At<'_> {
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Stop> {
         self.named::<V>(
             |_| Form::enumeration(names),
             |recorder, named| {
+                recorder.reads.see_enum(name, names);
                 let again = recorder.minimal();
                 let Some(index) = recorder.arena.choose_variant(named, again) else { return Err(recorder.stop()) };
                 recorder.arena.begin_variant(named, index);
-                let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, index });
+                let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, name, index });
                 if result.is_ok() {
                     recorder.arena.variant_works(named, index);
                 }

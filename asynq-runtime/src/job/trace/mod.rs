@@ -7,6 +7,7 @@
 mod access;
 mod arena;
 mod at;
+mod reads;
 mod recorder;
 mod sample;
 mod text;
@@ -18,6 +19,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
+pub(super) use self::reads::Reads;
 use self::recorder::Recorder;
 
 /// What is known about a type after the last pass.
@@ -33,6 +35,8 @@ pub(super) struct Traced {
     pub(super) empty: bool,
     /// A type inside that asks for a self-describing format, which postcard is not.
     pub(super) self_describing: Option<String>,
+    /// What is read of the structs and enums inside.
+    pub(super) reads: Reads,
 }
 
 /// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be traced.
@@ -77,6 +81,7 @@ pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
         fields: recorder.arena.fields(recorder.root()),
         empty: recorder.arena.is_empty(recorder.root()),
         self_describing: recorder.self_describing,
+        reads: recorder.reads,
     }
 }
 

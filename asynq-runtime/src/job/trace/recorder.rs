@@ -7,6 +7,7 @@ use serde::de;
 use super::{
     arena::{Arena, Choice, Named, Shape, Slot},
     at::At,
+    reads::Reads,
     sample,
 };
 
@@ -21,6 +22,7 @@ pub(super) struct Recorder {
     pub(super) arena: Arena,
     /// A type that asked for a self-describing format.
     pub(super) self_describing: Option<String>,
+    pub(super) reads: Reads,
     human_readable: bool,
     root: Slot,
     depth: usize,
@@ -39,6 +41,7 @@ impl Recorder {
         Self {
             arena,
             self_describing: None,
+            reads: Reads::default(),
             human_readable,
             root,
             depth: 0,

@@ -3,7 +3,7 @@
 use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ impl Fetcher {
         let hub = Arc::clone(&self.hub);
         let asked = self.ask_all();
         let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
-        let quarantined = self.quarantined(wanted.as_deref().unwrap_or_default());
+        let quarantined = self.quarantined();
         hub.found_nothing.store(true, Ordering::Release);
         hub.note_idle();
         let names = self.names_with_room();
@@ -48,7 +48,7 @@ impl Fetcher {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            hub.news(hub.broker.wait_for_work(&names, SAFETY_NET)).await.map(|()| Vec::new())
+            hub.news(hub.broker.wait_for_work_sparing(&names, &quarantined, SAFETY_NET)).await.map(|()| Vec::new())
         };
         let mut news = pin!(news);
         let room = async {
@@ -89,9 +89,7 @@ impl Fetcher {
         if is_over {
             return Ok(Next::Probe);
         }
-        // While a quarantined task runs, those that are not taken end each wait at once.
-        let waited = if hub.runs.quarantined_runs() { Duration::ZERO } else { since.elapsed() };
-        let pause = self.alarms.fruitless(waited);
+        let pause = self.alarms.fruitless(since.elapsed());
         if !pause.is_zero() {
             tokio::select! {
                 () = hub.quiet.cancelled() => {}

@@ -1,9 +1,9 @@
 //! Lost answers, forgotten scripts, callers that go away.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
-    Action, Broker, Consume, Inspect, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
+    Action, Broker, Consume, Inspect, Maintain, Produce, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
 };
 use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
@@ -65,6 +65,47 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
     let again = Settlement { resend: true, ..settlement(&runs[0], Action::Done) };
     assert_eq!(broker.settle(&[again]).await.remove(0).unwrap(), Settled::Ok);
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed, 2);
+}
+
+/// After two calls that were lost a quarter of a mebibyte is asked for.
+#[tokio::test]
+async fn what_a_lost_answer_took_comes_in_parts_each_once() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let direct = server.broker().await;
+    let me = member("me");
+    // All scripts are known from here on, so that one answer is one part.
+    put(&direct, &["warm"]).await;
+    proxy.lose_answers(1);
+    assert!(broker.dequeue(&me, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err().is_unavailable());
+    let warm = take(&broker, &me, 1).await.remove(0);
+    assert_eq!(settle(&broker, &warm, Action::Done).await, Settled::Ok);
+    let names: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
+    for name in &names {
+        let mut task = task(name);
+        task.message.payload = vec![b'x'; 100_000].into();
+        direct.enqueue(vec![task]).await.remove(0).unwrap();
+    }
+    proxy.lose_answers(1);
+    let wanted = [Wanted { queue: queue(), n: 6 }];
+    assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 6);
+    // The first part arrives, the second does not: what came is ours, the rest comes with the next call.
+    proxy.lose_every(2);
+    let first = broker.dequeue(&me, &wanted).await.unwrap();
+    assert_eq!(ids(&first), names[..3]);
+    let told = broker.dequeue(&me, &wanted).await.unwrap_err();
+    assert!(told.is_unavailable(), "the second part: {told:?}");
+    proxy.lose_every(0);
+    let second = broker.dequeue(&me, &wanted).await.unwrap();
+    assert_eq!(ids(&second), names[3..]);
+    assert!(first.iter().chain(&second).all(|run| run.crashes == 0));
+    for run in first.iter().chain(&second) {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
+    }
+    // What came in parts is not put back with the rest.
+    assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty());
 }
 
 /// F9 with a worker: the task was stored, run and deleted before its enqueue was repeated.
@@ -240,4 +281,32 @@ async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
     assert_eq!((ran.len(), all), (CALLERS * TASKS, CALLERS * TASKS));
     let stats = server.broker().await.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.size, stats.processed), (0, (CALLERS * TASKS) as u64));
+}
+
+/// A list that was evicted, deleted, or came back in part from a backup. The lease is then the last trace of a task.
+#[tokio::test]
+async fn a_task_whose_place_among_the_active_was_lost_is_pending_again() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    put(&broker, &["a", "b", "gone"]).await;
+    let late = take(&broker, &member("late"), 3).await;
+    let () = redis.del("asynq:{default}:active").await.unwrap();
+    // Nothing of this one is left but the lease.
+    let () = redis.del("asynq:{default}:t:gone").await.unwrap();
+    // Neither is this one active.
+    let () = redis.zadd("asynq:{default}:lease", "waits", 0).await.unwrap();
+    put(&broker, &["waits"]).await;
+    clock.advance(Duration::from_secs(31));
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    let mut back: Vec<&str> = recovered.tasks.iter().map(|(_, id)| id.as_str()).collect();
+    back.sort_unstable();
+    assert_eq!(back, ["a", "b"]);
+    assert_eq!(settle(&broker, &late[0], Action::Done).await, Settled::Fenced);
+    let runs = take(&broker, &member("me"), 4).await;
+    let mut crashes: Vec<(&str, u32)> = runs.iter().map(|run| (run.key.id.as_str(), run.crashes)).collect();
+    crashes.sort_unstable();
+    assert_eq!(crashes, [("a", 1), ("b", 1), ("waits", 0)]);
+    let leases: usize = redis.zcard("asynq:{default}:lease").await.unwrap();
+    assert_eq!(leases, 3);
 }

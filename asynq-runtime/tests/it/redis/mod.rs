@@ -7,6 +7,7 @@ mod fetching;
 mod foreign;
 mod groups;
 mod idle;
+mod looking;
 mod lost;
 mod presence;
 mod repair;

@@ -1,10 +1,13 @@
 //! Repairs: moves that break off anywhere, what Go leaves behind, foreign keys, full memory.
 
+use std::time::Duration;
+
 use asynq_runtime::broker::{
-    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Page, QueueDeleted, Repair, When,
+    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Maintain, Page, QueueDeleted, Repair, When,
     redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
+use chrono::DateTime;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
@@ -38,6 +41,17 @@ async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)
     found
 }
 
+/// In how many places it would be run one day.
+async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
+    let end = DateTime::parse_from_rfc3339("9999-12-31T23:59:59Z").unwrap();
+    let mut runs = 0;
+    for queue in [queue(), low()] {
+        let task = broker.task(&queue, id).await.unwrap();
+        runs += usize::from(task.is_some_and(|task| task.next_process_at.is_none_or(|at| at != end)));
+    }
+    runs
+}
+
 #[tokio::test]
 async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_asked_for_again() {
     let server = Server::start(&[]).await;
@@ -51,7 +65,7 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_asked_for_again()
             let id = id(&format!("t{number}"));
             let mut new = task(id.as_str());
             match state {
-                TaskState::Scheduled => new.when = When::In(std::time::Duration::from_secs(600)),
+                TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
                 TaskState::Aggregating => {
                     new.group = Some(GroupName::new("g").unwrap());
                     new.message.group_key = "g".into();
@@ -64,8 +78,13 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_asked_for_again()
             proxy.lose_every(lost);
             for _ in 0..20 {
                 let moved = broker.move_task(&queue(), &id, &low()).await;
+                // What is on its way survives the strictest housekeeping.
+                for queue in [queue(), low()] {
+                    direct.trim_archive(&queue, Duration::ZERO, 0, 100).await.unwrap();
+                    direct.delete_expired(&queue, 100).await.unwrap();
+                }
                 let found = places(&direct, &id).await;
-                let runnable = found.iter().filter(|(_, state)| *state != TaskState::Archived).count();
+                let runnable = would_run(&direct, &id).await;
                 assert!(!found.is_empty(), "lost at {lost}");
                 assert!(runnable <= 1, "two copies would run: {found:?}");
                 proxy.lose_every(0);
@@ -89,15 +108,17 @@ async fn a_task_that_was_held_and_then_run_by_hand_is_not_moved_any_more() {
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
     // A key of a foreign type in the other queue: the move breaks off with the task held.
-    set(&mut redis, &["SET", "asynq:{low}:archived", "foreign"]).await;
+    set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
     assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
-    assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Archived]);
+    assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Scheduled]);
     let held = broker.task(&queue(), &id("t1")).await.unwrap().unwrap();
     assert!(held.last_error.unwrap().contains(r#"to "low""#), "people can see why");
     let elsewhere = broker.move_task(&queue(), &id("t1"), &QueueName::new("high").unwrap()).await.unwrap();
-    assert_eq!(elsewhere, Changed::Unfit(TaskState::Archived), "it is on its way to another queue");
+    assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
+    assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
+    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 0, "nothing runs it");
     assert_eq!(broker.run_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
-    set(&mut redis, &["DEL", "asynq:{low}:archived"]).await;
+    set(&mut redis, &["DEL", "asynq:{low}:scheduled"]).await;
     assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending)]);
     assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
     assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
@@ -286,16 +307,16 @@ async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
 #[tokio::test]
 async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
     for (state, foreign, half) in [
-        (TaskState::Scheduled, "x:due", "scheduled"),
+        (TaskState::Scheduled, "x:due", "pending"),
         (TaskState::Aggregating, "groups", "g:g"),
-        (TaskState::Pending, "pending", "scheduled"),
+        (TaskState::Pending, "pending", "x:due"),
     ] {
         let server = Server::start(&[]).await;
         let broker = server.broker().await;
         let mut redis = server.foreign().await;
         let mut new = task("t1");
         match state {
-            TaskState::Scheduled => new.when = When::In(std::time::Duration::from_secs(600)),
+            TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
             TaskState::Aggregating => new.group = Some(GroupName::new("g").unwrap()),
             _ => {}
         }
@@ -305,6 +326,7 @@ async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
         assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err(), "{foreign}");
         assert!(!redis.exists::<_, bool>(format!("asynq:{{low}}:{half}")).await.unwrap(), "{half} has it already");
         set(&mut redis, &["DEL", &foreign]).await;
+        assert_eq!(would_run(&broker, &id("t1")).await, 0, "{foreign}: it is held");
         assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
         assert_eq!(places(&broker, &id("t1")).await, [(low(), state)]);
     }

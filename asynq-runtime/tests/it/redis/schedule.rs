@@ -26,12 +26,12 @@ fn tick(at: DateTime<Utc>) -> Tick {
     let at = DateTime::from_timestamp(at.timestamp(), 0).unwrap();
     let task = task(entry.task_id(at).as_str());
     let (spec, zone) = ("* * * * * *".into(), "UTC".into());
-    let plan = EntryPlan { queue: queue(), entry, spec, zone, revision: 1, keep: 100 * MINUTE };
-    Tick { plan, at, marker: MINUTE, overlap: Overlap::Allow, task }
+    let plan = EntryPlan { queue: queue(), entry, spec, zone, revision: 1, supersedes: None, keep: 100 * MINUTE };
+    Tick { plan, at, marker: MINUTE, known: None, overlap: Overlap::Allow, task }
 }
 
 async fn fires(broker: &RedisBroker, tick: &Tick) -> bool {
-    matches!(broker.tick(tick).await.unwrap(), Ticked::Enqueued { .. })
+    matches!(broker.tick(tick).await.unwrap(), Ticked::Enqueued(_))
 }
 
 fn marker(tick: &Tick) -> String {
@@ -64,11 +64,11 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
     let run = take(&broker, &member("me"), 1).await.remove(0);
     settle(&broker, &run, asynq_runtime::broker::Action::Done).await;
     let () = redis.del("asynq:{default}:x:cron:e").await.unwrap();
-    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last, tick.at);
     broker.delete_queue(&queue()).await.unwrap();
     assert!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().is_none());
-    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+    assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
 }
 
@@ -85,7 +85,7 @@ async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
         let tick = tick(warm.at + chrono::TimeDelta::seconds(seconds));
         proxy.lose_answers(1);
         assert!(broker.tick(&tick).await.unwrap_err().is_unavailable());
-        assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate { .. }));
+        assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
         assert_eq!(direct.queue_stats(&queue()).await.unwrap().pending, 1 + seconds as u64);
     }
 }
@@ -107,14 +107,14 @@ async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else()
         assert!(broker.tick(&next).await.unwrap_err().is_full());
     }
     assert_eq!(dump(&mut redis).await, before, "the task that it would replace is there, too");
-    assert!(matches!(broker.tick(&first).await.unwrap(), Ticked::Duplicate { .. }));
+    assert!(matches!(broker.tick(&first).await.unwrap(), Ticked::Duplicate));
     let skip = Tick { overlap: Overlap::Skip, ..next.clone() };
     assert!(matches!(broker.tick(&skip).await.unwrap(), Ticked::Skipped(_)));
     clock.advance(SECOND);
     assert!(broker.pause_entry(&queue(), &first.plan.entry, true).await.unwrap());
     assert!(matches!(broker.tick(&tick(broker.now())).await.unwrap(), Ticked::Paused));
     assert!(broker.pause_entry(&queue(), &first.plan.entry, false).await.unwrap());
-    assert_eq!(broker.plan_entry(&first.plan).await.unwrap().last.timestamp(), now + 2);
+    assert_eq!(broker.plan_entry(&first.plan).await.unwrap().state.last.timestamp(), now + 2);
 
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     for _ in 0..2 {

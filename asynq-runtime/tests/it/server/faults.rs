@@ -144,6 +144,24 @@ async fn an_outcome_that_the_broker_refuses_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
+async fn an_outcome_that_spoils_the_whole_call_does_not_hold_up_the_others() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    counts::job(0).task_id("stubborn").enqueue(&client).await.unwrap();
+    client.enqueue_many((1..300).map(counts::job)).await.unwrap();
+    flaky.stubborn_spoils_calls.store(true, SeqCst);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(299)).await;
+    flaky.stubborn_spoils_calls.store(false, SeqCst);
+    soon(running.signals().settled.reached(300)).await;
+    let settled = flaky.settled.lock().unwrap();
+    let (last, settlement) = settled.last().unwrap();
+    assert_eq!((last.as_str(), settlement.resend), ("stubborn", true));
+}
+
+#[tokio::test]
 async fn a_component_that_panics_is_started_again() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();

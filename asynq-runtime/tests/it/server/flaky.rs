@@ -33,6 +33,8 @@ pub(crate) struct Flaky {
     pub(crate) refuse_settles: AtomicU32,
     /// So often the settling of the task `stubborn` fails while its neighbours are taken.
     pub(crate) refuse_stubborn: AtomicU32,
+    /// Whether it makes the whole call fail instead.
+    pub(crate) stubborn_spoils_calls: AtomicBool,
     /// So many calls of forward panic.
     pub(crate) panics: AtomicU32,
     /// So many dequeues give two tasks more than they were asked for.
@@ -79,6 +81,7 @@ impl Flaky {
             lose_answers: AtomicU32::new(0),
             refuse_settles: AtomicU32::new(0),
             refuse_stubborn: AtomicU32::new(0),
+            stubborn_spoils_calls: AtomicBool::new(false),
             panics: AtomicU32::new(0),
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
@@ -166,19 +169,36 @@ impl Consume for Flaky {
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work(&queues, limit) => woken?,
+            woken = self.wait_for_work_sparing(&queues, suspects, limit) => woken?,
         }
         self.dequeue_sparing(member, wanted, suspects).await
     }
 
-    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
-        self.pulse("ready").await;
-        self.inner.ready(queues).await
+    async fn release_unanswered(
+        &self,
+        member: &Member,
+        older: Duration,
+    ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
+        self.inner.release_unanswered(member, older).await
     }
 
-    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    async fn ready_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        self.pulse("ready").await;
+        self.inner.ready_sparing(queues, quarantined).await
+    }
+
+    async fn wait_for_work_sparing(
+        &self,
+        queues: &[QueueName],
+        quarantined: &Quarantined,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
         self.pulse("wait_for_work").await;
-        self.inner.wait_for_work(queues, limit).await
+        self.inner.wait_for_work_sparing(queues, quarantined, limit).await
     }
 }
 
@@ -190,6 +210,10 @@ impl Settle for Flaky {
             return batch.iter().map(|_| Err(down())).collect();
         }
         let stubborn = batch.iter().position(|settlement| settlement.run.id == "stubborn");
+        if stubborn.is_some() && self.stubborn_spoils_calls.load(SeqCst) {
+            let spoilt = BrokerError::new(BrokerErrorKind::Unexpected, "one of them cannot be written");
+            return vec![Err(spoilt); batch.len()];
+        }
         if let Some(at) = stubborn.filter(|_| counts_down(&self.refuse_stubborn)) {
             let mut others = batch.to_vec();
             others.remove(at);

@@ -23,6 +23,15 @@ fn writes_on_a_thread(ctx: &JobContext) -> JobResult<u8> {
     Ok(9)
 }
 
+#[job(codec = "json", retention = "1h")]
+async fn writes_much(ctx: &JobContext, log: State<Log>, bytes: usize) -> JobResult<String> {
+    ctx.write_result_raw(vec![b'x'; bytes.min(1 << 20)]).await?;
+    if let Err(error) = ctx.write_result_raw(vec![b'x'; bytes]).await {
+        log.send(format!("{} {error}", matches!(error, WriteResultError::TooLarge(_))))?;
+    }
+    Ok("x".repeat(bytes))
+}
+
 #[job]
 async fn writes_too_late(ctx: &JobContext, log: State<Log>) -> JobResult {
     let error = ctx.write_result(&1).await.unwrap_err();
@@ -88,6 +97,25 @@ async fn a_handler_alone_makes_a_server_and_may_fail_or_pass_its_task_on() {
     soon(running.signals().settled.reached(seen + 1)).await;
     let again = broker.task(&super::queue("elsewhere"), &super::id("again")).await.unwrap().unwrap();
     assert_eq!((again.r#type.as_str(), &again.payload[..]), ("passes:on", &b"bytes"[..]));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_told_to_the_job_that_wrote_or_returned_it() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    let (builder, mut log) = server::<(writes_much,)>(&broker);
+    let running = start(builder).await;
+    let text = "the result has 1048577 bytes, more than the limit of 1048576; store it elsewhere and return its place";
+    // Its JSON has two quotes more.
+    writes_much::job((1 << 20) - 2).task_id("fits").enqueue(&client).await.unwrap();
+    let done = settled(&broker, &running, "fits", TaskState::Completed).await;
+    assert_eq!(done.result.unwrap().len(), 1 << 20);
+    writes_much::job((1 << 20) - 1).task_id("returned").enqueue(&client).await.unwrap();
+    let refused = settled(&broker, &running, "returned", TaskState::Archived).await;
+    assert_eq!((refused.last_error.as_deref(), refused.retried), (Some(text), 0));
+    writes_much::job((1 << 20) + 1).task_id("written").enqueue(&client).await.unwrap();
+    assert_eq!(told(&mut log).await, format!("true {text}"));
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -15,6 +15,8 @@ mod setup;
 #[cfg(unix)]
 pub(crate) mod signals;
 mod stopping;
+#[cfg(unix)]
+pub(crate) mod stuck;
 mod timing;
 
 use std::sync::Arc;

@@ -1,6 +1,9 @@
 //! Tasks whose worker died while they ran.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use asynq_runtime::{
     Client, State, TaskState,
@@ -10,7 +13,7 @@ use asynq_runtime::{
     task::ServerInfo,
 };
 
-use super::{Log, ids, queue, server, settled, soon, start, task, told};
+use super::{Log, flaky::Flaky, ids, queue, server, settled, soon, start, task, told};
 use crate::sqlite::with_clock;
 
 type Gate = Arc<tokio::sync::Semaphore>;
@@ -68,6 +71,26 @@ async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_a
     soon(running.signals().idle.reached(idle + 1)).await;
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
     assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 4, 0));
+}
+
+#[tokio::test]
+async fn quarantined_tasks_follow_each_other_however_many_queues_are_empty() {
+    let (inner, clock) = broker().await;
+    let client = Client::new(inner.clone());
+    for id in 0..8 {
+        waits::job().task_id(id.to_string()).enqueue(&client).await.unwrap();
+    }
+    crash(&inner, &clock, 2).await;
+    let flaky = Flaky::new(inner);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let gate = Gate::new(tokio::sync::Semaphore::new(8));
+    let (builder, _log) = server::<(waits,)>(&broker);
+    let empty = (0..60).map(|n| (format!("empty{n}"), 1));
+    let running = start(builder.queue("default", 1).queues(empty).concurrency(100).state(gate)).await;
+    soon(running.signals().settled.reached(8)).await;
+    // One call gives each; with a turn for each queue it would be sixty.
+    let calls = flaky.dequeues.load(SeqCst);
+    assert!(calls <= 8 * 4, "{calls} calls for 8 tasks");
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use asynq_runtime::{Client, State, TaskState, prelude::*};
 
+use asynq_test_support::{eventually, eventually_blocking};
+
 use super::{Log, ids, memory, server};
 use crate::child::Program;
 
@@ -39,6 +41,53 @@ pub(crate) async fn worker(shutdown_timeout: &str) {
     });
     builder.shutdown_timeout(shutdown_timeout).build().await.unwrap().run().await.unwrap();
     println!("pending {:?}", ids(&broker, TaskState::Pending).await);
+}
+
+#[job]
+async fn blocks_its_runtime() -> JobResult {
+    println!("started");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The child's part: a job blocks the only thread that its runtime has, for ever.
+pub(crate) async fn blocked_worker(shutdown_timeout: &str) {
+    let broker = memory().await;
+    blocks_its_runtime::job().task_id("b").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let (builder, _log) = server::<(blocks_its_runtime,)>(&broker);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for (state, what) in [(TaskState::Active, "active"), (TaskState::Pending, "handed back")] {
+                let there = async || Some(ids(&broker, state).await).filter(|ids| !ids.is_empty());
+                println!("{what} {:?}", eventually(what, there).await);
+            }
+        });
+    });
+    builder.shutdown_timeout(shutdown_timeout).build().await.unwrap().run().await.unwrap();
+}
+
+#[test]
+fn a_signal_is_followed_though_a_job_blocks_the_runtime() {
+    let mut worker = Program::start("blocked_worker", "50ms");
+    worker.says("active [\"b\"]");
+    worker.signal("-TERM");
+    worker.says("handed back [\"b\"]");
+    assert!(worker.is_running(), "the job blocks the program's own thread");
+}
+
+#[test]
+fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
+    let mut worker = Program::start("blocked_worker", "1h");
+    worker.says("started");
+    worker.signal("-TERM");
+    // A signal that comes before the first was read is the same signal.
+    eventually_blocking("the second one is heard", || {
+        worker.signal("-TERM");
+        (!worker.is_running()).then_some(())
+    });
+    assert_eq!(worker.ended().code(), Some(130));
 }
 
 fn start(shutdown_timeout: &str) -> Program {

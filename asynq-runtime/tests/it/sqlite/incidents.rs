@@ -32,6 +32,35 @@ async fn a_backup_by_vacuum_into_is_restored_at_its_first_start() {
     assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
 }
 
+/// As a damaged page under one row does.
+#[tokio::test]
+async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let server = Server::builder(url(&file)).registry(Registry::only::<(nothing,)>().unwrap()).concurrency(50);
+    let server = server.build().await.unwrap();
+    let broker = server.broker().clone();
+    let client = Client::new(broker.clone());
+    nothing::job().task_id("damaged").enqueue(&client).await.unwrap();
+    client.enqueue_many((0..40).map(|_| nothing::job())).await.unwrap();
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    raw.busy_timeout(Duration::from_secs(60)).unwrap();
+    raw.execute_batch(
+        "CREATE TRIGGER refuse BEFORE DELETE ON task WHEN old.id = 'damaged' BEGIN SELECT RAISE(ABORT, 'damaged'); END",
+    )
+    .unwrap();
+    let running = server.start().await.unwrap();
+    let processed = async |n: u64| {
+        let stats = broker.queue_stats(&queue()).await.unwrap();
+        (stats.processed_total == n).then_some(stats)
+    };
+    let stats = eventually("the others are done", async || processed(40).await).await;
+    assert_eq!((stats.active, stats.failed_total), (1, 0));
+    raw.execute_batch("DROP TRIGGER refuse").unwrap();
+    eventually("it is done, too", async || processed(41).await).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
     for suffix in ["", "-wal"] {
@@ -102,4 +131,43 @@ async fn a_lease_that_nobody_extends_for_another_lease_is_lapsed() {
     assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Fenced);
     let pending = broker.tasks(&queue(), TaskState::Pending, Page::default()).await.unwrap();
     assert_eq!((pending.len(), pending[0].crashes), (1, 1));
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_before_thousands_of_enqueues_that_wait() {
+    const CALLS: usize = 3_000;
+    const TASKS: usize = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = Arc::new(open(&file).await);
+    let member = join(&broker).await;
+    enqueue(&broker, task("runs")).await.unwrap();
+    let run = dequeue(&broker, &member, 1).await.remove(0);
+
+    // While another program holds the file, callers of this one enqueue.
+    let theirs = rusqlite::Connection::open(&file).unwrap();
+    theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
+    let stored = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    for call in 0..CALLS {
+        let (broker, called, stored) = (Arc::clone(&broker), called.clone(), Arc::clone(&stored));
+        tokio::spawn(async move {
+            let tasks = (0..TASKS).map(|n| task(&format!("{call}-{n}"))).collect();
+            called.send(()).unwrap();
+            assert!(broker.enqueue(tasks).await.iter().all(Result::is_ok));
+            stored.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        });
+    }
+    for _ in 0..CALLS {
+        soon(calls.recv()).await.unwrap();
+    }
+    let extends = tokio::spawn({
+        let (broker, key) = (Arc::clone(&broker), run.key.clone());
+        async move { broker.extend(&[key]).await }
+    });
+    tokio::task::yield_now().await;
+    theirs.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(soon(extends).await.unwrap().unwrap(), [Settled::Ok]);
+    let before = stored.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(before < CALLS / 3, "{before} of {CALLS} enqueues were answered before the lease was extended");
 }

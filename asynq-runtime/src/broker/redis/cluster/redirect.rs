@@ -2,7 +2,10 @@
 
 use redis::{ServerErrorKind, Value};
 
-use super::{super::url::Address, BrokerError};
+use super::{
+    super::{reply, url::Address},
+    BrokerError,
+};
 
 /// Where a call goes instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,8 +45,8 @@ pub(super) fn address(host: &str, port: u16, from: &Address) -> Option<Address> 
 
 /// Whether the cluster, or this part of it, waits for a failover.
 pub(super) fn is_down(answer: &Result<Value, BrokerError>) -> bool {
-    let kinds = [ServerErrorKind::ClusterDown, ServerErrorKind::MasterDown, ServerErrorKind::ReadOnly];
-    matches!(answer, Ok(Value::ServerError(error)) if error.kind().is_some_and(|kind| kinds.contains(&kind)))
+    let code = answer.as_ref().ok().and_then(reply::error_code);
+    matches!(code, Some("CLUSTERDOWN" | "MASTERDOWN" | "READONLY"))
 }
 
 #[cfg(test)]
@@ -72,6 +75,19 @@ mod tests {
             assert_eq!(read(other), None, "{other}");
         }
         assert_eq!(Redirect::read(&Ok(Value::Okay), &from), None);
-        assert!(is_down(&refusal("CLUSTERDOWN The cluster is down")) && !is_down(&refusal("TRYAGAIN x")));
+    }
+
+    #[test]
+    fn a_part_of_the_cluster_that_waits_for_a_failover_is_known_by_the_answers_of_old_and_new_nodes() {
+        for down in [
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
+            "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
+             against a read only replica. ",
+        ] {
+            assert!(is_down(&refusal(down)), "{down}");
+        }
+        assert!(!is_down(&refusal("TRYAGAIN x")) && !is_down(&Ok(Value::Okay)));
     }
 }

@@ -18,13 +18,13 @@ const SLOW_CALLS: usize = 20;
 impl RedisBroker {
     pub(super) async fn describe_nodes(&self) -> Result<Vec<Node>, BrokerError> {
         let begun = Utc::now();
-        let times = self.link.send_to_each(Call::plain("TIME")).await?;
+        let times = self.looking().send_to_each(Call::plain("TIME")).await?;
         let took = (Utc::now() - begun).max(TimeDelta::zero());
-        let infos = self.link.send_to_each(Call::plain("INFO")).await?;
-        let slow = self.link.send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
+        let infos = self.looking().send_to_each(Call::plain("INFO")).await?;
+        let slow = self.looking().send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
         let is_cluster = matches!(self.target.place(), Place::Cluster(_));
         let mut clusters = match is_cluster {
-            true => self.link.send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
+            true => self.looking().send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
             false => Vec::new().into_iter(),
         };
         if times.len() != infos.len() || times.len() != slow.len() {

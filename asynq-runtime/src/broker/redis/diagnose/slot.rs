@@ -18,7 +18,7 @@ impl RedisBroker {
         if !matches!(self.target.place(), Place::Cluster(_)) || queues.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.link.send_to_each(Call::plain("CLUSTER").arg("SLOTS")).await?;
+        let answers = self.looking().send_to_each(Call::plain("CLUSTER").arg("SLOTS")).await?;
         let mut last = reply::unexpected("the cluster has no nodes");
         for answer in answers {
             // One node knows them all; a login that may not ask is told why.

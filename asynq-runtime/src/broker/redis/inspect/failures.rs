@@ -19,7 +19,7 @@ impl RedisBroker {
         for place in 0..KEPT {
             call.push(format!("e{place}"));
         }
-        let mut fields = match self.link.send_one(call).await {
+        let mut fields = match self.looking().send_one(call).await {
             // No task, but something else under its key.
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(Vec::new()),
             answer => reply::array(answer?)?.into_iter(),

@@ -5,7 +5,7 @@ mod queues;
 mod tasks;
 
 use super::{
-    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats},
+    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     RedisBroker,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
@@ -22,6 +22,19 @@ impl Inspect for RedisBroker {
 
     async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
         self.list(queue, state, page).await
+    }
+
+    async fn briefs(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        group: Option<&GroupName>,
+        page: Page,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        match group {
+            Some(group) => self.list_group_briefs(queue, group, page, Some(TaskBrief::BYTES)).await,
+            None => self.list_briefs(queue, state, page, Some(TaskBrief::BYTES)).await,
+        }
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {

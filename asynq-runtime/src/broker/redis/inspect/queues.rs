@@ -20,6 +20,7 @@ use crate::{
 
 impl RedisBroker {
     pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>, BrokerError> {
+        // On the main connection: servers ask for the names as well, and look at nothing else.
         let names = reply::array(self.link.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
         let mut names: Vec<QueueName> =
             names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
@@ -33,7 +34,7 @@ impl RedisBroker {
         let mut names = keys.containers();
         names.extend([keys.paused(), keys.processed_on(now), keys.failed_on(now), keys.processed(), keys.failed()]);
         let call = STATS.on(&names).arg(self.clock.argument()).arg(keys.prefix());
-        read_stats(queue, &reply::array(self.link.send_one(call).await?)?)
+        read_stats(queue, &reply::array(self.looking().send_one(call).await?)?)
     }
 
     pub(super) async fn set_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
@@ -67,7 +68,7 @@ impl RedisBroker {
             call.push(keys.processed_on(day));
             call.push(keys.failed_on(day));
         }
-        let counters = reply::array(self.link.send_one(call).await?)?;
+        let counters = reply::array(self.looking().send_one(call).await?)?;
         let mut counters = counters.iter().map(counter);
         let mut next = || counters.next().ok_or_else(|| reply::unexpected("too few counters"));
         days.iter().map(|day| Ok(DayStats::new(day.date_naive(), next()?, next()?))).collect()
@@ -76,7 +77,7 @@ impl RedisBroker {
     pub(super) async fn estimate_memory(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         let keys = Keys::new(queue);
         let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
-        let bytes = reply::number(&self.link.send_one(call).await?);
+        let bytes = reply::number(&self.looking().send_one(call).await?);
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
     }
 }

@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::{
     broker::{
-        BrokerError, Page,
+        BrokerError, Page, TaskBrief,
         redis::{
             RedisBroker,
             keys::Keys,
@@ -28,8 +28,20 @@ impl RedisBroker {
         state: TaskState,
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
+        let found = self.list_briefs(queue, state, page, None).await?;
+        Ok(found.into_iter().map(|brief| brief.task).collect())
+    }
+
+    /// A page with at most so many bytes of each payload and result.
+    pub(super) async fn list_briefs(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        page: Page,
+        most: Option<usize>,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
         let keys = Keys::new(queue);
-        self.list_slices(queue, state, page, |first, last| self.list_call(&keys, state, first, last)).await
+        self.list_slices(queue, state, page, |first, last| self.list_call(&keys, state, first, last, most)).await
     }
 
     pub(super) async fn list_group(
@@ -38,10 +50,23 @@ impl RedisBroker {
         group: &GroupName,
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
+        let found = self.list_group_briefs(queue, group, page, None).await?;
+        Ok(found.into_iter().map(|brief| brief.task).collect())
+    }
+
+    /// A page of one group with at most so many bytes of each payload and result.
+    pub(super) async fn list_group_briefs(
+        &self,
+        queue: &QueueName,
+        group: &GroupName,
+        page: Page,
+        most: Option<usize>,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
         let keys = Keys::new(queue);
         let place = keys.group(group);
         let state = TaskState::Aggregating;
-        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, first, last)).await
+        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, (first, last), most))
+            .await
     }
 
     async fn list_slices(
@@ -50,7 +75,7 @@ impl RedisBroker {
         state: TaskState,
         page: Page,
         call: impl Fn(usize, usize) -> Call,
-    ) -> Result<Vec<TaskInfo>, BrokerError> {
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
         // Beyond this a script's numbers are not exact any more, and no list is so long.
         const END: usize = 1 << 52;
         let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
@@ -58,12 +83,21 @@ impl RedisBroker {
         while first < end {
             let next = end.min(first.saturating_add(SLICE * SLICES));
             let begins: Vec<usize> = (first..next).step_by(SLICE).collect();
-            let calls = begins.iter().map(|&first| call(first, next.min(first + SLICE) - 1));
+            let last_of = |first: usize| next.min(first + SLICE) - 1;
+            let calls = begins.iter().map(|&first| call(first, last_of(first))).collect();
             let mut seen = 0;
-            for answer in self.link.send(calls.collect()).await? {
-                let (looked_at, some) = read_tasks(queue, answer?, Some(state))?;
+            for (first, answer) in begins.into_iter().zip(self.looking().send(calls).await?) {
+                let mut slice = read_tasks(queue, answer?, Some(state))?;
+                let mut looked_at = slice.looked_at;
+                tasks.append(&mut slice.tasks);
+                // Where tasks are large, one script reads only some of them.
+                while slice.is_cut_short && slice.looked_at > 0 {
+                    let answer = self.looking().send_one(call(first + looked_at, last_of(first))).await?;
+                    slice = read_tasks(queue, answer, Some(state))?;
+                    looked_at += slice.looked_at;
+                    tasks.append(&mut slice.tasks);
+                }
                 seen += looked_at;
-                tasks.extend(some);
             }
             if seen < next - first {
                 break;
@@ -73,20 +107,29 @@ impl RedisBroker {
         Ok(tasks)
     }
 
-    fn list_call(&self, keys: &Keys, state: TaskState, first: usize, last: usize) -> Call {
+    fn list_call(&self, keys: &Keys, state: TaskState, first: usize, last: usize, most: Option<usize>) -> Call {
         if state == TaskState::Aggregating {
-            return AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix()).arg(first).arg(last);
+            let call = AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+            return call.arg(first).arg(last).arg(argument(most));
         }
-        self.list_place(keys, &keys.state(state), state, first, last)
+        self.list_place(keys, &keys.state(state), state, (first, last), most)
     }
 
-    fn list_place(&self, keys: &Keys, place: &str, state: TaskState, first: usize, last: usize) -> Call {
+    fn list_place(
+        &self,
+        keys: &Keys,
+        place: &str,
+        state: TaskState,
+        (first, last): (usize, usize),
+        most: Option<usize>,
+    ) -> Call {
         LIST.on(&[place.to_owned(), keys.lease(), keys.due()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(state.as_str())
             .arg(first)
             .arg(last)
+            .arg(argument(most))
     }
 
     pub(super) async fn find(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
@@ -95,32 +138,45 @@ impl RedisBroker {
             .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due()])
             .arg(self.clock.argument())
             .arg(id.as_str());
-        let (_, mut found) = read_tasks(queue, self.link.send_one(call).await?, None)?;
-        Ok(found.pop())
+        let mut found = read_tasks(queue, self.looking().send_one(call).await?, None)?;
+        Ok(found.tasks.pop().map(|brief| brief.task))
     }
 }
 
-/// How many ids were looked at, and the tasks among them. In a listing the state is that of the list, otherwise the one in
-/// the hash.
-fn read_tasks(
-    queue: &QueueName,
-    answer: Value,
-    listed: Option<TaskState>,
-) -> Result<(usize, Vec<TaskInfo>), BrokerError> {
+/// A limit as the scripts take it.
+fn argument(most: Option<usize>) -> String {
+    most.map(|most| most.to_string()).unwrap_or_default()
+}
+
+/// What one script found.
+struct Slice {
+    /// How many ids it looked at.
+    looked_at: usize,
+    /// Whether it stopped before the last one, because the tasks are large.
+    is_cut_short: bool,
+    tasks: Vec<TaskBrief>,
+}
+
+/// In a listing the state is that of the list, otherwise the one in the hash.
+fn read_tasks(queue: &QueueName, answer: Value, listed: Option<TaskState>) -> Result<Slice, BrokerError> {
     let mut rows = reply::array(answer)?.into_iter();
     let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
     let looked_at = rows.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
-    let (Some(now), Some(looked_at)) = (now, looked_at) else { return Err(reply::unexpected("no listing")) };
+    let is_cut_short = rows.next().and_then(|flag| reply::number(&flag)).map(|flag| flag == 1);
+    let (Some(now), Some(looked_at), Some(is_cut_short)) = (now, looked_at, is_cut_short) else {
+        return Err(reply::unexpected("no listing"));
+    };
     let mut tasks = Vec::with_capacity(rows.len());
     for row in rows {
         tasks.extend(read_task(queue, reply::array(row)?, listed, now));
     }
-    Ok((looked_at, tasks))
+    Ok(Slice { looked_at, is_cut_short, tasks })
 }
 
 /// One row; `None` for a message that cannot be read.
-fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now: DateTime<Utc>) -> Option<TaskInfo> {
-    let [id, score, lease, due, message, result, crashes, progress, state] = <[Value; 9]>::try_from(row).ok()?;
+fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now: DateTime<Utc>) -> Option<TaskBrief> {
+    let [id, score, lease, due, message, result, crashes, progress, state, size, result_size] =
+        <[Value; 11]>::try_from(row).ok()?;
     let state = listed.or_else(|| reply::text(state)?.parse().ok())?;
     let message = TaskMessage::decode(reply::bytes(message)?.into()).ok()?;
     let next_process_at = match state {
@@ -128,7 +184,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         TaskState::Scheduled | TaskState::Retry => due_at(reply::number(&score), reply::number(&due)),
         _ => None,
     };
-    Some(TaskInfo {
+    let task = TaskInfo {
         id: TaskId::from_wire(&reply::text(id)?),
         queue: queue.clone(),
         crashes: reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default(),
@@ -137,7 +193,9 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         result: reply::bytes(result).map(Into::into),
         progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
         ..TaskInfo::from_message(&message, state)
-    })
+    };
+    let known = |size: &Value| usize::try_from(reply::number(size)?).ok();
+    Some(TaskBrief::cut(task, known(&size), known(&result_size)))
 }
 
 /// The exact due time, as long as it was written for this score; else the score (DECISIONS §5 "Sub-second schedules").

@@ -3,12 +3,12 @@
 
 -- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.
 local function read_entry(key)
-  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused', 'over')
+  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
   if found.err then return nil, found end
   if not found[1] then return nil end
   return {
-    spec = found[1], zone = found[2] or '', revision = found[3] or '0', last = tonumber(found[4] or 0) or 0,
-    previous = found[5] or '', paused = found[6] == '1', replaced = found[7] or '',
+    is_kept = true, spec = found[1], zone = found[2] or '', revision = found[3] or '0', last = tonumber(found[4] or 0) or 0,
+    previous = found[5] or '', paused = found[6] == '1',
   }
 end
 

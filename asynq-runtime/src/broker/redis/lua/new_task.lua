@@ -16,6 +16,17 @@ local function held_for(seconds, due, now_ms)
   return seconds + math.ceil((due - 1 - now_ms) / 1000)
 end
 
+-- Who holds a unique lock, '' where something else lies there; nil where it may be taken, which is also so where the
+-- holder's task is gone and has left it behind, as asynq's deletes and trims do. `stored` are the ids whose tasks this script
+-- is about to store.
+local function holder_of(lock, id, prefix, stored)
+  local holder = redis.pcall('GET', lock)
+  if type(holder) == 'table' then return '' end
+  if not holder or holder == id then return nil end
+  if not (stored and stored[holder]) and redis.call('EXISTS', prefix .. 't:' .. holder) == 0 then return nil end
+  return holder
+end
+
 -- Fields and values of its hash; group, lock and x may be '' for none.
 local function new_fields(msg, state, now_ns, group, lock, x)
   local fields = { 'msg', msg, 'state', state }

@@ -6,26 +6,17 @@
 -- A field of a protobuf message, a number or text; nil where there is none, and of bytes that are no message.
 local function proto(bytes, field)
   local at, found = 1, nil
-  local function varint()
-    local value, scale = 0, 1
-    for _ = 1, 10 do
-      local byte = string.byte(bytes, at)
-      if not byte then return nil end
-      at = at + 1
-      value = value + byte % 128 * scale
-      if byte < 128 then return value end
-      scale = scale * 128
-    end
-  end
   while at <= #bytes do
-    local tag = varint()
+    local tag
+    tag, at = read_varint(bytes, at)
     if not tag then return nil end
     local kind, value = tag % 8, nil
     if kind == 0 then
-      value = varint()
+      value, at = read_varint(bytes, at)
       if not value then return nil end
     elseif kind == 2 then
-      local length = varint()
+      local length
+      length, at = read_varint(bytes, at)
       if not length or at + length - 1 > #bytes then return nil end
       if tag == 8 * field + 2 then value = string.sub(bytes, at, at + length - 1) end
       at = at + length

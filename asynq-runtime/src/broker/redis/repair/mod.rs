@@ -31,15 +31,25 @@ const TRIES: usize = 20;
 #[async_trait::async_trait]
 impl Repair for RedisBroker {
     async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, BulkAction::Run).await
+        self.change(queue, id, None, BulkAction::Run).await
     }
 
     async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, BulkAction::Archive).await
+        self.change(queue, id, None, BulkAction::Archive).await
     }
 
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, BulkAction::Delete).await
+        self.change(queue, id, None, BulkAction::Delete).await
+    }
+
+    async fn change_in_state(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        state: TaskState,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError> {
+        self.change(queue, id, Some(state), action).await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
@@ -86,13 +96,21 @@ impl Repair for RedisBroker {
 }
 
 impl RedisBroker {
-    async fn change(&self, queue: &QueueName, id: &TaskId, action: BulkAction) -> Result<Changed, BrokerError> {
+    /// Does it, if the task is in the state `only`, where one is named.
+    async fn change(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        only: Option<TaskState>,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError> {
         let keys = Keys::new(queue);
         let call = on_task(&CHANGE, &keys, id)
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(word(action))
-            .arg(id.as_str());
+            .arg(id.as_str())
+            .arg(only.map_or("", TaskState::as_str));
         read_changed(self.link.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 

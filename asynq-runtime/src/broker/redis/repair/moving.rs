@@ -1,7 +1,7 @@
 //! Moves tasks between queues, which may lie in different places of a Cluster: no script sees both.
 //!
-//! Hold it in the old queue (archived, with a record of the move) → place it in the new one (archived, same record) → drop
-//! it from the old one → release it in the new one. Never are there two copies that somebody would run, every step
+//! Hold it in the old queue (scheduled for the year 9999, with a record of the move) → place it in the new one (the same) →
+//! drop it from the old one → release it in the new one. Nothing runs what is held, and no housekeeping deletes it. Never are there two copies that somebody would run, every step
 //! looks at the record first, and whoever asks for the same move again goes on where it broke off.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl RedisBroker {
             let state = found.state();
             if let Some(moving) = found.on_its_way().filter(|moving| moving.from == queue.as_str()) {
                 if moving.to != to.as_str() {
-                    return Ok(Changed::Unfit(TaskState::Archived));
+                    return Ok(Changed::Unfit(TaskState::Scheduled));
                 }
                 if let Some(changed) = self.carry(id, &moving, &found).await? {
                     return Ok(changed);
@@ -153,12 +153,14 @@ impl RedisBroker {
         if moving.lock_ends_ms.is_none() || lock.is_empty() {
             return Ok(());
         }
-        match reply::text(self.link.send_one(Call::plain("GET").arg(lock)).await?) {
-            Some(holder) if holder != id.as_str() => {
-                Err(MoveError::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
-            }
-            _ => Ok(()),
+        let Some(holder) = reply::text(self.link.send_one(Call::plain("GET").arg(lock)).await?) else { return Ok(()) };
+        let task = Keys::new(&moving.queue(End::Target)).task(&holder);
+        // A lock whose task is gone holds nobody up.
+        let is_held = reply::number(&self.link.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
+        if holder == id.as_str() || !is_held {
+            return Ok(());
         }
+        Err(MoveError::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
     }
 
     async fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Result<(), BrokerError> {
@@ -179,7 +181,7 @@ impl RedisBroker {
     async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, MoveError> {
         let keys = Keys::new(&moving.queue(End::Target));
         let lock = moving.lock(&found.lock(), End::Target);
-        let mut names = vec![keys.task(id.as_str()), keys.archived(), keys.moved(id.as_str())];
+        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());
         let mut call = PLACE
             .on(&names)
@@ -188,6 +190,7 @@ impl RedisBroker {
             .arg(moving.to_bytes())
             .arg(&moving.name)
             .arg(optional(moving.lock_ends_ms))
+            .arg(keys.prefix())
             .arg("msg")
             .arg(&moving.message_meanwhile(End::Target)[..]);
         if !lock.is_empty() {
@@ -221,7 +224,7 @@ impl RedisBroker {
         let keys = Keys::new(&moving.queue(end));
         let lock =
             TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
-        let mut names = vec![keys.task(id.as_str()), keys.archived(), keys.moved(id.as_str())];
+        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(lock).filter(|lock| !lock.is_empty()));
         let call = DROP
             .on(&names)
@@ -305,7 +308,7 @@ impl Found {
         let moving = Move::from_bytes(self.fields.get("move")?)?;
         let end =
             [End::Source, End::Target].into_iter().find(|&end| moving.message_meanwhile(end) == self.field("msg"));
-        (self.state() == Some(TaskState::Archived) && end.is_some()).then_some(moving)
+        (self.state() == Some(TaskState::Scheduled) && end.is_some()).then_some(moving)
     }
 
     /// A move that begins now.

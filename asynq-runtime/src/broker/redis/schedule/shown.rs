@@ -9,10 +9,10 @@ use crate::{
         BrokerError, Page,
         redis::{
             RedisBroker,
-            keys::{SCHEDULERS, program_entries, scheduler_entries, scheduler_history},
+            keys::{SCHEDULERS, scheduler_entries, scheduler_history},
             produce::whole_seconds,
             reply,
-            script::{ANNOUNCE, Call, LIST_SCHEDULERS, RECORD, SHOW_ENTRIES, SWAP_ENTRIES},
+            script::{ANNOUNCE, Call, LIST_SCHEDULERS, RECORD, SHOW_ENTRIES},
         },
     },
     task::{SchedulerEnqueueEvent, SchedulerEntry},
@@ -41,20 +41,6 @@ impl RedisBroker {
         let key = scheduler_entries(scheduler);
         let calls = vec![Call::plain("ZREM").arg(SCHEDULERS).arg(&key), Call::plain("DEL").arg(key)];
         self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
-    }
-
-    pub(super) async fn swap(
-        &self,
-        program: &str,
-        entries: &[SchedulerEntry],
-        keep: Duration,
-    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        let mut swap = SWAP_ENTRIES.on(&[program_entries(program)]).arg(whole_seconds(keep).max(1));
-        for entry in entries {
-            swap.push(entry.encode_to_vec());
-        }
-        let before = reply::array(self.link.send_one(swap).await?)?.into_iter().filter_map(reply::bytes);
-        Ok(before.filter_map(|entry| SchedulerEntry::decode(entry.as_slice()).ok()).collect())
     }
 
     pub(super) async fn record(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {

@@ -64,6 +64,7 @@ fn call(tick: &Tick, now: &str) -> Call {
         .arg(lock_seconds)
         .arg(&item.extra)
         .arg(item.group.as_ref().map_or("", |group| group.as_str()))
+        .arg(tick.known.map(|known| known.timestamp_millis().to_string()).unwrap_or_default())
 }
 
 fn word(overlap: Overlap) -> &'static str {
@@ -81,7 +82,7 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
     let id = |id: &str| (!id.is_empty()).then(|| TaskId::from_wire(id));
     match code.as_str() {
         "o" => {
-            let state = match next().as_str() {
+            let state = match detail.as_str() {
                 "p" => TaskState::Pending,
                 "s" => TaskState::Scheduled,
                 "g" => TaskState::Aggregating,
@@ -89,19 +90,20 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
             };
             let due = next().parse().ok().and_then(DateTime::from_timestamp_millis);
             let process_at = due.ok_or_else(|| reply::unexpected("no due time"))?;
-            Ok(Ticked::Enqueued { placed: Placed { state, process_at }, cancel: id(&detail) })
+            Ok(Ticked::Enqueued(Placed { state, process_at }))
         }
         "e" => {
             let left = detail.parse().map_err(|_| reply::unexpected("no time left"))?;
             Ok(Ticked::Early(Duration::from_millis(left)))
         }
         "s" => Ok(Ticked::Stale),
+        "b" => Ok(Ticked::Behind),
         "p" => Ok(Ticked::Paused),
         "d" => {
-            if next() == "back" {
+            if detail == "back" {
                 tracing::warn!(entry = %tick.plan.entry, "the clock of Redis went back: the entry goes on from now");
             }
-            Ok(Ticked::Duplicate { cancel: id(&detail) })
+            Ok(Ticked::Duplicate)
         }
         "k" => id(&detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
         "c" => Ok(Ticked::Refused(Refused::IdConflict)),
@@ -135,6 +137,7 @@ mod tests {
             spec: "@daily".into(),
             zone: "UTC".into(),
             revision: 1,
+            supersedes: None,
             keep: Duration::ZERO,
         };
         let task = NewTask {
@@ -148,7 +151,7 @@ mod tests {
             extra: Extra::default(),
         };
         let at = DateTime::<Utc>::UNIX_EPOCH;
-        Tick { plan, at, marker: Duration::ZERO, overlap: Overlap::Allow, task }
+        Tick { plan, at, marker: Duration::ZERO, known: None, overlap: Overlap::Allow, task }
     }
 
     #[test]
@@ -158,23 +161,14 @@ mod tests {
             read_ticked(Value::Array(parts.iter().map(|part| Value::BulkString((*part).into())).collect()), &tick)
         };
         let cases: [(&[&str], &str); 11] = [
-            (
-                &["o", "", "p", "0"],
-                "Enqueued { placed: Placed { state: Pending, process_at: 1970-01-01T00:00:00Z }, cancel: None }",
-            ),
-            (
-                &["o", "x", "s", "7"],
-                "Enqueued { placed: Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z }, cancel: Some(\"x\") }",
-            ),
-            (
-                &["o", "", "g", "0"],
-                "Enqueued { placed: Placed { state: Aggregating, process_at: 1970-01-01T00:00:00Z }, cancel: None }",
-            ),
+            (&["o", "p", "0"], "Enqueued(Placed { state: Pending, process_at: 1970-01-01T00:00:00Z })"),
+            (&["o", "s", "7"], "Enqueued(Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z })"),
+            (&["o", "g", "0"], "Enqueued(Placed { state: Aggregating, process_at: 1970-01-01T00:00:00Z })"),
             (&["e", "1500"], "Early(1.5s)"),
             (&["s", ""], "Stale"),
+            (&["b", ""], "Behind"),
             (&["p", ""], "Paused"),
-            (&["d", "", "back"], "Duplicate { cancel: None }"),
-            (&["d", "x", ""], "Duplicate { cancel: Some(\"x\") }"),
+            (&["d", "back"], "Duplicate"),
             (&["k", "x"], "Skipped(\"x\")"),
             (&["c", ""], "Refused(IdConflict)"),
             (&["u", ""], "Refused(Duplicate { holder: None })"),
@@ -183,7 +177,7 @@ mod tests {
             assert_eq!(format!("{:?}", read(answer).unwrap()), ticked);
         }
         assert_eq!(read(&["w", "some:key"]).unwrap_err().kind(), BrokerErrorKind::Corrupt);
-        for answer in [&["?", ""][..], &["k", ""], &["e", "soon"], &["o", "", "?", "0"], &["o", "", "p"], &[]] {
+        for answer in [&["?", ""][..], &["k", ""], &["e", "soon"], &["o", "?", "0"], &["o", "p"], &[]] {
             assert_eq!(read(answer).unwrap_err().kind(), BrokerErrorKind::Unexpected, "{answer:?}");
         }
     }

@@ -6,15 +6,11 @@ mod tests;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    io::tcp::TcpSettings,
-};
+use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
     durability::Durability,
-    reply,
     tls::Tls,
 };
 
@@ -83,60 +79,33 @@ impl Target {
         &self.wishes
     }
 
-    /// Whether it is to be reached by TLS.
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.tls.is_some()
+    /// How to encrypt, if at all.
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
-    /// Ready to connect to one server of the target.
-    pub(super) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, BrokerError> {
-        self.client_as(address, &self.login, self.db, protocol)
+    /// How to log in to one of its servers.
+    pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+        self.login.at(self.db, protocol)
     }
 
-    /// Ready to ask a sentinel.
+    /// How to log in to a sentinel.
     #[cfg(feature = "sentinel")]
-    pub(super) fn sentinel_client(&self, address: &Address, login: &Login) -> Result<Client, BrokerError> {
-        self.client_as(address, login, 0, ProtocolVersion::RESP2)
+    pub(super) fn sentinel_login(&self, login: &Login) -> RedisConnectionInfo {
+        login.at(0, ProtocolVersion::RESP2)
     }
+}
 
-    fn client_as(
-        &self,
-        address: &Address,
-        login: &Login,
-        db: i64,
-        protocol: ProtocolVersion,
-    ) -> Result<Client, BrokerError> {
-        let info = self.connection_info(address, login, db, protocol)?;
-        match &self.tls {
-            Some(tls) => tls.client(info),
-            None => Client::open(info).map_err(reply::failed),
-        }
-    }
-
-    fn connection_info(
-        &self,
-        address: &Address,
-        login: &Login,
-        db: i64,
-        protocol: ProtocolVersion,
-    ) -> Result<ConnectionInfo, BrokerError> {
-        let address = match address {
-            Address::Tcp { host, port } if self.tls.is_some() => {
-                ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
-            }
-            Address::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
-            Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        };
+impl Login {
+    fn at(&self, db: i64, protocol: ProtocolVersion) -> RedisConnectionInfo {
         let mut settings = RedisConnectionInfo::default().set_db(db).set_protocol(protocol);
-        if let Some(user) = &login.user {
+        if let Some(user) = &self.user {
             settings = settings.set_username(user);
         }
-        if let Some(password) = &login.password {
+        if let Some(password) = &self.password {
             settings = settings.set_password(password);
         }
-        let info = address.into_connection_info().map_err(|_| config("the Redis address cannot be used"))?;
-        // A pipeline is one write: waiting for more to send would only cost time.
-        Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(settings))
+        settings
     }
 }
 

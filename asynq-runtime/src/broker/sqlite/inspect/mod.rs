@@ -4,7 +4,7 @@ mod queues;
 mod tasks;
 
 use crate::{
-    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats},
+    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -12,6 +12,7 @@ use super::{
     SqliteBroker,
     order::{Order, Stage},
     sql,
+    tx::View,
 };
 
 #[async_trait::async_trait]
@@ -27,7 +28,22 @@ impl Inspect for SqliteBroker {
 
     async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
         let queue = queue.clone();
-        self.store.read(move |view| tasks::page(view, &queue, state, page)).await
+        self.store.read(move |view| tasks::page(view, &queue, state, page, |task| task)).await
+    }
+
+    async fn briefs(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        group: Option<&GroupName>,
+        page: Page,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let (queue, group) = (queue.clone(), group.cloned());
+        let read = move |view: &View<'_>| match &group {
+            Some(group) => tasks::group_page(view, &queue, group, page, TaskBrief::of),
+            None => tasks::page(view, &queue, state, page, TaskBrief::of),
+        };
+        self.store.read(read).await
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
@@ -61,7 +77,7 @@ impl Inspect for SqliteBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
-        self.store.read(move |view| tasks::group_page(view, &queue, &group, page)).await
+        self.store.read(move |view| tasks::group_page(view, &queue, &group, page, |task| task)).await
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {

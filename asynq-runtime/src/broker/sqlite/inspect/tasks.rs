@@ -17,24 +17,41 @@ use super::{
 };
 
 /// One page of one state.
-pub(super) fn page(
+pub(super) fn page<T>(
     view: &View<'_>,
     queue: &QueueName,
     state: TaskState,
     page: Page,
-) -> rusqlite::Result<Vec<TaskInfo>> {
+    show: impl Fn(TaskInfo) -> T,
+) -> rusqlite::Result<Vec<T>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let (size, offset) = (number(page.size), number(page.offset()));
+    let read = reader(view, queue, show);
     let rows = match state {
-        TaskState::Active => view.list(&sql::INSPECT_PAGE_ACTIVE, [q, size, offset], TaskRow::read)?,
-        TaskState::Aggregating => page_of_groups(view, q, size, offset)?,
-        _ => page_of_state(view, q, state, size, offset)?,
+        TaskState::Active => view.list(&sql::INSPECT_PAGE_ACTIVE, [q, size, offset], read)?,
+        TaskState::Aggregating => page_of_groups(view, q, size, offset, read)?,
+        _ => page_of_state(view, q, state, (size, offset), read)?,
     };
-    Ok(infos(view, queue, rows))
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// Reads a row and makes of it what is to be shown, before the next one is read; `None` for a message that cannot be read.
+fn reader<'a, T>(
+    view: &'a View<'_>,
+    queue: &'a QueueName,
+    show: impl Fn(TaskInfo) -> T + 'a,
+) -> impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Option<T>> + 'a {
+    move |row| Ok(TaskRow::read(row)?.into_info(queue, view.now).map(&show))
 }
 
 /// Looks up where the page begins first, so that neither messages nor the nearer half are read for what comes before it.
-fn page_of_state(view: &View<'_>, q: i64, state: TaskState, size: i64, offset: i64) -> rusqlite::Result<Vec<TaskRow>> {
+fn page_of_state<T>(
+    view: &View<'_>,
+    q: i64,
+    state: TaskState,
+    (size, offset): (i64, i64),
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
     let number = state.number();
     let start = match way(offset, count(view, q, state)?) {
         Way::First => FIRST,
@@ -42,18 +59,24 @@ fn page_of_state(view: &View<'_>, q: i64, state: TaskState, size: i64, offset: i
         Way::Back(after) => view.find(&sql::INSPECT_PAGE_START_BACK, params![q, number, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], TaskRow::read)
+    view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], read)
 }
 
 /// The same for the tasks of all groups, without those that a set has taken out.
-fn page_of_groups(view: &View<'_>, q: i64, size: i64, offset: i64) -> rusqlite::Result<Vec<TaskRow>> {
+fn page_of_groups<T>(
+    view: &View<'_>,
+    q: i64,
+    size: i64,
+    offset: i64,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
     let start = match way(offset, count(view, q, TaskState::Aggregating)?) {
         Way::First => FIRST,
         Way::Forward(before) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START, [q, before], key)?,
         Way::Back(after) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START_BACK, [q, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::INSPECT_PAGE_AGGREGATING, [q, size, at, seq], TaskRow::read)
+    view.list(&sql::INSPECT_PAGE_AGGREGATING, [q, size, at, seq], read)
 }
 
 /// Before every task.
@@ -89,12 +112,13 @@ fn way(offset: i64, count: i64) -> Way {
 }
 
 /// One page of one group. How many tasks are in it nobody has counted, so its start is looked up from the front.
-pub(super) fn group_page(
+pub(super) fn group_page<T>(
     view: &View<'_>,
     queue: &QueueName,
     group: &GroupName,
     page: Page,
-) -> rusqlite::Result<Vec<TaskInfo>> {
+    show: impl Fn(TaskInfo) -> T,
+) -> rusqlite::Result<Vec<T>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let (size, offset, group) = (number(page.size), number(page.offset()), group.as_str());
     let start = match offset {
@@ -102,8 +126,9 @@ pub(super) fn group_page(
         _ => view.find(&sql::INSPECT_PAGE_GROUP_START, params![q, group, offset], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    let rows = view.list(&sql::INSPECT_PAGE_GROUP, params![q, group, size, at, seq], TaskRow::read)?;
-    Ok(infos(view, queue, rows))
+    let read = reader(view, queue, show);
+    let rows = view.list(&sql::INSPECT_PAGE_GROUP, params![q, group, size, at, seq], read)?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 /// How the last attempts of a task failed. The last error of the task may be of a program that kept no failures, or of
@@ -127,10 +152,6 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
     }
     known.truncate(usize::try_from(FAILURES).unwrap_or_default());
     Ok(known)
-}
-
-fn infos(view: &View<'_>, queue: &QueueName, rows: Vec<TaskRow>) -> Vec<TaskInfo> {
-    rows.into_iter().filter_map(|row| row.into_info(queue, view.now)).collect()
 }
 
 /// One task in whatever state.

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{EntryId, EntryPlan, EntryState},
+    broker::{EntryId, EntryPlan, EntryState, PlanChange},
     task::{QueueName, TaskId},
 };
 
@@ -22,8 +22,6 @@ pub(super) struct Kept {
     pub(super) last: i64,
     pub(super) previous: Option<String>,
     pub(super) paused: bool,
-    /// The task that the last tick replaced while it ran.
-    pub(super) replaced: Option<String>,
 }
 
 impl Kept {
@@ -36,7 +34,6 @@ impl Kept {
             last,
             previous: None,
             paused: false,
-            replaced: None,
         }
     }
 
@@ -55,7 +52,6 @@ impl Kept {
                 last: row.get(3)?,
                 previous: row.get(4)?,
                 paused: row.get(5)?,
-                replaced: row.get(6)?,
             })
         })
     }
@@ -73,7 +69,6 @@ impl Kept {
                 self.last,
                 self.previous,
                 self.paused,
-                self.replaced,
                 after(view.now, plan.keep),
             ],
         )?;
@@ -99,16 +94,25 @@ impl Kept {
     }
 }
 
-/// What is kept of an entry from now on that is planned like this; `None`: as before.
-pub(super) fn planned(before: Option<&Kept>, plan: &EntryPlan, now: i64) -> Option<Kept> {
-    let Some(before) = before else { return Some(Kept::new(plan, now)) };
+/// Whether a newer program's plan counts.
+pub(super) fn is_outranked(before: Option<&Kept>, plan: &EntryPlan) -> bool {
+    before.is_some_and(|before| plan.revision < before.revision && plan.supersedes != Some(before.revision))
+}
+
+/// What is kept of an entry from now on that is planned like this, and what that changes of its schedule.
+pub(super) fn planned(before: Option<&Kept>, plan: &EntryPlan, now: i64) -> (Kept, PlanChange) {
+    let Some(before) = before else { return (Kept::new(plan, now), PlanChange::New) };
     let last = if before.is_ahead(now) { now } else { before.last };
-    if plan.revision < before.revision {
-        return (last != before.last).then(|| Kept { last, ..before.clone() });
+    if is_outranked(Some(before), plan) {
+        return (Kept { last, ..before.clone() }, PlanChange::None);
     }
-    let last = if before.is_planned_as(plan) { last } else { now };
+    let (last, change) = if before.is_planned_as(plan) {
+        (last, PlanChange::None)
+    } else {
+        (now, PlanChange::Replaced { spec: before.spec.clone(), zone: before.zone.clone() })
+    };
     let Kept { spec, zone, revision, .. } = Kept::new(plan, last);
-    Some(Kept { spec, zone, revision, last, ..before.clone() })
+    (Kept { spec, zone, revision, last, ..before.clone() }, change)
 }
 
 #[cfg(test)]
@@ -125,30 +129,41 @@ mod tests {
             spec: spec.into(),
             zone: zone.into(),
             revision,
+            supersedes: None,
             keep: Duration::from_secs(1),
         };
-        assert_eq!(planned(None, &plan("a", "UTC", 3), 70), Some(Kept::new(&plan("a", "UTC", 3), 70)));
-        let before = Kept { previous: Some("t".into()), paused: true, ..Kept::new(&plan("a", "UTC", 3), 50) };
-        let kept = |spec: &str, zone: &str, revision, last| {
-            Some(Kept { last, previous: Some("t".into()), paused: true, ..Kept::new(&plan(spec, zone, revision), 0) })
+        let new = plan("a", "UTC", 3);
+        assert_eq!(planned(None, &new, 70), (Kept::new(&new, 70), PlanChange::New));
+        let before = Kept { previous: Some("t".into()), paused: true, ..Kept::new(&new, 50) };
+        let kept = |spec: &str, zone: &str, revision, last| Kept {
+            last,
+            previous: Some("t".into()),
+            paused: true,
+            ..Kept::new(&plan(spec, zone, revision), 0)
         };
-        for (spec, zone, revision, expected) in [
-            ("a", "UTC", 3, kept("a", "UTC", 3, 50)),
-            ("a", "UTC", 4, kept("a", "UTC", 4, 50)),
-            ("b", "UTC", 3, kept("b", "UTC", 3, 70)),
-            ("a", "CET", 4, kept("a", "CET", 4, 70)),
-            ("a", "UTC", 2, None),
-            ("b", "UTC", 2, None),
+        let replaced = || PlanChange::Replaced { spec: "a".into(), zone: "UTC".into() };
+        for (spec, zone, revision, supersedes, expected) in [
+            ("a", "UTC", 3, None, (before.clone(), PlanChange::None)),
+            ("a", "UTC", 4, None, (kept("a", "UTC", 4, 50), PlanChange::None)),
+            ("b", "UTC", 3, None, (kept("b", "UTC", 3, 70), replaced())),
+            ("a", "CET", 4, None, (kept("a", "CET", 4, 70), replaced())),
+            ("a", "UTC", 2, None, (before.clone(), PlanChange::None)),
+            ("b", "UTC", 2, None, (before.clone(), PlanChange::None)),
+            // The newer one is not there any more, or it is not this one that is not there.
+            ("b", "UTC", 2, Some(3), (kept("b", "UTC", 2, 70), replaced())),
+            ("a", "UTC", 2, Some(3), (kept("a", "UTC", 2, 50), PlanChange::None)),
+            ("b", "UTC", 2, Some(4), (before.clone(), PlanChange::None)),
         ] {
-            assert_eq!(planned(Some(&before), &plan(spec, zone, revision), 70), expected, "{spec} {zone} {revision}");
+            let plan = EntryPlan { supersedes, ..plan(spec, zone, revision) };
+            assert_eq!(planned(Some(&before), &plan, 70), expected, "{spec} {zone} {revision} {supersedes:?}");
         }
         // The clock went back: now is the last tick, for an older program, too.
         let ahead = Kept { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
         for revision in [2, 3] {
-            let kept = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
-            assert_eq!(kept, Some(Kept { last: 70, ..before.clone() }), "{revision}");
+            let (kept, _) = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
+            assert_eq!(kept, Kept { last: 70, ..before.clone() }, "{revision}");
         }
         let in_time = Kept { last: 70 + CLOCK_WENT_BACK_MS, ..before };
-        assert_eq!(planned(Some(&in_time), &plan("a", "UTC", 3), 70), Some(in_time.clone()));
+        assert_eq!(planned(Some(&in_time), &plan("a", "UTC", 3), 70).0, in_time);
     }
 }

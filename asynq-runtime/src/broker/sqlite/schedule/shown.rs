@@ -1,4 +1,4 @@
-//! What asynq's tools see: the entries of the schedulers that live, and what each entry enqueued. And what a program had.
+//! What asynq's tools see: the entries of the schedulers that live, and what each entry enqueued.
 
 use prost::Message as _;
 use rusqlite::params;
@@ -34,21 +34,6 @@ pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i6
 /// The entries of all schedulers that live. One that cannot be read is left out.
 pub(super) fn entries(view: &View<'_>) -> rusqlite::Result<Vec<SchedulerEntry>> {
     Ok(decode(&view.list(&sql::SCHEDULE_SHOWN, [view.now], |row| row.get(0))?))
-}
-
-/// Puts the entries that a program has in place of those that it had, which are returned.
-pub(super) fn swap(
-    view: &View<'_>,
-    program: &str,
-    rows: &[Vec<u8>],
-    until: i64,
-) -> rusqlite::Result<Vec<SchedulerEntry>> {
-    let before = view.list(&sql::SCHEDULE_PROGRAM_ENTRIES, params![program, view.now], |row| row.get(0))?;
-    view.execute(&sql::SCHEDULE_FORGET_PROGRAM, [program])?;
-    for (n, row) in (0_i64..).zip(rows) {
-        view.execute(&sql::SCHEDULE_KEEP_PROGRAM, params![program, n, row, until])?;
-    }
-    Ok(decode(&before))
 }
 
 fn decode(rows: &[Vec<u8>]) -> Vec<SchedulerEntry> {

@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{BrokerError, BrokerErrorKind, EntryPlan, Overlap, Placed, Refused, Tick, Ticked},
-    task::{TaskId, TaskState},
+    task::{Extra, TaskId, TaskState},
 };
 
 use super::{
@@ -29,6 +29,8 @@ pub(super) struct Firing {
     /// Unix milliseconds.
     at: i64,
     marker: Duration,
+    /// The last tick that the scheduler knows of, Unix milliseconds.
+    known: Option<i64>,
     overlap: Overlap,
     item: Item,
     id: TaskId,
@@ -40,6 +42,8 @@ enum Verdict {
     /// Milliseconds too early.
     Early(u64),
     Stale,
+    /// What was acknowledged is not there any more.
+    Behind,
     /// Fired before; the last tick is this from now on.
     Duplicate(i64),
     /// Not fired; the last tick is this from now on.
@@ -48,7 +52,7 @@ enum Verdict {
 }
 
 /// Steps 1 to 5 of the contract.
-fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, at: i64, now: i64) -> Verdict {
+fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, known: Option<i64>, at: i64, now: i64) -> Verdict {
     if at > now {
         return Verdict::Early(at.saturating_sub(now).unsigned_abs());
     }
@@ -58,6 +62,10 @@ fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, at: i64, now: i64)
     }
     // Then a tick of this moment fires, and none of the time before.
     let last = if kept.is_ahead(now) { now.saturating_sub(CLOCK_WENT_BACK_MS) } else { kept.last };
+    // The tick must wait: it would hide those that were lost.
+    if !kept.is_ahead(now) && known.is_some_and(|known| kept.last < known) {
+        return Verdict::Behind;
+    }
     if at <= last || marked {
         Verdict::Duplicate(at.max(last))
     } else if kept.paused {
@@ -81,6 +89,7 @@ impl Firing {
             plan: tick.plan.clone(),
             at: tick.at.timestamp_millis(),
             marker: tick.marker,
+            known: tick.known.map(|known| known.timestamp_millis()),
             overlap: tick.overlap,
             id: tick.task.id.clone(),
             item: Item::new(tick.task.clone()),
@@ -112,10 +121,8 @@ impl Firing {
         Ok(match verdict {
             Verdict::Early(ms) => Some(Ticked::Early(Duration::from_millis(ms))),
             Verdict::Stale => Some(Ticked::Stale),
-            Verdict::Duplicate(last) => match kept.filter(|kept| kept.last == last) {
-                Some(kept) => Some(Ticked::Duplicate { cancel: self.to_cancel(view, &kept)? }),
-                None => None,
-            },
+            Verdict::Behind => Some(Ticked::Behind),
+            Verdict::Duplicate(last) => kept.filter(|kept| kept.last == last).map(|_| Ticked::Duplicate),
             Verdict::Paused(_) | Verdict::Fire => None,
         })
     }
@@ -125,10 +132,6 @@ impl Firing {
         let (kept, verdict) = self.look(&tx.view)?;
         let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
         let revision = revision.max(self.plan.revision);
-        let cancel = match &kept {
-            Some(kept) => self.to_cancel(&tx.view, kept)?,
-            None => None,
-        };
         let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
         // In the plan of the newest program that fires it.
         let kept = Kept { revision, previous, paused, ..Kept::new(&self.plan, last) };
@@ -139,7 +142,8 @@ impl Firing {
         match verdict {
             Verdict::Early(ms) => return Ok(Ticked::Early(Duration::from_millis(ms))),
             Verdict::Stale => return Ok(Ticked::Stale),
-            Verdict::Duplicate(last) => return passed_over(last, Ticked::Duplicate { cancel }),
+            Verdict::Behind => return Ok(Ticked::Behind),
+            Verdict::Duplicate(last) => return passed_over(last, Ticked::Duplicate),
             Verdict::Paused(last) => return passed_over(last, Ticked::Paused),
             Verdict::Fire => {}
         }
@@ -147,27 +151,16 @@ impl Firing {
         let marked_until = after(tx.view.now, self.marker);
         tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
         let ticked = self.fire(tx, kept.previous.as_deref(), dead)?;
-        let (previous, replaced) = match &ticked {
-            Ticked::Enqueued { cancel, .. } => (Some(self.id.to_string()), cancel.as_ref().map(TaskId::to_string)),
-            _ => (kept.previous, None),
-        };
-        Kept { last: self.at, previous, replaced, ..kept }.write(&tx.view, &self.plan)?;
+        let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { kept.previous };
+        Kept { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
         Ok(ticked)
-    }
-
-    /// For a tick whose answer was lost: what it replaced, if that still runs.
-    fn to_cancel(&self, view: &View<'_>, kept: &Kept) -> rusqlite::Result<Option<TaskId>> {
-        let replaced = kept.replaced.as_deref().filter(|_| kept.previous.as_deref() == Some(self.id.as_str()));
-        let Some(id) = replaced else { return Ok(None) };
-        let runs = Previous::find(view, &self.plan, id)?.is_some_and(|task| task.state == TaskState::Active);
-        Ok(runs.then(|| TaskId::from_wire(id)))
     }
 
     fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<Kept>, Verdict)> {
         let kept = Kept::find(view, &self.plan.queue, &self.plan.entry)?;
         let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
         let marked = view.find(&sql::SCHEDULE_MARKED, tick, |_| Ok(()))?.is_some();
-        let verdict = judge(kept.as_ref(), marked, &self.plan, self.at, view.now);
+        let verdict = judge(kept.as_ref(), marked, &self.plan, self.known, self.at, view.now);
         Ok((kept, verdict))
     }
 
@@ -181,26 +174,30 @@ impl Firing {
                 })
                 .map(|task| (task, id)),
         };
-        let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?, None)) };
+        let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?)) };
         if self.overlap == Overlap::Skip {
             return Ok(Ticked::Skipped(TaskId::from_wire(id)));
         }
         // One whose worker died would come back, so it goes as one that waits.
         let runs = task.state == TaskState::Active && task.is_there(tx.view.now, dead);
         let placed = tx.whole_or_nothing(|tx| {
-            if !runs && !task.staged {
+            if runs {
+                presence::ask_to_cancel(tx, id)?;
+                let extra = Extra { replaced: true, ..task.extra.clone() };
+                tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![task.seq, extra.to_bytes()])?;
+            } else if !task.staged {
                 let Previous { seq, q, state, ref lock, .. } = task;
                 tx.delete(&Doomed { seq, q, state, id, lock: lock.as_deref() })?;
             }
             self.item.insert(tx)
         })?;
-        Ok(ticked(placed, runs.then(|| TaskId::from_wire(id))))
+        Ok(ticked(placed))
     }
 }
 
-fn ticked(placed: Result<Placed, Refused>, cancel: Option<TaskId>) -> Ticked {
+fn ticked(placed: Result<Placed, Refused>) -> Ticked {
     match placed {
-        Ok(placed) => Ticked::Enqueued { placed, cancel },
+        Ok(placed) => Ticked::Enqueued(placed),
         Err(refused) => Ticked::Refused(refused),
     }
 }
@@ -216,6 +213,7 @@ struct Previous {
     /// Whether it is part of a set, which only whoever makes a task of the set may take apart.
     staged: bool,
     server: i64,
+    extra: Extra,
 }
 
 impl Previous {
@@ -231,6 +229,7 @@ impl Previous {
                 lock: row.get(3)?,
                 staged: row.get(4)?,
                 server: row.get(5)?,
+                extra: row.get::<_, Option<Vec<u8>>>(6)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
             })
         })
     }
@@ -267,6 +266,7 @@ mod tests {
             spec: spec.into(),
             zone: "UTC".into(),
             revision,
+            supersedes: None,
             keep: Duration::from_secs(60),
         }
     }
@@ -300,14 +300,34 @@ mod tests {
             ("newer program, same spec", Some(Kept { revision: 9, ..kept(0) }), false, at, Verdict::Fire),
             ("older program, other spec", Some(Kept { revision: 1, ..other_spec(0) }), false, at, Verdict::Fire),
         ] {
-            assert_eq!(judge(kept.as_ref(), marked, &plan("a", 2), at, NOW), expected, "{what}");
+            assert_eq!(judge(kept.as_ref(), marked, &plan("a", 2), None, at, NOW), expected, "{what}");
+        }
+        for (what, kept, known, expected) in [
+            ("as known", Some(kept(at - 9)), at - 9, Verdict::Fire),
+            ("later than known", Some(kept(at - 8)), at - 9, Verdict::Fire),
+            ("earlier than known", Some(kept(at - 10)), at - 9, Verdict::Behind),
+            ("earlier than known, paused", Some(paused(at - 10)), at - 9, Verdict::Behind),
+            ("fired by another", Some(kept(at)), at - 9, Verdict::Duplicate(at)),
+            ("forgotten", None, at - 9, Verdict::Fire),
+            ("the clock went back", Some(kept(NOW + 5_001)), NOW + 9_000, Verdict::Duplicate(NOW - 5_000)),
+        ] {
+            assert_eq!(judge(kept.as_ref(), false, &plan("a", 2), Some(known), at, NOW), expected, "{what}");
         }
     }
 
     #[test]
     fn only_what_waits_or_really_runs_is_there() {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
-        let task = |state, at| Previous { seq: 1, q: 1, state, at, lock: None, staged: false, server: 7 };
+        let task = |state, at| Previous {
+            seq: 1,
+            q: 1,
+            state,
+            at,
+            lock: None,
+            staged: false,
+            server: 7,
+            extra: Extra::default(),
+        };
         for (state, there) in [
             (Pending, true),
             (Scheduled, true),

@@ -36,9 +36,9 @@ fn uncut(writer: Writer) -> Writer {
     Writer { most_time: Duration::MAX, ..writer }
 }
 
-type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
+pub(super) type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
-fn call<T: Send + 'static>(order: Order<T>) -> (Box<dyn Work>, Answer<T>) {
+pub(super) fn call<T: Send + 'static>(order: Order<T>) -> (Box<dyn Work>, Answer<T>) {
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     (Box::new(Call::new(order, Arc::<Ticket>::default(), reply, room)), answer)

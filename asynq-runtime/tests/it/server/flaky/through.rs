@@ -8,8 +8,8 @@ use asynq_runtime::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
         EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Node,
-        Page, PayloadEdit, QueueDeleted, QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome, TaskSet,
-        Tick, Ticked,
+        Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome,
+        TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -123,6 +123,16 @@ impl Repair for Flaky {
         self.inner.delete_task(queue, id).await
     }
 
+    async fn change_in_state(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        state: TaskState,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError> {
+        self.inner.change_in_state(queue, id, state, action).await
+    }
+
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
         self.inner.move_task(queue, id, to).await
     }
@@ -184,7 +194,7 @@ impl Schedules for Flaky {
         self.inner.tick(tick).await
     }
 
-    async fn plan_entry(&self, plan: &EntryPlan) -> Result<EntryState, BrokerError> {
+    async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         self.pulse("plan_entry").await;
         self.inner.plan_entry(plan).await
     }
@@ -214,16 +224,6 @@ impl Schedules for Flaky {
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         self.pulse("wait_for_lead").await;
         self.inner.wait_for_lead(program, limit).await
-    }
-
-    async fn swap_entries(
-        &self,
-        program: &str,
-        entries: &[SchedulerEntry],
-        keep: Duration,
-    ) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        self.pulse("swap_entries").await;
-        self.inner.swap_entries(program, entries, keep).await
     }
 
     async fn show_entries(

@@ -3,14 +3,15 @@
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
 --          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
 -- Returns  { id, msg, id, msg, .. }, { number of the task, crashes, x, .. } for those that have one, and now and pending
---          since when of each, in nanoseconds with a space between; '?' where that is not known
+--          since when of each, in nanoseconds with a space between; '?' where that is not known; and where quarantined tasks were
+--          passed, how many, and 1 if nothing else is left in pending
 local call, pcall = redis.call, redis.pcall
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local tasks, facts, since = {}, {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
 local rounds, room, taken, quarantined, default_limit = 0, tonumber(ARGV[6]), 0, tonumber(ARGV[7]), tonumber(ARGV[8])
-local orphans, spared, is_spared = {}, {}, {}
+local orphans, spared, is_spared, reached_end = {}, {}, {}, false
 
 local function leave(id)
   call('LREM', KEYS[3], 1, id)
@@ -35,7 +36,10 @@ while taken < n and rounds < 16 and room > 0 do
   local wanted = n - taken
   -- RPOP is no command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
   local ids = call('RPOP', KEYS[1], wanted)
-  if not ids or #ids == 0 then break end
+  if not ids or #ids == 0 then
+    reached_end = true
+    break
+  end
   local now_s, now_ns = clock(ARGV[1])
   local leases, until_s = {}, whole(now_s + tonumber(ARGV[5]))
   since[1] = since[1] or now_ns
@@ -96,7 +100,11 @@ while taken < n and rounds < 16 and room > 0 do
       if task[5] then call('HDEL', key, 'progress') end
     end
   end
-  if #ids < wanted then break end
+  if #ids < wanted then
+    -- Unless some were put back for want of room.
+    reached_end = room > 0
+    break
+  end
 end
 if taken > 0 or rounds < 16 then
   -- Back to where they were, the oldest last: at the head again.
@@ -109,4 +117,6 @@ if #orphans > 0 then
   call('SADD', KEYS[5], unpack(orphans))
   call('EXPIRE', KEYS[5], 604800)
 end
-return { tasks, facts, table.concat(since, ' ') }
+local answer = { tasks, facts, table.concat(since, ' ') }
+if #spared > 0 then answer[4], answer[5] = #spared, reached_end and 1 or 0 end
+return answer

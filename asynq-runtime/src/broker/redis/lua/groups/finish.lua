@@ -78,8 +78,7 @@ for _, task in ipairs(made) do
   if names[task.id] or call('EXISTS', task.key) == 1 then return { 'c', task.id } end
   names[task.id] = true
   if task.lock then
-    local holder = holders[task.lock] or pcall('GET', task.lock)
-    if type(holder) == 'table' then return { 'd', '' } end
+    local holder = holders[task.lock] or holder_of(task.lock, task.id, prefix)
     if holder and holder ~= task.id and (holders[task.lock] or not freed[task.lock]) then return { 'd', holder } end
     holders[task.lock] = task.id
   end

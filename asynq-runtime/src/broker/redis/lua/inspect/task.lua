@@ -5,7 +5,7 @@
 local call = redis.call
 local _, now_ns = clock(ARGV[1])
 local task = redis.pcall('HMGET', KEYS[1], 'msg', 'result', 'crashes', 'progress', 'state')
-if task.err or not task[1] then return { now_ns, 0 } end
+if task.err or not task[1] then return { now_ns, 0, 0 } end
 local id, state = ARGV[2], task[5]
 local score, lease, due = '', '', ''
 if state == 'scheduled' or state == 'retry' then
@@ -14,4 +14,5 @@ if state == 'scheduled' or state == 'retry' then
 elseif state == 'active' then
   lease = call('ZSCORE', KEYS[4], id)
 end
-return { now_ns, 1, { id, score or '', lease or '', due or '', task[1], task[2], task[3], task[4], task[5] } }
+local row = brief_of(id, score or '', lease or '', due or '', task, nil)
+return { now_ns, 1, 0, row }

@@ -14,7 +14,8 @@ local function look(list, from, mend)
   local gone = 0
   for i = #ids, 1, -1 do
     if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
-      call('LREM', list, 1, ids[i])
+      -- From the tail, where it is: from the head it would cost a look at the whole list.
+      call('LREM', list, -1, ids[i])
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
     elseif mend then

@@ -29,12 +29,12 @@ local function first_send(key, id, msg, ours)
 end
 
 -- Returns nothing if it is ours, else its holder.
-local function take_lock(key, id, seconds)
+local function take_lock(key, id, seconds, stored)
   if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return end
-  local holder = redis.pcall('GET', key)
-  if holder ~= id then return type(holder) == 'string' and holder or '' end
-  -- No task of this id exists, so this lock is what an earlier one left behind.
-  call('EXPIRE', key, whole(seconds))
+  local holder = holder_of(key, id, string.sub(KEYS[1], 1, -1 - #'pending'), stored)
+  if holder then return holder end
+  -- An earlier task left this lock behind: one of this id, or one that is gone.
+  call('SET', key, id, 'EX', whole(seconds))
 end
 
 -- These change nothing; what is of a foreign type stops the script here, before a lock is taken that no task would have.
@@ -63,7 +63,7 @@ for i = 1, n do
     -- Only this task is refused, not its neighbours.
     local may_join = group == '' or fits(KEYS[5], 'set') and fits(ARGV[5] .. group, 'zset')
     if may_join and lock > 0 then
-      holder = take_lock(KEYS[lock], id, held_for(tonumber(ARGV[p + 5]), due, now_ms))
+      holder = take_lock(KEYS[lock], id, held_for(tonumber(ARGV[p + 5]), due, now_ms), seen)
     end
     if not may_join then
       letter = 'w'

@@ -1,6 +1,7 @@
 -- Runs, archives or deletes one task (PROTOCOL 6.3; F19, F21, H8).
 -- KEYS     1-10 as places.lua says · 11 task hash
--- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id · 5 the only state in which to do it
+--          ('' any)
 -- Returns  done · none (no such task) · or the state in which that cannot be done
 local now_s, now_ns = clock(ARGV[1])
 local op, id, key = ARGV[3], ARGV[4], KEYS[11]
@@ -12,6 +13,11 @@ local state, group = task[1], task[2]
 
 local forbidden = untouchable(state, id, group)
 if forbidden then return forbidden end
+local only = ARGV[5]
+-- The listings go by places: a task counts as moved only where its own place agrees with its hash, or the named one is empty.
+if only ~= '' and state ~= only and (is_there(state, id, group) or not is_there(only, id, group)) then
+  return state or 'none'
+end
 local already = (op == 'run' and 'pending') or (op == 'archive' and 'archived')
 if state == already and is_there(state, id, group) then return state end
 

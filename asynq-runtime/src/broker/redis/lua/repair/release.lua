@@ -1,4 +1,4 @@
--- Ends a move in one queue: puts the task, which is archived meanwhile, where it belongs (contract Repair::move_task).
+-- Ends a move in one queue: puts the task, which hold.lua or place.lua held, where it belongs (contract Repair::move_task).
 -- KEYS     1-10 as places.lua says · 11 task hash · 12 x:moved:ID
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 the move · 5 the move's name · 6 message meanwhile · 7 message
 --          · 8 state · 9 score ('' none) · 10 exact due ms ('' none) · 11 group ('' none)
@@ -7,9 +7,10 @@
 local _, now_ns = clock(ARGV[1])
 local id, key, state, score, group = ARGV[3], KEYS[11], ARGV[8], ARGV[9], ARGV[11]
 local task = pcall('HMGET', key, 'state', 'move', 'msg')
-if not (task[1] == 'archived' and task[2] == ARGV[4] and task[3] == ARGV[6]) then return 'changed' end
+if not (task[1] == 'scheduled' and task[2] == ARGV[4] and task[3] == ARGV[6]) then return 'changed' end
 -- These change nothing; what is of a foreign type stops the script here, before the task is in two places.
-call('ZCARD', KEYS[6])
+call('ZCARD', KEYS[4])
+if zsets[state] then call('ZCARD', zsets[state]) end
 if state == 'aggregating' then call('SCARD', KEYS[9]) elseif ARGV[10] ~= '' then call('ZCARD', KEYS[8]) end
 
 if state == 'pending' then
@@ -22,7 +23,7 @@ else
   call('ZADD', zsets[state], score, id)
   if ARGV[10] ~= '' then call('ZADD', KEYS[8], ARGV[10], string.sub(state, 1, 1) .. ':' .. id) end
 end
-if state ~= 'archived' then call('ZREM', KEYS[6], id) end
+if state ~= 'scheduled' then call('ZREM', KEYS[4], id) end
 call('HSET', key, 'state', state, 'msg', ARGV[7])
 call('HDEL', key, 'move')
 if ARGV[12] == 'tail' then call('SET', KEYS[12], ARGV[5], 'EX', 3600) end

@@ -1,12 +1,18 @@
--- Pauses an entry or lets it go on.
+-- Pauses an entry or lets it go on: its next tick is then the first after now, whether or not anybody let the ticks of the
+-- pause pass.
 -- KEYS     1 x:cron:ENTRY
--- ARGV     1 paused? 0|1
+-- ARGV     1 now · 2 paused? 0|1
 -- Returns  1 if that changed anything, else 0
+local _, _, now_ms = clock(ARGV[1])
 local entry, failed = read_entry(KEYS[1])
 if failed then return failed end
-local paused = ARGV[1] == '1'
+local paused = ARGV[2] == '1'
 if not entry or entry.paused == paused then return 0 end
 -- As the first write it lets the script run when memory is full.
 redis.call('HDEL', KEYS[1], 'paused')
-if paused then redis.call('HSET', KEYS[1], 'paused', '1') end
+if paused then
+  redis.call('HSET', KEYS[1], 'paused', '1')
+else
+  redis.call('HSET', KEYS[1], 'last', whole(math.max(now_ms, entry.last)))
+end
 return 1

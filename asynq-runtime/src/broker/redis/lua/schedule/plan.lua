@@ -1,7 +1,8 @@
--- Makes an entry known as a program plans it, unless a newer one does (CRON.md 7, "spec changed").
+-- Makes an entry known as a program plans it, unless a newer one does.
 -- KEYS     1 x:cron:ENTRY
--- ARGV     1 now · 2 spec · 3 zone · 4 revision · 5 seconds it is remembered
--- Returns  as entry.lua
+-- ARGV     1 now · 2 spec · 3 zone · 4 revision · 5 seconds it is remembered · 6 the newer revision that this one
+--          supersedes ('' none)
+-- Returns  as entry.lua · then, if the schedule changed, the former spec and zone ('' and '' of a new entry)
 local call = redis.call
 local _, _, now_ms = clock(ARGV[1])
 local spec, zone, revision = ARGV[2], ARGV[3], ARGV[4]
@@ -12,13 +13,19 @@ if entry and is_ahead(entry, now_ms) then
   call('HSET', KEYS[1], 'last', whole(now_ms))
   entry.last = now_ms
 end
-if entry and newer(entry.revision, revision) then return answer_of(entry, now_ms) end
+if entry and newer(entry.revision, revision) and entry.revision ~= ARGV[6] then return answer_of(entry, now_ms) end
 
-if not entry or entry.spec ~= spec or entry.zone ~= zone then
+local changed = not entry or entry.spec ~= spec or entry.zone ~= zone
+if changed then
   -- Old gaps are not read by a new spec.
   call('HSET', KEYS[1], 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(now_ms))
 elseif entry.revision ~= revision then
   call('HSET', KEYS[1], 'rev', revision)
 end
 call('EXPIRE', KEYS[1], ARGV[5])
-return answer_of(read_entry(KEYS[1]), now_ms)
+local answer = answer_of(read_entry(KEYS[1]), now_ms)
+if changed then
+  answer[#answer + 1] = entry and entry.spec or ''
+  answer[#answer + 1] = entry and entry.zone or ''
+end
+return answer

@@ -4,10 +4,11 @@
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 the tick, Unix seconds · 4 spec · 5 zone · 6 revision · 7 seconds the
 --          entry is remembered · 8 seconds the marker is kept · 9 overlap: allow, skip or replace · 10 further grace of a
 --          Go run, seconds; and of the task: 11 id · 12 msg · 13 when (as in enqueue.lua) · 14 lock ('' none)
---          · 15 lock seconds · 16 x ('' none) · 17 group ('' none)
--- Returns  o, the id to cancel ('' none), p|s|g and due ms (enqueued) · e and ms left (early) · s (stale) · p (paused)
---          · d, the id to cancel ('' none) and, if the clock went back, 'back' (duplicate) · k and an id (skipped) · c (id taken) · u and the lock's
---          holder (unique) · w and a key of a foreign type (nothing was changed)
+--          · 15 lock seconds · 16 x ('' none) · 17 group ('' none) · 18 the entry's last tick as the scheduler knows it, Unix
+--          ms ('' unknown)
+-- Returns  o, p|s|g and due ms (enqueued) · e and ms left (early) · s (stale) · b (behind) · p (paused) · d and, if the clock
+--          went back, 'back' (duplicate) · k and an id (skipped) · c (id taken) · u and the lock's holder (unique) · w and a key of
+--          a foreign type (nothing was changed)
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local at_ms = tonumber(ARGV[3]) * 1000
 local spec, zone, revision, overlap = ARGV[4], ARGV[5], ARGV[6], ARGV[9]
@@ -18,21 +19,22 @@ if at_ms > now_ms then return { 'e', whole(at_ms - now_ms) } end
 local entry, failed = read_entry(kept_in)
 if failed then return { 'w', kept_in } end
 -- One that was lost is a new one; its markers stay.
-entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '', replaced = '' }
+entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '' }
 if newer(entry.revision, revision) and (entry.spec ~= spec or entry.zone ~= zone) then return { 's', '' } end
 
 -- Then a tick of this moment fires, and none of the time before.
 local went_back = is_ahead(entry, now_ms)
 local last = went_back and now_ms - 5000 or entry.last
 
+-- What was acknowledged is not there any more. The tick must wait: it would hide those that were lost.
+if not went_back and entry.last < (tonumber(ARGV[18]) or 0) and entry.is_kept then return { 'b', '' } end
+
 -- Keeps how far the entry is, in the plan of the newest program that fires it.
-local function keep(until_ms, previous, replaced)
+local function keep(until_ms, previous)
   -- Removes nothing; as the first write it lets the script run when memory is full.
   call('HDEL', kept_in, '')
   if newer(entry.revision, revision) then revision = entry.revision end
   call('HSET', kept_in, 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(until_ms), 'prev', previous)
-  -- For whoever sends the tick again because its answer was lost.
-  if replaced then call('HSET', kept_in, 'over', replaced) else call('HDEL', kept_in, 'over') end
   call('EXPIRE', kept_in, ARGV[7])
 end
 
@@ -45,11 +47,7 @@ end
 
 if at_ms <= last or call('EXISTS', marker) == 1 then
   if went_back or at_ms > last then keep(math.max(at_ms, last), entry.previous) end
-  local cancel = ''
-  if entry.previous == id and entry.replaced ~= '' then
-    if pcall('HGET', prefix .. 't:' .. entry.replaced, 'state') == 'active' then cancel = entry.replaced end
-  end
-  return { 'd', cancel, went_back and 'back' or '' }
+  return { 'd', went_back and 'back' or '' }
 end
 if entry.paused then
   keep(at_ms, entry.previous)
@@ -61,9 +59,9 @@ end
 local previous, there = nil, nil
 if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
-  local task = pcall('HMGET', name, 'state', 'group', 'unique_key', 'pending_since')
+  local task = pcall('HMGET', name, 'state', 'group', 'unique_key', 'pending_since', 'x')
   if not task.err and task[1] then
-    previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3] }
+    previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], extra = task[5] or '' }
     if previous.state == 'active' then
       local lease = call('ZSCORE', KEYS[3], previous.id)
       -- One without a token is Go's, and Go gives its own runs this much longer.
@@ -88,10 +86,9 @@ local goes = there == 'waits' or there == 'lapsed'
 
 if call('EXISTS', key) == 1 then return fired('c', '') end
 if lock ~= '' then
-  local holder = pcall('GET', lock)
-  if type(holder) == 'table' then return fired('u', '') end
+  local holder = holder_of(lock, id, prefix)
   -- What goes takes its lock with it.
-  if holder and holder ~= id and not (goes and holder == previous.id) then return fired('u', holder) end
+  if holder and not (goes and holder == previous.id) then return fired('u', holder) end
 end
 
 local due = due_at(ARGV[13], now_ms)
@@ -131,7 +128,12 @@ else
 end
 if lock ~= '' then call('SET', lock, id, 'EX', whole(held_for(tonumber(ARGV[15]), due, now_ms))) end
 call('HSET', key, unpack(new_fields(ARGV[12], state, now_ns, group, lock, ARGV[16])))
-local replaced = there == 'runs' and previous.id or nil
-keep(at_ms, id, replaced)
+if there == 'runs' then
+  -- Field 7 of the message in x: settle.lua deletes the task in place of putting it back.
+  call('HSET', previous.key, 'x', previous.extra .. '\56\1')
+  -- An ACL may forbid the channel.
+  pcall('PUBLISH', 'asynq:cancel', previous.id)
+end
+keep(at_ms, id)
 local letter = { pending = 'p', scheduled = 's', aggregating = 'g' }
-return { 'o', replaced or '', letter[state], whole(math.max(due, now_ms)) }
+return { 'o', letter[state], whole(math.max(due, now_ms)) }

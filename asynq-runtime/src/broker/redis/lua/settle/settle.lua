@@ -7,6 +7,7 @@
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
+--          A task that was replaced while it ran is deleted in place of r, a and q.
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
 --          hash · w a container of the queue is of a foreign type, nothing was changed
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
@@ -60,7 +61,16 @@ while p <= #ARGV do
     letter = refusal(key, token, deleted)
   else
     ended[#ended + 1] = id
-    if op == 'd' then
+    -- Field 7 of the message in x: a later tick took the place of the task.
+    local is_replaced = (op == 'r' or op == 'a' or op == 'q') and proto(call('HGET', key, 'x') or '', 7) == 1
+    if is_replaced then
+      deleted[#deleted + 1] = key
+      unlock(call('HGET', key, 'unique_key'), id)
+      if op == 'a' or op == 'r' and ARGV[p + 5] == '1' then
+        processed = processed + 1
+        failed = failed + 1
+      end
+    elseif op == 'd' then
       deleted[#deleted + 1] = key
       unlock(ARGV[p + 3], id)
       processed = processed + 1

@@ -1,0 +1,39 @@
+//! Checks of periodic entries: whether what is scheduled is fired.
+
+use asynq_cron::CronSpec;
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Evidence, Finding, Severity};
+use crate::entries::Entry;
+
+/// A tick that is not fired after this time is late: a leader that dies is followed within its lease.
+const LATE: TimeDelta = TimeDelta::minutes(2);
+/// More ticks than this are not counted.
+const MOST: usize = 1_000;
+
+pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
+    evidence.entries.iter().filter_map(|entry| late(entry, evidence.now)).collect()
+}
+
+/// An entry that is listed, is not paused, and has times that passed without a tick.
+fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
+    let last = entry.last.filter(|_| !entry.paused)?;
+    let listed = &entry.listed;
+    let spec = CronSpec::parse(&listed.spec).or_else(|_| CronSpec::parse_compat(&listed.spec)).ok()?;
+    let passed = std::iter::successors(spec.next_after(last), |&at| spec.next_after(at));
+    let passed = passed.take_while(|&at| at < now - LATE).take(MOST).count();
+    let ticks = match passed {
+        0 => return None,
+        1 => "1 of its times has".to_owned(),
+        MOST => format!("{MOST} of its times or more have"),
+        n => format!("{n} of its times have"),
+    };
+    Some(Finding {
+        severity: Severity::Error,
+        check: "late-schedule",
+        subject: listed.task_type.clone(),
+        found: format!("{ticks} passed without a tick since {}, by `{}`", last.format("%F %T UTC"), listed.spec),
+        means: "a scheduler lists the entry and does not fire it",
+        mend: "read the log of the leader: it says why a tick cannot be sent; restart it if it says nothing".to_owned(),
+    })
+}

@@ -1,0 +1,139 @@
+//! What a tired person does to tasks: the question says what will be lost, a slip looks like a slip, and one broken key
+//! hides nothing.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    Client, TaskState, job,
+    prelude::*,
+    task::{ArchiveLimit, QueueWeight, ServerInfo},
+};
+use asynq_tests::{Build as _, Store, queue, task};
+
+use crate::desk::{Desk, on_both_brokers};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[job(name = "typed:double")]
+async fn double(n: u64) -> JobResult {
+    let _ = n;
+    Ok(())
+}
+
+/// A server that serves the default queue and keeps so many archived tasks of it.
+async fn serve<S: Store>(desk: &Desk<S>, archived: u64) {
+    let member = desk.t.another_member(7).await;
+    let info = ServerInfo {
+        host: "host-7".into(),
+        status: "active".into(),
+        rust_version: "0.1.0".into(),
+        start_time: Some(desk.t.now().into()),
+        queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(1) }],
+        archives: vec![ArchiveLimit { queue: "def*".into(), tasks: archived }],
+        ..ServerInfo::default()
+    };
+    desk.t.broker().beat(&member, &info, &[]).await.unwrap();
+}
+
+on_both_brokers! {
+    async fn archiving_more_than_an_archive_keeps_says_before_what_will_be_deleted(desk) {
+        serve(&desk, 100).await;
+        desk.t.seed_archived("old").await;
+        for n in 0..140 {
+            desk.t.enqueue(task(&format!("t{n:03}")).after(HOUR)).await;
+        }
+        let line = "task archive-all -q default -s scheduled";
+        let question = "Archive 140 scheduled tasks of queue default? Its archive keeps 100 tasks and holds 1: the 41 oldest \
+                        will be DELETED.";
+        let scheduled = async || desk.t.broker().queue_stats(&queue("default")).await.unwrap().scheduled;
+
+        let refused = desk.run(line).await;
+        assert_eq!(refused.code, 3, "{refused}");
+        assert!(refused.err.contains(question), "{refused}");
+        let declined = desk.run_typing("\n", line).await;
+        assert!(declined.code == 3 && declined.err.contains(question), "{declined}");
+        assert_eq!(scheduled().await, 140, "nothing happens without a yes");
+
+        let done = desk.run_typing("y\n", line).await;
+        assert_eq!((done.code, scheduled().await), (0, 0), "{done}");
+        assert!(done.err.contains("a server will delete 41 tasks"), "{done}");
+    }
+
+    async fn an_archive_with_room_is_not_spoken_of(desk) {
+        serve(&desk, 100).await;
+        desk.t.enqueue(task("t1").after(HOUR)).await;
+        let asked = desk.run("task archive-all -q default -s scheduled").await;
+        assert!(asked.err.contains("Archive 1 scheduled task of queue default? Standard input"), "{asked}");
+    }
+
+    async fn a_slip_in_a_name_is_no_success(desk) {
+        desk.t.seed_pending(&["one"]).await;
+        for (line, expected) in [
+            ("queue pause defualt", "error: queue `defualt` was not found\n"),
+            ("queue resume defualt", "error: queue `defualt` was not found\n"),
+            ("task cancel nobody", "error: there is no task `nobody` in any queue\n"),
+            ("task cancel one", "error: task `one` is pending in queue `default`: nobody runs it\n"),
+        ] {
+            let answer = desk.run(line).await;
+            assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (1, "", expected), "{answer}");
+        }
+        assert!(!desk.t.broker().queue_stats(&queue("defualt")).await.unwrap().paused);
+        // What a program paused before its first task goes on.
+        desk.t.broker().pause(&queue("future")).await.unwrap();
+        assert_eq!(desk.run("queue resume future").await.code, 0);
+    }
+
+    async fn arguments_that_only_the_program_can_write_are_not_replaced_by_json(desk) {
+        let client = Client::new(desk.t.shared());
+        let old = double::job(7).task_id("t1").enqueue(&client).await.unwrap();
+        let now = async || client.inspector().task("default", "t1").await.unwrap().payload;
+
+        let refused = desk.run("task edit -q default t1 -l 8 --yes").await;
+        assert_eq!(refused.code, 1, "{refused}");
+        for part in ["default codec (postcard)", "`typed:double`", "dashboard of its worker", "--raw"] {
+            assert!(refused.err.contains(part), "{part}\n{refused}");
+        }
+        assert_eq!(now().await, old.payload);
+
+        // The same header with other arguments is what its program would write.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("payload");
+        let new = [&old.payload[..5], &[8]].concat();
+        std::fs::write(&file, &new).unwrap();
+        let words = ["task", "edit", "-q", "default", "t1", "--payload-file", file.to_str().unwrap(), "--yes"];
+        assert_eq!(desk.run_words(&words).await.code, 0);
+        assert_eq!(now().await, new);
+        assert_eq!(desk.run("task edit -q default t1 -l 8 --raw --yes").await.code, 0);
+        assert_eq!(now().await, "8");
+    }
+
+    async fn a_queue_that_cannot_be_read_hides_no_other(desk) {
+        let Some(go) = desk.t.store.go() else { return };
+        desk.t.seed_pending(&["one"]).await;
+        desk.t.enqueue(task("sound").in_queue("low")).await;
+        go.put_text("pending");
+        let told = "queue `default` cannot be read: ";
+
+        for line in ["stats", "queue ls -l"] {
+            let answer = desk.run(line).await;
+            assert_eq!(answer.code, 1, "{answer}");
+            assert!(answer.out.contains("low"), "{answer}");
+            assert!(answer.err.contains(told), "{answer}");
+        }
+        let listed = desk.run("queue ls --json").await;
+        let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+        assert_eq!((&listed[0]["queue"], &listed[1]["queue"]), (&"default".into(), &"low".into()), "{listed}");
+        assert!(listed[0]["error"].is_string() && listed[1]["pending"] == 1, "{listed}");
+
+        let found = desk.run("doctor --json").await;
+        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+        let has = |check: &str, subject: &str| {
+            let findings = found["findings"].as_array().unwrap();
+            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
+        };
+        assert!(has("foreign-key", "default") && has("no-consumer", "low"), "{found}");
+        let removed = desk.run("queue rm default --force --yes").await;
+        assert!(removed.code == 1 && removed.err.contains(told), "{removed}");
+        assert_eq!(desk.t.broker().task(&queue("low"), &asynq_tests::task_id("sound")).await.unwrap().unwrap().state, TaskState::Pending);
+    }
+}

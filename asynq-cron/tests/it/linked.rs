@@ -1,0 +1,48 @@
+//! The `#[periodic]` jobs of a program that makes its server itself.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use asynq_cron::prelude::*;
+use asynq_runtime::{prelude::*, server::ServerBuilder};
+use asynq_test_support::eventually;
+use tempfile::TempDir;
+
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+#[periodic("* * * * * *")]
+async fn counts() -> JobResult {
+    RUNS.fetch_add(1, SeqCst);
+    Ok(())
+}
+
+fn server(folder: &TempDir) -> ServerBuilder {
+    Server::builder(format!("sqlite://{}", folder.path().join("jobs.db").display()))
+}
+
+#[tokio::test]
+async fn a_server_that_a_program_builds_schedules_the_periodic_jobs_that_are_linked() {
+    let folder = TempDir::new().expect("a folder");
+    let running = server(&folder).build().await.expect("a server").start().await.expect("it starts");
+    eventually("two ticks have run", async || (RUNS.load(SeqCst) >= 2).then_some(())).await;
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn one_scheduler_is_in_a_server_or_none_where_it_is_left_out() {
+    let folder = TempDir::new().expect("a folder");
+    let none = || Registry::from_descriptors([asynq_runtime::JobDescriptor::of::<counts>(file!(), line!())]);
+    // One that is made and dropped changes nothing.
+    drop(asynq_cron::service());
+    for (builder, expected) in [
+        (server(&folder), &["scheduler"][..]),
+        (server(&folder).service(asynq_cron::service().release(7)), &["scheduler"]),
+        (server(&folder).without_linked_services(), &[]),
+        (server(&folder).without_linked_services().service(asynq_cron::service()), &["scheduler"]),
+        (server(&folder).registry(none().expect("a registry")), &[]),
+        // Flags of a program that knows nothing of the scheduler's.
+        (server(&folder).matches(clap::Command::new("theirs").get_matches_from(["theirs"])), &["scheduler"]),
+    ] {
+        let server = builder.build().await.expect("a server");
+        assert_eq!(server.services().collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,24 @@
+-- Puts what a dequeue took whose answer was lost back to the head of pending, as if it had not been taken: none of it began,
+-- so this is no crash.
+-- KEYS     1 active · 2 lease · 3 pending
+-- ARGV     1 now · 2 prefix of task hashes · 3 run token; then the ids that came in spite of that
+-- Returns  the ids, the one that was taken first ahead
+local _, now_ns = clock(ARGV[1])
+-- Removes nothing; as the first write it lets the script run when memory is full.
+call('LREM', KEYS[1], 1, '')
+-- Changes nothing either; a pending of a foreign type stops the script here, before a task has left active.
+call('LLEN', KEYS[3])
+
+local back = {}
+-- The one that was taken first goes last, where the next dequeue takes it first.
+for _, id in ipairs(unanswered(ARGV[2], ARGV[3], 4)) do
+  local key = ARGV[2] .. id
+  if call('HGET', key, 'state') == 'active' then
+    call('LREM', KEYS[1], 1, id)
+    call('ZREM', KEYS[2], id)
+    call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+    call('RPUSH', KEYS[3], id)
+    table.insert(back, 1, id)
+  end
+end
+return back

@@ -1,0 +1,60 @@
+-- Put in front of listings: how much of a task they send, and how much one script reads.
+-- KEYS     none
+-- ARGV     none; the listing hands its own to brief_of
+-- Returns  nothing
+
+-- A script that has read so many bytes of tasks stops: a longer one would keep Redis from everybody else.
+local MOST_READ = 4194304
+
+local function varint(number)
+  local bytes = ''
+  while number >= 128 do
+    bytes = bytes .. string.char(number % 128 + 128)
+    number = math.floor(number / 128)
+  end
+  return bytes .. string.char(number)
+end
+
+-- A message with the first `most` bytes of its payload (field 2 of asynq's TaskMessage), and how many there are in all;
+-- '' where nothing was left out. Bytes that are no message stay as they are.
+local function cut_message(msg, most)
+  local at = 1
+  while at <= #msg do
+    local begins, tag = at, nil
+    tag, at = read_varint(msg, at)
+    if not tag then return msg, '' end
+    local kind = tag % 8
+    if kind == 2 then
+      local length
+      length, at = read_varint(msg, at)
+      if not length or at + length - 1 > #msg then return msg, '' end
+      if tag == 18 and length > most then
+        local kept = string.sub(msg, 1, begins - 1) .. string.char(18) .. varint(most)
+        return kept .. string.sub(msg, at, at + most - 1) .. string.sub(msg, at + length), length
+      end
+      at = at + length
+    elseif kind == 0 then
+      local number
+      number, at = read_varint(msg, at)
+      if not number then return msg, '' end
+    elseif kind == 1 or kind == 5 then
+      at = at + (kind == 1 and 8 or 4)
+    else
+      return msg, ''
+    end
+  end
+  return msg, ''
+end
+
+-- One row of a listing, with at most `most` bytes (nil: all) of payload and result; and how many bytes were read for it.
+-- `task` is what HMGET says of msg, result, crashes, progress and state.
+local function brief_of(id, score, lease, due, task, most)
+  local msg, result = task[1], task[2]
+  local size, result_size = '', ''
+  local read = #msg + (result and #result or 0)
+  if most and #msg > most then msg, size = cut_message(msg, most) end
+  if most and result and #result > most then
+    result, result_size = string.sub(result, 1, most), #result
+  end
+  return { id, score, lease, due, msg, result, task[3], task[4], task[5], size, result_size }, read
+end

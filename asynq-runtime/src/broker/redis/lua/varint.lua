@@ -1,0 +1,19 @@
+-- Put in front of scripts that read protobuf messages.
+-- KEYS     none
+-- ARGV     none; the scripts hand their own to the function
+-- Returns  nothing
+
+-- The number that is written at `at` as a base 128 varint, and where it ends; nil where the bytes end before it does.
+local function read_varint(bytes, at)
+  local value, scale = 0, 1
+  for _ = 1, 10 do
+    local byte = string.byte(bytes, at)
+    if not byte then return nil, at end
+    at = at + 1
+    value = value + byte % 128 * scale
+    if byte < 128 then return value, at end
+    scale = scale * 128
+  end
+  return nil, at
+end
+

@@ -1,0 +1,84 @@
+//! Where quarantined tasks were passed: queues are asked at once, each by a script of its own, and none knows of the others.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::super::Wanted;
+use crate::task::QueueName;
+
+/// How long a queue counts as one of quarantined tasks alone. Two changes between two looks could leave its length as it was.
+pub(super) const TRUSTED_FOR: Duration = Duration::from_secs(1);
+
+/// The queues whose last dequeue passed quarantined tasks.
+#[derive(Debug, Default)]
+pub(super) struct PassedQuarantine(Mutex<HashMap<QueueName, Passed>>);
+
+#[derive(Debug)]
+struct Passed {
+    since: Instant,
+    /// How many there were, if there was nothing else.
+    alone: Option<i64>,
+}
+
+impl PassedQuarantine {
+    /// Notes what a dequeue of `queue` passed: so many, and whether nothing else was left.
+    pub(super) fn note(&self, queue: &QueueName, passed: i64, is_all: bool) {
+        let mut queues = self.lock();
+        if passed > 0 {
+            queues.insert(queue.clone(), Passed { since: Instant::now(), alone: is_all.then_some(passed) });
+        } else if !queues.is_empty() {
+            queues.remove(queue);
+        }
+    }
+
+    /// Which of the queues may give the one quarantined task: one that has some, or else any.
+    pub(super) fn next<'w>(&self, wanted: &'w [Wanted]) -> Option<&'w QueueName> {
+        let queues = self.lock();
+        let known = wanted.iter().find(|wanted| wanted.n > 0 && queues.contains_key(&wanted.queue));
+        known.or(wanted.first()).map(|wanted| &wanted.queue)
+    }
+
+    /// Whether all of the `pending` tasks of a queue are quarantined, as far as anybody knows.
+    pub(super) fn is_alone(&self, queue: &QueueName, pending: i64) -> bool {
+        let mut queues = self.lock();
+        let Some(Passed { since, alone: Some(alone) }) = queues.get_mut(queue) else { return false };
+        // Those that others took are not missed.
+        *alone = pending.min(*alone);
+        pending == *alone && since.elapsed() < TRUSTED_FOR
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueName, Passed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_task_comes_from_a_queue_that_has_some() {
+        let passed = PassedQuarantine::default();
+        let wanted = ["a", "b", "c"].map(|name| Wanted { queue: QueueName::from_wire(name), n: 1 });
+        let next = || passed.next(&wanted).unwrap().as_str().to_owned();
+        assert_eq!(next(), "a");
+        passed.note(&wanted[2].queue, 3, false);
+        assert_eq!(next(), "c");
+        passed.note(&wanted[2].queue, 0, false);
+        assert_eq!((next(), passed.next(&[])), ("a".to_owned(), None));
+    }
+
+    #[test]
+    fn a_queue_counts_as_quarantined_until_it_grows() {
+        let (passed, queue) = (PassedQuarantine::default(), QueueName::from_wire("q"));
+        assert!(!passed.is_alone(&queue, 2));
+        passed.note(&queue, 2, false);
+        assert!(!passed.is_alone(&queue, 2), "something else is there");
+        passed.note(&queue, 2, true);
+        let seen = [2, 3, 2, 1, 2].map(|pending| passed.is_alone(&queue, pending));
+        assert_eq!(seen, [true, false, true, true, false], "one that went was of them, one that came was not");
+    }
+}

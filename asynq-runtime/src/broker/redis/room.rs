@@ -1,0 +1,89 @@
+//! How many bytes of messages to ask for: as many as the line carries in time.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use super::{super::BrokerError, script::PER_SCRIPT};
+
+/// Fewest bytes to ask for. A script always gives one task, however large.
+const LEAST: usize = 1 << 10;
+/// Most bytes to ask one script for.
+const MOST: usize = PER_SCRIPT.1;
+
+/// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
+#[derive(Debug)]
+pub(super) struct Room {
+    bytes: AtomicUsize,
+    /// An answer that takes longer is too large.
+    in_time: Duration,
+}
+
+impl Room {
+    /// As much as may be.
+    pub(super) fn new(in_time: Duration) -> Self {
+        Self { bytes: AtomicUsize::new(MOST), in_time }
+    }
+
+    /// What to ask each of so many scripts for.
+    pub(super) fn of_each(&self, scripts: usize) -> usize {
+        match self.bytes.load(Ordering::Relaxed) {
+            MOST => MOST,
+            bytes => (bytes / scripts.max(1)).max(1),
+        }
+    }
+
+    /// A call came to nothing.
+    pub(super) fn unanswered(&self, error: &BrokerError) {
+        if error.is_unavailable() {
+            self.change(|bytes| bytes / 2);
+        }
+    }
+
+    /// A call gave so many bytes and took so long. Only an answer that used its room says that there could be more.
+    pub(super) fn answered(&self, bytes: usize, took: Duration) {
+        if took > self.in_time {
+            self.change(|room| room / 2);
+        } else if took < self.in_time / 2 {
+            self.change(|room| if bytes >= room / 2 { room.saturating_mul(2) } else { room });
+        }
+    }
+
+    fn change(&self, to: impl Fn(usize) -> usize) {
+        let change = |bytes| Some(to(bytes).clamp(LEAST, MOST));
+        // Never fails: there is always another value.
+        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerErrorKind;
+
+    #[test]
+    fn the_room_shrinks_with_answers_that_are_late_or_lost_and_grows_with_those_that_fill_it() {
+        let (second, soon) = (Duration::from_secs(1), Duration::from_millis(10));
+        let room = Room::new(second);
+        assert_eq!((room.of_each(1), room.of_each(20)), (MOST, MOST), "as much as each script may give");
+        let lost = BrokerError::new(BrokerErrorKind::Timeout, "lost");
+        room.unanswered(&BrokerError::new(BrokerErrorKind::Denied, "no matter of size"));
+        assert_eq!(room.of_each(1), MOST);
+        room.unanswered(&lost);
+        assert_eq!((room.of_each(1), room.of_each(4)), (MOST / 2, MOST / 8), "shared by all");
+        room.answered(MOST / 2, 2 * second);
+        assert_eq!(room.of_each(1), MOST / 4);
+        room.answered(MOST / 4, second);
+        assert_eq!(room.of_each(1), MOST / 4, "just in time");
+        room.answered(100, soon);
+        assert_eq!(room.of_each(1), MOST / 4, "a small answer says nothing of a large one");
+        room.answered(MOST / 8, soon);
+        assert_eq!(room.of_each(1), MOST / 2);
+        room.answered(MOST, soon);
+        room.answered(MOST, soon);
+        assert_eq!(room.of_each(20), MOST);
+        (0..30).for_each(|_| room.unanswered(&lost));
+        assert_eq!((room.of_each(1), room.of_each(5000)), (LEAST, 1));
+    }
+}

@@ -1,0 +1,305 @@
+//! Opens the sockets of all connections, and waits for answers on them for as long as bytes come or go.
+//!
+//! A time-out is about silence and not about length: a large answer on a thin line takes long and is no reason to give up,
+//! while a peer that is gone says nothing at all.
+
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use redis::{Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, lookup_host},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, timeout_at},
+};
+
+use super::{super::BrokerError, reply, tls::Tls, url::Address};
+
+/// Longest wait for one answer while bytes come and go, as a multiple of the time-out.
+pub(super) const LONGEST: u32 = 20;
+/// Where a wait without an end ends.
+const FAR: Duration = Duration::from_secs(86_400);
+/// Most bytes that the system takes before it has sent them. What it takes counts as sent, so this much of a write goes out
+/// unseen.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 64 << 10;
+
+/// A socket to one server that notes when bytes go through it.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: Stream,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
+impl Socket {
+    /// Connects to `address`, with TLS where `tls` says how. It has no time-out of its own.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there, or one side refuses the other's certificate.
+    pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Self, BrokerError> {
+        let stream = match address {
+            Address::Tcp { host, port } => {
+                let stream = connect(host, *port).await.map_err(unreachable)?;
+                match tls {
+                    Some(tls) => Self::encrypted(stream, host, tls).await?,
+                    None => Stream::Tcp(stream),
+                }
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => Stream::Unix(tokio::net::UnixStream::connect(path).await.map_err(unreachable)?),
+            #[cfg(not(unix))]
+            Address::Unix(_) => {
+                return Err(BrokerError::new(
+                    crate::broker::BrokerErrorKind::Config,
+                    "this system has no Unix sockets",
+                ));
+            }
+        };
+        Ok(Self { stream, progress: Progress::new() })
+    }
+
+    #[cfg(feature = "tls")]
+    async fn encrypted(stream: TcpStream, host: &str, tls: &Tls) -> Result<Stream, BrokerError> {
+        let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|error| {
+            let message = format!("{host:?} is not a valid name for TLS; use a host name or an IP address");
+            BrokerError::with_source(crate::broker::BrokerErrorKind::Config, message, error)
+        })?;
+        let connector = tokio_rustls::TlsConnector::from(tls.config()?);
+        Ok(Stream::Tls(Box::new(connector.connect(name, stream).await.map_err(unreachable)?)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn encrypted(_: TcpStream, _: &str, tls: &Tls) -> Result<Stream, BrokerError> {
+        Err(tls.missing())
+    }
+
+    /// When bytes last went through it.
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+}
+
+fn unreachable(error: io::Error) -> BrokerError {
+    reply::failed(error.into())
+}
+
+/// Tries all addresses of `host` at once and takes the first that answers, so that one that does not answer costs nothing.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut attempts: JoinSet<io::Result<TcpStream>> =
+        lookup_host((host, port)).await?.map(TcpStream::connect).collect();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name of the host has no address");
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt.map_err(io::Error::other).flatten() {
+            Ok(stream) => {
+                // A pipeline is one write: waiting for more to send would only cost time.
+                stream.set_nodelay(true)?;
+                #[cfg(any(target_os = "linux", target_os = "android"))]
+                socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+impl Stream {
+    fn reading(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        match self {
+            Self::Tcp(stream) => stream,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream,
+            #[cfg(unix)]
+            Self::Unix(stream) => stream,
+        }
+    }
+
+    fn writing(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        match self {
+            Self::Tcp(stream) => stream,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream,
+            #[cfg(unix)]
+            Self::Unix(stream) => stream,
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(self.stream.reading()).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.progress.note();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(self.stream.writing()).poll_write(context, bytes))?;
+        if written > 0 {
+            self.progress.note();
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.stream.writing()).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.stream.writing()).poll_shutdown(context)
+    }
+}
+
+/// When bytes last went through a connection, in either direction.
+#[derive(Debug, Clone)]
+pub(super) struct Progress(Arc<Noted>);
+
+#[derive(Debug)]
+struct Noted {
+    opened: Instant,
+    /// Milliseconds after it was opened.
+    last: AtomicU64,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self(Arc::new(Noted { opened: Instant::now(), last: AtomicU64::new(0) }))
+    }
+
+    fn note(&self) {
+        let ms = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last.store(ms, Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Instant {
+        self.0.opened + Duration::from_millis(self.0.last.load(Ordering::Relaxed))
+    }
+
+    /// How long nothing has come or gone.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.last().elapsed()
+    }
+
+    /// Until when to wait at least for the answer to a call that was made at `began`: until `silence` after the latest byte
+    /// or the call, and no longer than [`LONGEST`] times that in all. `None` if that is over.
+    pub(super) fn wait_until(&self, began: Instant, silence: Duration) -> Option<Instant> {
+        let end = end_of_wait(began, self.last(), silence);
+        (end > Instant::now()).then_some(end)
+    }
+
+    /// The outcome of `call`, which was made on this connection, or a time-out.
+    async fn answered<T>(&self, silence: Duration, call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        let began = Instant::now();
+        let mut call = pin!(call);
+        while let Some(end) = self.wait_until(began, silence) {
+            if let Ok(answer) = timeout_at(end, call.as_mut()).await {
+                return answer;
+            }
+        }
+        Err(timed_out())
+    }
+}
+
+/// When a call that was made at `began` is given up if no byte goes through its connection after `last`.
+fn end_of_wait(began: Instant, last: Instant, silence: Duration) -> Instant {
+    let after = |from: Instant, span: Duration| from.checked_add(span).unwrap_or(from + FAR);
+    after(last.max(began), silence).min(after(began, longest(silence)))
+}
+
+/// The longest that a call takes whose answer comes byte by byte.
+pub(super) fn longest(silence: Duration) -> Duration {
+    silence.saturating_mul(LONGEST)
+}
+
+pub(super) fn timed_out() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}
+
+/// A connection whose bytes are moved by a task of its own, which ends with the last clone.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    redis: MultiplexedConnection,
+    progress: Progress,
+    silence: Duration,
+    _driver: Arc<Driver>,
+}
+
+#[derive(Debug)]
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Connection {
+    /// Moves the bytes of `redis` on the current runtime. A call is given up after so much `silence`.
+    pub(super) fn start(
+        redis: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+        progress: Progress,
+        silence: Duration,
+    ) -> Self {
+        let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
+        Self { redis, progress, silence, _driver: driver }
+    }
+
+    /// Sends `pipeline` in one write and returns the answers, errors of Redis among them.
+    ///
+    /// # Errors
+    ///
+    /// The connection failed, or was silent for too long. Whether any of it took effect is then unknown.
+    pub(super) async fn exchange(&self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+        // Cheap: it is the sender of a channel.
+        let mut redis = self.redis.clone();
+        self.progress.answered(self.silence, redis.send_packed_commands(pipeline, 0, pipeline.len())).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_with_a_silence_and_not_because_its_answer_is_long() {
+        const SILENCE: Duration = Duration::from_secs(3);
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        // Seconds after the call: when the latest byte came, and when the call is given up if no other comes.
+        for (last, end) in [(0, 3), (1, 4), (20, 23), (56, 59), (57, 60), (59, 60)] {
+            assert_eq!(end_of_wait(began, at(last), SILENCE), at(end), "{last}");
+        }
+        // Bytes of before say nothing of this call.
+        assert_eq!(end_of_wait(at(10), at(1), SILENCE), at(13));
+        assert_eq!(end_of_wait(began, began, Duration::MAX), began + FAR);
+    }
+}

@@ -1,0 +1,314 @@
+//! Postcard that refuses what it could not read back as it was.
+//!
+//! Postcard writes the fields of a struct one after the other, without names. A field that serde leaves out therefore
+//! shifts all that follow it, and the reader takes the next field's bytes for the missing one: often without an error.
+
+use std::fmt;
+
+use postcard::{Serializer, ser_flavors::ExtendFlavor};
+use serde::{Serialize, ser};
+
+use crate::job::trace::Reads;
+
+/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where it was traced to the end.
+pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Reads>) -> Result<Vec<u8>, Refusal> {
+    let mut checked = Checked { postcard: Serializer { output: ExtendFlavor::new(bytes) }, reads };
+    value.serialize(&mut checked)?;
+    Ok(postcard::ser_flavors::Flavor::finalize(checked.postcard.output)?)
+}
+
+/// Why a value was not written, for people.
+#[derive(Debug)]
+pub(super) struct Refusal(String);
+
+/// What to do about a field that is written but not read, or the other way round.
+const INSTEAD: &str = "postcard has no field names and would read other fields in its place; write `codec = \"json\"` on \
+                       the job, or remove the attribute (`#[serde(skip)]` leaves a field out on both sides)";
+
+impl Refusal {
+    fn skipped(field: &str) -> Self {
+        Self(format!("the field `{field}` is left out (`skip_serializing_if`): {INSTEAD}"))
+    }
+
+    fn count(of: &str, written: usize) -> Self {
+        let s = if written == 1 { "" } else { "s" };
+        Self(format!(
+            "`{of}` writes {written} field{s} and reads another number (`skip_serializing`, `skip_deserializing` or \
+             `skip_serializing_if`): {INSTEAD}"
+        ))
+    }
+
+    fn variant(of: &str, variant: &str) -> Self {
+        Self(format!(
+            "the variant `{of}::{variant}` would be read as another one (`skip_deserializing` on a variant): postcard \
+             writes its number, not its name; write `codec = \"json\"` on the job, or move the skipped variants to the end"
+        ))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl ser::Error for Refusal {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl From<postcard::Error> for Refusal {
+    fn from(error: postcard::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The serializer: postcard's own, called for everything that is written.
+struct Checked<'r> {
+    postcard: Serializer<ExtendFlavor<Vec<u8>>>,
+    reads: Option<&'r Reads>,
+}
+
+impl Checked<'_> {
+    /// Whether as many fields are read as are written here.
+    #[inline]
+    fn is_read(&self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
+        self.reads.is_none_or(|reads| reads.takes(name, variant, fields))
+    }
+
+    /// Refuses a variant that is read as another one.
+    #[inline]
+    fn variant(&self, name: &'static str, index: u32, variant: &'static str, fields: usize) -> Result<(), Refusal> {
+        match self.reads {
+            Some(reads) if !reads.has_variant(name, index, variant) => Err(Refusal::variant(name, variant)),
+            _ if !self.is_read(name, Some(index), fields) => Err(Refusal::count(variant, fields)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The fields of a struct that is being written.
+struct Fields<'a, 'r> {
+    checked: &'a mut Checked<'r>,
+    /// The struct and its fields, if another number of fields is read. It is told at the end, unless a field that is
+    /// left out can be named before.
+    misread: Option<(&'static str, usize)>,
+}
+
+impl Fields<'_, '_> {
+    fn end(self) -> Result<(), Refusal> {
+        match self.misread {
+            Some((name, fields)) => Err(Refusal::count(name, fields)),
+            None => Ok(()),
+        }
+    }
+}
+
+macro_rules! plain {
+    ($($method:ident($($value:ident: $type:ty),*);)*) => {$(
+        #[inline]
+        fn $method(self, $($value: $type),*) -> Result<(), Refusal> {
+            Ok(self.postcard.$method($($value),*)?)
+        }
+    )*};
+}
+
+impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
+    type Ok = ();
+    type Error = Refusal;
+    type SerializeSeq = Self;
+    type SerializeTuple = Self;
+    type SerializeTupleStruct = Self;
+    type SerializeTupleVariant = Self;
+    type SerializeMap = Self;
+    type SerializeStruct = Fields<'a, 'r>;
+    type SerializeStructVariant = Fields<'a, 'r>;
+
+    plain! {
+        serialize_bool(v: bool); serialize_char(v: char); serialize_str(v: &str); serialize_bytes(v: &[u8]);
+        serialize_i8(v: i8); serialize_i16(v: i16); serialize_i32(v: i32); serialize_i64(v: i64); serialize_i128(v: i128);
+        serialize_u8(v: u8); serialize_u16(v: u16); serialize_u32(v: u32); serialize_u64(v: u64); serialize_u128(v: u128);
+        serialize_f32(v: f32); serialize_f64(v: f64);
+        serialize_none(); serialize_unit(); serialize_unit_struct(name: &'static str);
+    }
+
+    #[inline]
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result<(), Refusal> {
+        Ok(self.postcard.collect_str(value)?)
+    }
+
+    #[inline]
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Refusal> {
+        // What postcard writes before the value.
+        self.postcard.serialize_u8(1)?;
+        value.serialize(self)
+    }
+
+    #[inline]
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Refusal> {
+        value.serialize(self)
+    }
+
+    #[inline]
+    fn serialize_unit_variant(self, name: &'static str, index: u32, variant: &'static str) -> Result<(), Refusal> {
+        self.variant(name, index, variant, 0)?;
+        Ok(self.postcard.serialize_unit_variant(name, index, variant)?)
+    }
+
+    #[inline]
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<(), Refusal> {
+        self.variant(name, index, variant, 1)?;
+        self.postcard.serialize_unit_variant(name, index, variant)?;
+        value.serialize(self)
+    }
+
+    #[inline]
+    fn serialize_seq(self, len: Option<usize>) -> Result<Self, Refusal> {
+        self.postcard.serialize_seq(len)?;
+        Ok(self)
+    }
+
+    #[inline]
+    fn serialize_map(self, len: Option<usize>) -> Result<Self, Refusal> {
+        self.postcard.serialize_map(len)?;
+        Ok(self)
+    }
+
+    #[inline]
+    fn serialize_tuple(self, _: usize) -> Result<Self, Refusal> {
+        Ok(self)
+    }
+
+    #[inline]
+    fn serialize_tuple_struct(self, name: &'static str, len: usize) -> Result<Self, Refusal> {
+        if !self.is_read(name, None, len) {
+            return Err(Refusal::count(name, len));
+        }
+        Ok(self)
+    }
+
+    #[inline]
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Self, Refusal> {
+        self.variant(name, index, variant, len)?;
+        self.postcard.serialize_unit_variant(name, index, variant)?;
+        Ok(self)
+    }
+
+    #[inline]
+    fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'a, 'r>, Refusal> {
+        let misread = (!self.is_read(name, None, len)).then_some((name, len));
+        Ok(Fields { checked: self, misread })
+    }
+
+    #[inline]
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Fields<'a, 'r>, Refusal> {
+        if self.reads.is_some_and(|reads| !reads.has_variant(name, index, variant)) {
+            return Err(Refusal::variant(name, variant));
+        }
+        let misread = (!self.is_read(name, Some(index), len)).then_some((variant, len));
+        self.postcard.serialize_unit_variant(name, index, variant)?;
+        Ok(Fields { checked: self, misread })
+    }
+}
+
+macro_rules! elements {
+    ($($trait:ident $method:ident;)*) => {$(
+        impl ser::$trait for &mut Checked<'_> {
+            type Ok = ();
+            type Error = Refusal;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refusal> {
+                value.serialize(&mut **self)
+            }
+
+            #[inline]
+            fn end(self) -> Result<(), Refusal> {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+elements! {
+    SerializeSeq serialize_element;
+    SerializeTuple serialize_element;
+    SerializeTupleStruct serialize_field;
+    SerializeTupleVariant serialize_field;
+}
+
+impl ser::SerializeMap for &mut Checked<'_> {
+    type Ok = ();
+    type Error = Refusal;
+
+    #[inline]
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refusal> {
+        key.serialize(&mut **self)
+    }
+
+    #[inline]
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refusal> {
+        value.serialize(&mut **self)
+    }
+
+    #[inline]
+    fn end(self) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+macro_rules! fields {
+    ($($trait:ident)*) => {$(
+        impl ser::$trait for Fields<'_, '_> {
+            type Ok = ();
+            type Error = Refusal;
+
+            #[inline]
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), Refusal> {
+                value.serialize(&mut *self.checked)
+            }
+
+            /// serde's derive calls it exactly where `skip_serializing_if` says yes.
+            #[inline]
+            fn skip_field(&mut self, field: &'static str) -> Result<(), Refusal> {
+                Err(Refusal::skipped(field))
+            }
+
+            #[inline]
+            fn end(self) -> Result<(), Refusal> {
+                self.end()
+            }
+        }
+    )*};
+}
+
+fields! { SerializeStruct SerializeStructVariant }
+
+#[cfg(test)]
+mod tests;

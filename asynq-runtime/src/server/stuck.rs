@@ -1,0 +1,135 @@
+//! Blocking jobs whose threads do not return when their time is over: shown, and given up where the job allows it.
+//!
+//! No thread can be stopped from outside. An attempt therefore lasts until its thread returns, unless its job has
+//! `kill_after`: then it is settled without its thread, whose late result nobody looks at.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{error::ServerError, outcome::Ended};
+use crate::{
+    job::{BlockingPool, Policy},
+    metrics::Under,
+};
+
+/// How long a thread may take to notice that its time is over. After that the job counts as stuck.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// The threads that a server has given up.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    threads: AtomicUsize,
+    /// With as many the server leaves: each of them holds memory, and perhaps a lock that the others wait for.
+    limit: usize,
+    worn_out: CancellationToken,
+}
+
+impl GivenUp {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { threads: AtomicUsize::new(0), limit: limit.max(1), worn_out: CancellationToken::new() })
+    }
+
+    /// Waits until the limit is reached.
+    pub(crate) async fn worn_out(&self) {
+        self.worn_out.cancelled().await;
+    }
+
+    /// # Errors
+    ///
+    /// The limit was reached.
+    pub(crate) fn outcome(&self) -> Result<(), ServerError> {
+        if self.worn_out.is_cancelled() { Err(ServerError::Stuck { threads: self.limit }) } else { Ok(()) }
+    }
+
+    fn add(self: &Arc<Self>) -> OneGivenUp {
+        if self.threads.fetch_add(1, Ordering::AcqRel) + 1 >= self.limit {
+            self.worn_out.cancel();
+        }
+        OneGivenUp(Arc::clone(self))
+    }
+}
+
+/// Counts until its thread returns after all.
+struct OneGivenUp(Arc<GivenUp>);
+
+impl Drop for OneGivenUp {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Watches the threads of an attempt that ought to end because of `cause`. Returns how the attempt ends without them, `kill_after`
+/// from now; never without that.
+pub(crate) async fn watch(
+    cause: Ended,
+    blocking: &BlockingPool,
+    under: &Under,
+    kill_after: Option<Duration>,
+    given_up: &Arc<GivenUp>,
+) -> Ended {
+    let notice = kill_after.map_or(NOTICE, |after| after.min(NOTICE));
+    tokio::time::sleep(notice).await;
+    blocking.keep_until_idle(Box::new(under.stuck()));
+    let Some(after) = kill_after else {
+        tracing::warn!(
+            "stuck: its time is over and its thread has not returned; task, slot and lease wait for it \
+             (`kill_after` would give it up)"
+        );
+        return std::future::pending().await;
+    };
+    tracing::warn!(kill_after = ?after, "stuck: its time is over and its thread has not returned");
+    tokio::time::sleep(after.saturating_sub(notice)).await;
+    blocking.keep_until_idle(Box::new(given_up.add()));
+    tracing::error!("given up: its thread has not returned and is left to itself");
+    without_thread(cause, after)
+}
+
+/// How an attempt ends whose thread was given up.
+fn without_thread(cause: Ended, after: Duration) -> Ended {
+    let more = |why: String| format!("{why}; its thread did not return within {after:?} and was given up");
+    match cause {
+        Ended::Failed { policy: Policy::Fail, error, pause } => {
+            Ended::Failed { policy: Policy::Fail, error: more(error), pause }
+        }
+        Ended::Hopeless(why) => Ended::Hopeless(more(why)),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_without_its_thread_ends_as_its_cause_and_says_so() {
+        let after = Duration::from_secs(60);
+        let more = "; its thread did not return within 60s and was given up";
+        let table = [
+            (Ended::failed("too late"), Ended::failed(format!("too late{more}"))),
+            (Ended::Hopeless("the end".into()), Ended::Hopeless(format!("the end{more}"))),
+            (Ended::Interrupted, Ended::Interrupted),
+        ];
+        for (cause, expected) in table {
+            assert_eq!(without_thread(cause, after), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_worn_out_by_as_many_threads_at_a_time_as_its_limit() {
+        let given_up = GivenUp::new(2);
+        drop(given_up.add());
+        let one = given_up.add();
+        assert!(given_up.outcome().is_ok(), "the first thread has returned");
+        let two = given_up.add();
+        given_up.worn_out().await;
+        drop((one, two));
+        assert!(matches!(given_up.outcome(), Err(ServerError::Stuck { threads: 2 })), "it stays so");
+    }
+}

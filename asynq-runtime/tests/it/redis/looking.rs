@@ -1,0 +1,46 @@
+//! Who looks does so on a connection of its own, so that a long page cannot take the worker's away.
+
+use std::collections::BTreeSet;
+
+use asynq_runtime::{
+    broker::{Inspect, Maintain, Page},
+    task::TaskState,
+};
+
+use super::{
+    server::Server,
+    tasks::{member, put, queue, take},
+};
+
+/// The connections to this server but for the one that asks.
+async fn connections(redis: &mut redis::aio::MultiplexedConnection) -> BTreeSet<i64> {
+    let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
+    let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
+    ids.filter(|&id| id != own).collect()
+}
+
+#[tokio::test]
+async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["t1", "t2"]).await;
+    let runs = take(&broker, &member("s"), 1).await;
+    let before = connections(&mut redis).await;
+    let page = async || {
+        let tasks = broker.tasks(&queue(), TaskState::Pending, Page::default()).await.unwrap();
+        tasks.into_iter().map(|task| task.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(page().await, ["t2"]);
+    let with_looking = connections(&mut redis).await;
+    let looking: Vec<i64> = with_looking.difference(&before).copied().collect();
+    assert_eq!(looking.len(), 1, "the first look opens it: {before:?}, {with_looking:?}");
+    assert_eq!(page().await, ["t2"]);
+    assert_eq!(connections(&mut redis).await, with_looking, "and the next ones share it");
+
+    // Cut off, as by a time-out of its own, it takes nothing else along.
+    let _: i64 = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(looking[0]).query_async(&mut redis).await.unwrap();
+    broker.extend(&[runs[0].key.clone()]).await.unwrap();
+    assert!(connections(&mut redis).await.is_superset(&before), "the worker's connections are as they were");
+}

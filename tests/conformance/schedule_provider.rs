@@ -1,0 +1,117 @@
+//! Entries of a provider: how they come, change and go, and what a provider that fails or hangs does to the others.
+//!
+//! Where [`schedule_served`](super::schedule_served) runs, and for the same reasons.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use asynq_cron::{CronSpec, Periodic, SchedulerService};
+use asynq_runtime::{RawTask, job::BoxError};
+use asynq_tests::{eventually, log::Log};
+
+use super::{
+    Fixture,
+    schedule_served::{
+        EACH_SECOND, changes, entry, listed, scheduler, sorted_changes, start, state, ticks, until_listed,
+        until_logged, until_more, until_state, until_ticks,
+    },
+};
+
+/// What a provider says at the moment.
+type Said = Arc<Mutex<Result<Vec<Periodic>, String>>>;
+
+fn provided(service: SchedulerService, said: &Said) -> SchedulerService {
+    let said = Arc::clone(said);
+    service.provider(Duration::from_secs(1), move || {
+        let said = said.lock().unwrap().clone();
+        async move { said.map_err(BoxError::from) }
+    })
+}
+
+#[tokio::test]
+async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    let (a, b, fixed) = (entry("a", EACH_SECOND), entry("b", EACH_SECOND), entry("fixed", "@yearly"));
+    let said: Said = Arc::new(Mutex::new(Ok(vec![a.clone()])));
+    let say = |entries: &[&Periodic]| *said.lock().unwrap() = Ok(entries.iter().map(|&e| e.clone()).collect());
+    let running = start(&t, provided(scheduler("shop", 1, [fixed]), &said)).await;
+    until_ticks(&t, &a, 2).await;
+    let mut heard = 0;
+    assert_eq!(sorted_changes(&log, "shop", &mut heard), ["+ a * * * * * *", "+ fixed @yearly"]);
+
+    say(&[&a, &b]);
+    until_ticks(&t, &b, 1).await;
+    until_listed(&t, &["a", "b", "fixed"]).await;
+
+    let changed = entry("a", "0 0 1 1 *");
+    say(&[&changed, &b]);
+    until_state(&t, &a, "the new times", |state| state.spec == "0 0 1 1 *").await;
+    until_logged(&log, "~ a").await;
+    let fired = ticks(&t, &a).await;
+    until_more(&t, &b, 2).await;
+    assert_eq!(ticks(&t, &a).await, fired);
+
+    say(&[&changed]);
+    eventually("b is forgotten", async || state(&t, &b).await.is_none().then_some(())).await;
+    until_listed(&t, &["a", "fixed"]).await;
+    until_logged(&log, "- b").await;
+    let expected = ["+ b * * * * * *", "~ a * * * * * * → 0 0 1 1 *", "- b"];
+    assert_eq!(changes(&log, "shop", &mut heard), expected);
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_is_called_once_at_a_time_and_given_up_and_stops_no_tick() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    let (fixed, known) = (entry("fixed", EACH_SECOND), entry("known", EACH_SECOND));
+    let (calls, said) = (Arc::new(AtomicUsize::new(0)), known.clone());
+    let counted = Arc::clone(&calls);
+    let service = scheduler("shop", 1, [fixed.clone()]).provider(Duration::from_secs(1), move || {
+        let (call, said) = (counted.fetch_add(1, SeqCst), said.clone());
+        async move {
+            // As a table behind a connection that was cut without a word.
+            if call > 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok(vec![said])
+        }
+    });
+    let running = start(&t, service).await;
+    eventually("a call that hangs", async || (calls.load(SeqCst) == 2).then_some(())).await;
+    until_more(&t, &fixed, 4).await;
+    assert_eq!(calls.load(SeqCst), 2, "one call at a time");
+    until_logged(&log, "the provider of periodic entries has not answered for 30s").await;
+    eventually("the provider is asked again", async || (calls.load(SeqCst) == 3).then_some(())).await;
+    until_more(&t, &fixed, 2).await;
+    until_more(&t, &known, 2).await;
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_providers_entries_is_said_and_the_others_go_on() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    let (fixed, good) = (entry("fixed", "@yearly"), entry("good", EACH_SECOND));
+    let unknown = Periodic::new(CronSpec::parse("@hourly").unwrap(), RawTask::new("unknown", "")).unwrap();
+    let said: Said = Arc::new(Mutex::new(Ok(vec![good.clone()])));
+    let running = start(&t, provided(scheduler("shop", 1, [fixed.clone()]), &said)).await;
+    until_ticks(&t, &good, 1).await;
+
+    *said.lock().unwrap() = Err("the table is locked".into());
+    until_logged(&log, "the known ones stay: the table is locked").await;
+    until_more(&t, &good, 2).await;
+
+    let twice = entry("fixed", EACH_SECOND);
+    *said.lock().unwrap() = Ok(vec![good.clone(), unknown, good.clone(), twice]);
+    until_logged(&log, "no job `unknown` in this program").await;
+    until_logged(&log, "`good` is scheduled twice under the same key").await;
+    until_logged(&log, "`fixed` is scheduled twice under the same key").await;
+    until_more(&t, &good, 2).await;
+    assert_eq!(state(&t, &fixed).await.unwrap().spec, "@yearly");
+    assert_eq!(listed(&t).await, ["fixed", "good"]);
+    running.shutdown().await.unwrap();
+}

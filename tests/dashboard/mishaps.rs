@@ -1,0 +1,212 @@
+//! What a tired person does: archives more than an archive keeps, changes what has moved, looks while a key is broken.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    broker::Broker,
+    task::{ArchiveLimit, QueueWeight, ServerInfo, TaskState},
+};
+use asynq_tests::{Build as _, Store as _, queue, task};
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::dashboard::stage::{Served, client, dashboard};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
+    let answer = served.post(path, &body.to_string()).await;
+    (answer.status, answer.json())
+}
+
+/// A server that serves the default queue and keeps so many archived tasks of it.
+async fn serve(t: &Fixture, archived: u64) {
+    let member = t.another_member(7).await;
+    let info = ServerInfo {
+        host: "host-7".into(),
+        status: "active".into(),
+        rust_version: "0.1.0".into(),
+        start_time: Some(t.now().into()),
+        queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(1) }],
+        archives: vec![ArchiveLimit { queue: "default".into(), tasks: archived }],
+        ..ServerInfo::default()
+    };
+    t.broker().beat(&member, &info, &[]).await.unwrap();
+}
+
+async fn scheduled(broker: &dyn Broker) -> u64 {
+    broker.queue_stats(&queue("default")).await.unwrap().scheduled
+}
+
+#[tokio::test]
+async fn more_than_an_archive_keeps_is_archived_only_by_whoever_means_it() {
+    let t = Fixture::start().await;
+    serve(&t, 100).await;
+    t.seed_archived("old").await;
+    let tasks = (0..140).map(|n| task(&format!("t{n:03}")).after(HOUR)).collect();
+    t.broker().enqueue(tasks).await.into_iter().for_each(|answer| assert!(answer.is_ok(), "{answer:?}"));
+    let served = Served::start(dashboard(&t)).await;
+    let bulk = "/queues/default/bulk";
+
+    let (status, told) = post(&served, bulk, json!({ "action": "archive", "state": "scheduled", "all": true })).await;
+    let message = told["error"]["message"].as_str().unwrap();
+    assert_eq!(status, 409, "{told}");
+    assert!(message.contains("keeps 100 tasks and holds 1, so the 41 oldest would be deleted"), "{message}");
+    let ids: Vec<String> = (0..100).map(|n| format!("t{n:03}")).collect();
+    let picked = json!({ "action": "archive", "state": "scheduled", "ids": ids });
+    assert_eq!(post(&served, bulk, picked).await.0, 409, "picked one by one it is the same");
+    assert_eq!(scheduled(t.broker()).await, 140, "nothing was changed");
+
+    // The page says it before: its script makes the question of these.
+    let page = served.get("/queues/default?state=scheduled").await.body;
+    for part in [r#"data-count="140""#, r#"data-archived="1""#, r#"data-keeps="100""#] {
+        assert!(page.contains(part), "{part} is missing in {page}");
+    }
+
+    let meant = json!({ "action": "archive", "state": "scheduled", "all": true, "beyond_archive": true });
+    let (status, told) = post(&served, bulk, meant).await;
+    assert_eq!((status, &told["changed"]), (200, &json!(140)), "{told}");
+    assert!(
+        told["message"].as_str().unwrap().contains("The archive keeps 100: a worker will delete the 41 oldest"),
+        "{told}"
+    );
+    t.enqueue(task("late")).await;
+    let page = served.get("/queues/default/tasks/late").await.body;
+    assert!(page.contains("keeps 100 tasks and holds 141: the oldest will be DELETED"), "{page}");
+}
+
+#[tokio::test]
+async fn all_are_no_more_than_were_asked_about() {
+    let t = Fixture::start().await;
+    for n in 0..5 {
+        t.enqueue(task(&format!("t{n}")).after(HOUR)).await;
+    }
+    let served = Served::start(dashboard(&t)).await;
+    let wanted = json!({ "action": "delete", "state": "scheduled", "all": true, "most": 3 });
+    let (_, told) = post(&served, "/queues/default/bulk", wanted).await;
+    assert_eq!(
+        (&told["changed"], &told["treated"], &told["left"], &told["more"]),
+        (&json!(3), &json!(3), &json!(2), &json!(false)),
+        "{told}"
+    );
+    assert_eq!(scheduled(t.broker()).await, 2);
+}
+
+#[tokio::test]
+async fn what_has_moved_since_it_was_seen_is_left_and_told() {
+    let t = Fixture::start().await;
+    t.seed_retry("moved", HOUR).await;
+    t.seed_retry("stayed", HOUR).await;
+    client(&t).inspector().run("default", "moved").await.unwrap();
+    let served = Served::start(dashboard(&t)).await;
+    let told_of = "it is pending now, not retry";
+
+    let picked = json!({ "action": "delete", "state": "retry", "ids": ["moved", "stayed"] });
+    let (status, told) = post(&served, "/queues/default/bulk", picked).await;
+    assert_eq!((status, &told["changed"]), (200, &json!(1)), "{told}");
+    assert_eq!(told["refused"][0]["id"], "moved", "{told}");
+    assert!(told["refused"][0]["message"].as_str().unwrap().contains(told_of), "{told}");
+    assert_eq!((t.state_of("moved").await, t.state_of("stayed").await), (Some(TaskState::Pending), None));
+
+    // The same on a task's own page, which sends the state that it shows.
+    let page = served.get("/queues/default/tasks/moved").await.body;
+    assert!(page.contains("{&quot;state&quot;:&quot;pending&quot;}"), "{page}");
+    for verb in ["run", "archive", "delete"] {
+        let (status, told) =
+            post(&served, &format!("/queues/default/tasks/moved/{verb}"), json!({ "state": "retry" })).await;
+        assert_eq!(status, 409, "{verb}: {told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains(told_of), "{told}");
+    }
+    let (status, told) = post(&served, "/queues/default/tasks/moved/cancel", json!({})).await;
+    assert!(status == 409 && told["error"]["message"].as_str().unwrap().contains("nobody runs it"), "{told}");
+    assert_eq!(t.state_of("moved").await, Some(TaskState::Pending));
+}
+
+#[tokio::test]
+async fn a_payload_of_the_default_codec_is_not_replaced_by_text() {
+    use asynq_runtime::prelude::*;
+
+    #[job(name = "mishap:double")]
+    async fn double(n: u64) -> JobResult {
+        let _ = n;
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let old = double::job(7).task_id("t1").enqueue(&client(&t)).await.unwrap();
+    // A dashboard that does not know the job.
+    let served = Served::start(dashboard(&t)).await;
+    let (status, told) = post(&served, "/queues/default/tasks/t1/edit", json!({ "payload": "8" })).await;
+    assert_eq!(status, 409, "{told}");
+    assert!(
+        told["error"]["message"].as_str().unwrap().contains("which only the program of `mishap:double` can write"),
+        "{told}"
+    );
+    assert_eq!(client(&t).inspector().task("default", "t1").await.unwrap().payload, old.payload);
+}
+
+/// A page of large tasks carries the beginning of each; the task's own page has all of it.
+#[tokio::test]
+async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all_of_them() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    #[job(name = "mishap:import")]
+    async fn import(rows: String) -> JobResult {
+        let _ = rows;
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let client = client(&t);
+    // The cut goes through a letter of two bytes.
+    let text = format!("[\"{}the end\"]", "ä".repeat(10_000));
+    client.enqueue(RawTask::new("raw", text.clone()).task_id("raw")).await.unwrap();
+    import::job("x".repeat(10_000)).task_id("typed").enqueue(&client).await.unwrap();
+    let served = Served::start(dashboard(&t).registry(Registry::only::<(import,)>().unwrap())).await;
+
+    for path in ["/api/queues/default/tasks?state=pending", "/api/search?q=mishap", "/api/search?q=raw&state=pending"] {
+        let answer = served.get(path).await;
+        assert!(answer.body.len() < 12_000, "{path}: {} bytes", answer.body.len());
+        for task in answer.json()["tasks"].as_array().unwrap() {
+            let (payload, is_typed) = (&task["payload"], task["id"] == "typed");
+            assert_eq!(payload["is_cut"], true, "{path}: {task}");
+            assert_eq!(payload["size"], if is_typed { 10_007 } else { text.len() }, "{path}: {task}");
+            let (form, begins) = if is_typed { ("binary", "") } else { ("text", "[\"ää") };
+            assert_eq!(payload["form"], form, "{path}: {task}");
+            assert!(payload["text"].as_str().unwrap().starts_with(begins), "{path}: {task}");
+        }
+    }
+    let page = served.get("/queues/default?state=pending").await;
+    assert!(page.body.contains("10,007 bytes"), "{}", page.body);
+    let whole = served.get("/api/queues/default/tasks/raw").await.json();
+    assert_eq!((&whole["payload"]["form"], &whole["payload"]["is_cut"]), (&json!("json"), &json!(false)), "{whole}");
+    assert!(whole["payload"]["text"].as_str().unwrap().contains("the end"));
+    let typed = served.get("/api/queues/default/tasks/typed").await.json();
+    assert_eq!(typed["payload"]["form"], "arguments");
+}
+
+#[tokio::test]
+async fn one_broken_key_hides_no_other_queue() {
+    let t = Fixture::start().await;
+    let Some(go) = t.store.go() else { return };
+    t.seed_pending(&["one"]).await;
+    t.enqueue(task("sound").in_queue("low")).await;
+    go.put_text("pending");
+    let served = Served::start(dashboard(&t)).await;
+
+    let page = served.get("/").await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    for part in ["cannot be read", "default", "/queues/low", "2 queues"] {
+        assert!(page.body.contains(part), "{part} is missing in {}", page.body);
+    }
+    for path in ["/api/queues", "/stats"] {
+        let answer = served.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        let answer = answer.json();
+        assert_eq!(answer["unreadable"][0]["queue"], "default", "{path}: {answer}");
+        assert_eq!(answer["queues"][0]["queue"], "low", "{path}: {answer}");
+    }
+    let broken = served.get("/api/queues/default").await;
+    assert_eq!(broken.status, 500);
+    assert!(broken.body.contains("queue `default` cannot be read"), "{}", broken.body);
+}

@@ -1,0 +1,96 @@
+//! A Redis at the end of a thin line: a time-out is about silence, and what is large only takes longer.
+
+use std::time::Duration;
+
+use asynq_runtime::{
+    Bytes,
+    broker::{
+        BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Produce as _, Run, ServerName, Wanted,
+        redis::{RedisBroker, RedisOptions},
+    },
+};
+use asynq_tests::{Build as _, Line, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task};
+
+/// 200 kB a second.
+const THIN: Line = Line { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
+/// Three seconds on that line.
+const LARGE: usize = 600_000;
+/// A third of that.
+const SILENCE: Duration = Duration::from_secs(1);
+
+async fn over(line: &ThinLine) -> RedisBroker {
+    let mut options = RedisOptions::default();
+    options.call_timeout = SILENCE;
+    RedisBroker::connect(&line.url(), options).await.unwrap()
+}
+
+fn member() -> Member {
+    let name = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
+    Member { name, number: 0 }
+}
+
+fn large(id: &str) -> NewTask {
+    let mut large = task(id);
+    large.message.payload = Bytes::from(vec![b'x'; LARGE]);
+    large
+}
+
+fn wanted(n: usize) -> [Wanted; 1] {
+    [Wanted { queue: default_queue(), n }]
+}
+
+fn ids(runs: &[Run]) -> Vec<&str> {
+    runs.iter().map(|run| run.key.id.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_takes_longer_than_the_time_out_arrives_and_is_stored() {
+    let server = RedisServer::start(Persistence::None);
+    let line = ThinLine::to(server.port(), THIN).await;
+    let broker = over(&line).await;
+    // The way there, and back on the broker's own connection and on the caller's.
+    for round in ["shared", "own", "own again"] {
+        soon(broker.enqueue(vec![large(round)])).await.remove(0).unwrap();
+        let runs = soon(broker.dequeue(&member(), &wanted(1))).await.unwrap();
+        assert_eq!((ids(&runs), runs[0].crashes), (vec![round], 0));
+        assert_eq!(runs[0].message.as_ref().unwrap().payload.len(), LARGE);
+    }
+    assert!(line.carried() > 6 * LARGE as u64);
+    assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().active, 3, "each was stored and taken once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost() {
+    let server = RedisServer::start(Persistence::None);
+    let line = ThinLine::to(server.port(), THIN).await;
+    let (broker, producer) = (over(&line).await, super::connect(&server.url()).await.unwrap());
+    for id in ["a", "b", "c"] {
+        producer.enqueue(vec![large(id)]).await.remove(0).unwrap();
+    }
+    let before = line.carried();
+    let me = member();
+    let three = wanted(3);
+    let taking = broker.dequeue(&me, &three);
+    let frozen = async {
+        // In the middle of the answer.
+        eventually("part of the answer came", async || (line.carried() > before + 100_000).then_some(())).await;
+        line.freeze();
+    };
+    let (lost, ()) = tokio::join!(soon(taking), frozen);
+    assert_eq!(lost.unwrap_err().kind(), BrokerErrorKind::Timeout);
+    line.thaw();
+    // What lies in another queue does not wait for it, and none of it was begun.
+    producer.enqueue(vec![task("d").in_queue("elsewhere")]).await.remove(0).unwrap();
+    let both = [three[0].clone(), Wanted { queue: queue("elsewhere"), n: 1 }];
+    let mut taken = Vec::new();
+    eventually("everything is taken", async || {
+        if let Ok(runs) = broker.dequeue(&me, &both).await {
+            assert!(runs.iter().all(|run| run.crashes == 0), "{runs:?}");
+            taken.extend(ids(&runs).into_iter().map(str::to_owned));
+        }
+        (taken.len() >= 4).then_some(())
+    })
+    .await;
+    taken.sort();
+    assert_eq!(taken, ["a", "b", "c", "d"], "each once");
+}

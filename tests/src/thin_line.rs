@@ -1,0 +1,148 @@
+//! A line of a given rate and latency: a TCP proxy before a server.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpSocket, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+/// Bytes that travel together: what one packet carries.
+const PIECE: usize = 1460;
+/// Pieces that a direction holds beside those that are under way.
+const WAITING: u64 = 8;
+/// What the system may take of a client's bytes before the line has carried them. A proxy that took everything at once would
+/// be no line: the client has to notice how fast it is.
+const RECEIVED: u32 = 16 << 10;
+
+/// What a line carries.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// In each direction.
+    pub bits_per_second: u64,
+    /// Half of it in each direction.
+    pub round_trip: Duration,
+}
+
+/// The proxy; it lives on the runtime that started it, and ends when it is dropped.
+#[derive(Debug)]
+pub struct ThinLine {
+    port: u16,
+    is_frozen: watch::Sender<bool>,
+    carried: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl ThinLine {
+    /// A line to the server on `port` of this machine.
+    pub async fn to(port: u16, line: Line) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(RECEIVED).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(64).unwrap();
+        let (is_frozen, frozen) = watch::channel(false);
+        let carried = Arc::new(AtomicU64::new(0));
+        let way = Way { line, frozen, carried: Arc::clone(&carried) };
+        Self {
+            port: listener.local_addr().unwrap().port(),
+            is_frozen,
+            carried,
+            task: tokio::spawn(accept(listener, port, way)),
+        }
+    }
+
+    /// A URL of the server, led over this line.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// Bytes carried so far, in both directions.
+    pub fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
+    }
+
+    /// Carries nothing more, and tells nobody, as a line does that was pulled out.
+    pub fn freeze(&self) {
+        self.is_frozen.send_replace(true);
+    }
+
+    /// Goes on where it stopped.
+    pub fn thaw(&self) {
+        self.is_frozen.send_replace(false);
+    }
+}
+
+impl Drop for ThinLine {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One direction of one connection.
+#[derive(Clone)]
+struct Way {
+    line: Line,
+    frozen: watch::Receiver<bool>,
+    carried: Arc<AtomicU64>,
+}
+
+async fn accept(listener: TcpListener, port: u16, way: Way) {
+    // They end with this task.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let way = way.clone();
+        connections.spawn(async move {
+            if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+                tokio::join!(way.clone().carry(from_client, to_server), way.carry(from_server, to_client));
+            }
+        });
+    }
+}
+
+impl Way {
+    async fn carry(self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let latency = self.line.round_trip / 2;
+        let under_way = self.line.bits_per_second * u64::try_from(latency.as_millis()).unwrap() / 8_000 / PIECE as u64;
+        let (sender, mut pieces) = mpsc::channel(usize::try_from(under_way + WAITING).unwrap());
+        let takes = async move {
+            let mut buffer = [0; PIECE];
+            while let Ok(n @ 1..) = from.read(&mut buffer).await {
+                if sender.send((Instant::now() + latency, buffer[..n].to_vec())).await.is_err() {
+                    break;
+                }
+            }
+        };
+        let gives = async {
+            let mut frozen = self.frozen.clone();
+            let mut is_free_at = Instant::now();
+            while let Some((due, piece)) = pieces.recv().await {
+                // Behind those before it, however late this task was woken for them: the rate is right in the long run.
+                let micros = piece.len() as u64 * 8_000_000 / self.line.bits_per_second;
+                is_free_at = is_free_at.max(due) + Duration::from_micros(micros);
+                sleep_until(is_free_at).await;
+                let _ = frozen.wait_for(|is_frozen| !is_frozen).await;
+                to.write_all(&piece).await?;
+                self.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            }
+            // Half of a connection may be closed.
+            to.shutdown().await
+        };
+        let _: ((), io::Result<()>) = tokio::join!(takes, gives);
+    }
+}
