@@ -11,7 +11,7 @@ use std::{
 };
 
 use ::redis::Connection;
-use asynq_test_support::PATIENCE;
+use asynq_test_support::{PATIENCE, eventually_blocking};
 use tempfile::TempDir;
 
 /// Ends the server when its standard input does: a pool of servers lives in a `static`, which nobody drops.
@@ -77,10 +77,11 @@ impl Guarded {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// A connection of the test's own, as the default user, past TLS and ports.
+    /// A connection of the test's own, as the default user, past TLS and ports. It is asked for until it is there: a sentinel
+    /// that makes a server a replica closes the connections of everybody, also those that have only just come.
     pub(crate) fn connection(&self) -> Connection {
-        let url = format!("unix://{}", self.socket().display());
-        ::redis::Client::open(url).unwrap().get_connection().expect("the private redis-server answers")
+        let client = ::redis::Client::open(format!("unix://{}", self.socket().display())).unwrap();
+        eventually_blocking("the private redis-server answers", || client.get_connection().ok())
     }
 
     /// Whether a replica has said that it has everything. `WAIT` would not do: it is about writes of its own connection.
