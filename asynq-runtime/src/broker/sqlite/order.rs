@@ -261,7 +261,8 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Ques
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         let Self { read, reply, .. } = *self;
-        let _ = reply.send(view.and_then(|view| read(&view).map_err(|error| common.explain(error))));
+        let answer = view.and_then(|view| view.at_one_moment(read).map_err(|error| common.explain(error)));
+        let _ = reply.send(answer);
     }
 }
 

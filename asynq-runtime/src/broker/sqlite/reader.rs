@@ -216,7 +216,7 @@ mod tests {
     fn start_on_a_file() -> (tempfile::TempDir, Readers, Desks) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
-        open_untouched(&file).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
+        open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
         let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let (inbox, desks) = start(&common, Names::Plain).unwrap();
         (folder, inbox, desks)
@@ -253,6 +253,20 @@ mod tests {
         }
         assert!(begun.elapsed() >= LONGEST);
         assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn all_that_one_query_reads_is_of_one_moment() {
+        let (folder, inbox, _desks) = start_on_a_file();
+        let writer = Mutex::new(open_untouched(&folder.path().join("jobs.db")).unwrap());
+        let count = "SELECT count(*) FROM a";
+        let came = ask(&inbox, move |view| {
+            let before = view.count(count)?;
+            writer.lock().unwrap().execute("INSERT INTO a VALUES (1)", [])?;
+            Ok(view.count(count)? - before)
+        });
+        assert_eq!(came.blocking_recv().unwrap().unwrap(), 0);
+        assert_eq!(ask(&inbox, move |view| view.count(count)).blocking_recv().unwrap().unwrap(), 1);
     }
 
     #[test]

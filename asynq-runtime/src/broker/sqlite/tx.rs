@@ -56,6 +56,13 @@ impl<'a> View<'a> {
         self.statement(sql)?.query_map(params, read)?.collect()
     }
 
+    /// Has all statements of `read` see the same commits. Alone, each would see the newest.
+    pub(super) fn at_one_moment<T>(&self, read: impl FnOnce(&Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        // Dropping it ends it.
+        let _transaction = self.connection.unchecked_transaction()?;
+        read(self)
+    }
+
     /// The number of a queue that is known.
     pub(super) fn queue(&self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
         self.find(&sql::QUEUE_FIND, [name.as_str()], |row| row.get(0))
