@@ -2,8 +2,9 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
-    sync::{OnceLock, mpsc},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, OnceLock, mpsc},
     time::{Duration, Instant},
 };
 
@@ -27,18 +28,33 @@ pub(crate) fn is_here() -> bool {
     *IS_HERE.get_or_init(runs)
 }
 
-/// One browser window. [`close`](Self::close) it at the end.
+/// Ends chromedriver and its browser when its standard input ends, then removes the browser's files.
+const WATCH: &str =
+    r#""$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$PROFILE"; wait; rm -rf "$PROFILE""#;
+
+/// Browsers that no test has now: to start one takes longer than most tests.
+static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());
+
+/// One browser window. [`close`](Self::close) it at the end, or no other test gets it.
 pub(crate) struct Browser {
     client: Client,
-    driver: Child,
-    _profile: TempDir,
+    _driver: Driver,
 }
 
 impl Browser {
-    /// Starts chromedriver and Chromium; both are in Debian's packages `chromium` and `chromium-driver`.
+    /// A browser that has seen nothing yet. Starts chromedriver and Chromium if none is idle; both are in Debian's packages
+    /// `chromium` and `chromium-driver`.
     pub(crate) async fn start() -> Self {
-        let (driver, port) = start_driver();
-        let profile = TempDir::new().unwrap();
+        let idle = IDLE.lock().unwrap().pop();
+        match idle {
+            Some(browser) => browser,
+            None => Self::start_new().await,
+        }
+    }
+
+    async fn start_new() -> Self {
+        let profile = TempDir::new().unwrap().keep();
+        let (driver, port) = Driver::start(&profile);
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -50,7 +66,7 @@ impl Browser {
             "--force-color-profile=srgb",
             "--lang=en-GB",
             "--window-size=1360,900",
-            &format!("--user-data-dir={}", profile.path().display()),
+            &format!("--user-data-dir={}", profile.display()),
         ];
         let capabilities = json!({
             "goog:chromeOptions": { "args": arguments, "perfLoggingPrefs": { "enableNetwork": true, "enablePage": false } },
@@ -59,14 +75,20 @@ impl Browser {
         let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let client = builder.capabilities(capabilities).connect(&format!("http://127.0.0.1:{port}")).await;
-        Self { client: client.expect("a browser session"), driver, _profile: profile }
+        Self { client: client.expect("a browser session"), _driver: driver }
     }
 
-    /// Ends the browser.
-    pub(crate) async fn close(mut self) {
-        let _ = self.client.clone().close().await;
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
+    /// Leaves the browser to the next test, without anything of this one: what is emulated goes with the tab.
+    pub(crate) async fn close(self) {
+        let tab = self.client.new_window(true).await.unwrap();
+        self.client.close_window().await.unwrap();
+        self.client.switch_to_window(tab.handle).await.unwrap();
+        self.chromium("Network.clearBrowserCookies", json!({})).await;
+        self.chromium("Network.clearBrowserCache", json!({})).await;
+        self.chromium("Storage.clearDataForOrigin", json!({ "origin": "*", "storageTypes": "all" })).await;
+        self.log("browser").await;
+        self.log("performance").await;
+        IDLE.lock().unwrap().push(self);
     }
 
     /// Opens a page and waits until its scripts have run.
@@ -205,40 +227,50 @@ impl Browser {
     }
 }
 
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // After a failed test: the driver takes the browser along.
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
-    }
-}
-
 /// How often chromedriver is started: it takes a free port for IPv4 and ends when another program has the same port for IPv6.
 const STARTS: usize = 5;
 
-/// A running chromedriver and the port on which it listens.
-fn start_driver() -> (Child, u16) {
-    let mut said = Vec::new();
-    for _ in 0..STARTS {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect(NO_BROWSER);
-        match port_of(&mut driver) {
-            Ok(port) => return (driver, port),
-            Err(lines) => said.extend(lines),
+/// A running chromedriver. It ends with the test program however that ends: a `static` is never dropped.
+struct Driver {
+    watcher: Child,
+    /// Closing it ends chromedriver.
+    leash: Option<ChildStdin>,
+}
+
+impl Driver {
+    /// A running chromedriver, with which the files of `profile` go away, and the port on which it listens.
+    fn start(profile: &Path) -> (Self, u16) {
+        let mut said = Vec::new();
+        for _ in 0..STARTS {
+            let mut watcher = Command::new("sh")
+                .args(["-c", WATCH, "sh", "chromedriver", "--port=0"])
+                .env("PROFILE", profile)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("sh can be run");
+            let (leash, stdout) = (watcher.stdin.take(), watcher.stdout.take().unwrap());
+            let driver = Self { watcher, leash };
+            match port_of(stdout) {
+                Ok(port) => return (driver, port),
+                Err(lines) => said.extend(lines),
+            }
         }
-        let _ = driver.kill();
-        let _ = driver.wait();
+        panic!("chromedriver ended {STARTS} times at its start: {said:#?}")
     }
-    panic!("chromedriver ended {STARTS} times at its start: {said:#?}")
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.leash.take());
+        let _ = self.watcher.wait();
+    }
 }
 
 /// The port that chromedriver says it listens on, or all that it said before it ended.
-fn port_of(driver: &mut Child) -> Result<u16, Vec<String>> {
-    let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+fn port_of(stdout: ChildStdout) -> Result<u16, Vec<String>> {
+    let lines = BufReader::new(stdout).lines().map_while(Result::ok);
     let (tells, told) = mpsc::channel();
     // The thread reads on: what chromedriver says later would fill the pipe.
     std::thread::spawn(move || lines.for_each(|line| _ = tells.send(line)));

@@ -13,14 +13,19 @@ mod timing;
 mod weight;
 mod world;
 
-use std::future::Future;
+use std::{future::Future, sync::LazyLock};
 
 use asynq_tests::skip;
+use tokio::runtime::{Builder, Runtime};
+
+/// Shared by all cases: a browser that one leaves to the next is driven by a task of it.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 /// Runs a case to its end. Without a browser the test is skipped.
 fn wait<F: Future<Output = ()>>(case: F) {
     if !browser::is_here() {
         skip!("{}", browser::NO_BROWSER);
     }
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(case);
+    RUNTIME.block_on(case);
 }
