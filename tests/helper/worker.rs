@@ -1,14 +1,16 @@
 //! A worker for the journey tests: its jobs write down when they start and when they end.
 //!
 //! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` how many tasks run at a time. On a
-//! SQLite file its leases last for an hour: a task that comes back sooner was not waited for until its lease was over. It
-//! prints `ready` once it works, and ends as its signals say.
+//! SQLite file its leases last for an hour: a task that comes back sooner was not waited for until its lease was over. With
+//! `SOAK` everything else is as by default, and a task is scheduled every five seconds. It prints `ready` once it works, and
+//! ends as its signals say.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use asynq_cron::{CronSpec, Missed, Periodic};
 use asynq_runtime::{broker::sqlite::SqliteBroker, prelude::*, server::Server};
 use asynq_tests::{
-    jobs::{Digest, Parcel, Poison, Record},
+    jobs::{Digest, Parcel, Poison, Record, Trial},
     journal::Journal,
     patient,
 };
@@ -19,13 +21,16 @@ pub(crate) async fn run() -> Result<(), BoxError> {
     let shutdown_timeout = std::env::var("SHUTDOWN_TIMEOUT").unwrap_or_else(|_| "8s".into());
     let url = std::env::var("ASYNQ_URL")?;
     let mut server = Server::builder(&url);
-    if url.starts_with("sqlite:") {
+    if std::env::var_os("SOAK").is_some() {
+        let tick = Periodic::new(CronSpec::parse("*/5 * * * * *")?, Trial { fails: 0, millis: 1 })?;
+        server = server.service(asynq_cron::service().entry(tick.key("soak").missed(Missed::All(1_000))));
+    } else if url.starts_with("sqlite:") {
         let mut options = patient::sqlite_options(None);
         options.lease = Duration::from_secs(3600);
         server = server.broker(Arc::new(SqliteBroker::open(&url, options).await?));
     }
     let server = server
-        .registry(Registry::only::<(Record, Poison, Parcel)>()?)
+        .registry(Registry::only::<(Record, Poison, Parcel, Trial)>()?)
         .register_aggregate::<Digest>()
         .group_grace("1s")
         .group_max_size(5)

@@ -79,6 +79,15 @@ impl World {
     }
 
     pub fn worker_with(&self, concurrency: usize, shutdown_timeout: &str) -> Worker {
+        self.start(concurrency, &[("SHUTDOWN_TIMEOUT", shutdown_timeout)])
+    }
+
+    /// A worker with default settings, which also schedules a task every five seconds.
+    pub fn soaked_worker(&self, concurrency: usize) -> Worker {
+        self.start(concurrency, &[("SOAK", "1")])
+    }
+
+    fn start(&self, concurrency: usize, settings: &[(&str, &str)]) -> Worker {
         let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
             .arg("worker")
             .env("ASYNQ_URL", &self.url)
@@ -86,7 +95,7 @@ impl World {
             .env("DIGESTS", self.digests())
             .env("HOLD", self.hold_file())
             .env("CONCURRENCY", concurrency.to_string())
-            .env("SHUTDOWN_TIMEOUT", shutdown_timeout)
+            .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

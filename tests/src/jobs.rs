@@ -64,6 +64,37 @@ impl Job for Parcel {
     }
 }
 
+/// Fails as often as it is told to, and then ends; writes both down. With more failures than retries it is archived.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Trial {
+    /// How many attempts fail before the one that does not.
+    pub fails: u32,
+    /// How long an attempt takes.
+    pub millis: u64,
+}
+
+impl Trial {
+    /// How many failures there may be before the one that is one too many.
+    pub const RETRIES: u32 = 3;
+}
+
+impl Job for Trial {
+    const NAME: &'static str = "trial";
+    const OPTIONS: JobOptions = JobOptions::new().retry(Self::RETRIES);
+    type Output = JobResult;
+
+    async fn run(self, ctx: &JobContext) -> JobResult {
+        let journal = ctx.state::<Journal>().ok_or("no journal")?;
+        journal.write(Event::Start, ctx)?;
+        tokio::time::sleep(Duration::from_millis(self.millis)).await;
+        if ctx.retried() < self.fails {
+            return Err(JobError::retry_in("1s", "it fails as it was told to"));
+        }
+        journal.write(Event::End, ctx)?;
+        Ok(())
+    }
+}
+
 /// Takes the whole process down, as a stack overflow or the kernel would.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Poison {}

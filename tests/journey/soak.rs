@@ -1,0 +1,293 @@
+//! Tasks of every kind under hundreds of faults, with whole processes and default settings. `scripts/prove soak` runs it and
+//! prints a line per broker; the seed decides what is enqueued and what goes wrong.
+
+mod fault;
+mod ledger;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::{Client, EnqueueError, TaskState, broker::Page, job::JobBuilder};
+use asynq_tests::{
+    jobs::{Note, Trial},
+    journal::written,
+};
+use chrono::Utc;
+use tokio::{task::JoinHandle, time::sleep};
+
+use self::{
+    fault::{Fault, Random},
+    ledger::{Blow, Harm, Told, judge},
+};
+use crate::journey::world::{Worker, World};
+
+const WORKERS: usize = 3;
+/// Runs at a time in each.
+const CONCURRENCY: usize = 10;
+/// Seconds between two ticks of the entry that the workers schedule.
+const EVERY: i64 = 5;
+/// Longer than a lease.
+const LONG: Duration = Duration::from_secs(35);
+/// How long the rest may take when nothing goes wrong any more: two leases and the longest delay, many times over.
+const REST: Duration = Duration::from_secs(600);
+
+/// The number in a variable of the environment.
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// A producer's part of a round: `n` tasks, whose numbers begin with `first`.
+async fn produce(client: Client, first: u32, n: u32, mut random: Random) -> Told {
+    let mut told = Told::default();
+    for number in first..first + n {
+        let id = number.to_string();
+        let kind = random.below(100);
+        // One in fifty of those that fail does so for good.
+        let fails = if kind < 20 { 1 + random.below(50).saturating_sub(46) as u32 } else { 0 };
+        let mut again = false;
+        loop {
+            let trial = JobBuilder::new(Trial { fails, millis: random.below(60) }).task_id(&id).retention("1h");
+            let stored = match kind {
+                20..40 => client.enqueue(trial.process_in(random.within(20_000))).await,
+                40..50 => client.enqueue(trial.unique("1m")).await,
+                50..60 => client.enqueue(JobBuilder::new(Note { n: number }).task_id(&id)).await,
+                _ => client.enqueue(trial).await,
+            };
+            match stored {
+                Ok(_) if (50..60).contains(&kind) => _ = told.notes.insert(number),
+                Ok(_) | Err(EnqueueError::IdConflict { .. }) => _ = told.stored.insert(id.clone(), fails),
+                // An earlier call may have stored this very task.
+                Err(EnqueueError::Duplicate { .. }) if again => _ = told.unsure.insert(id.clone()),
+                Err(EnqueueError::Duplicate { .. }) => told.refused += 1,
+                // A note leaves no trace under its id, so that a second call could double it.
+                Err(_) if (50..60).contains(&kind) => {}
+                Err(EnqueueError::Broker(_)) => {
+                    (told.again, again) = (told.again + 1, true);
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+                Err(error) => panic!("{id}: {error}"),
+            }
+            break;
+        }
+    }
+    told
+}
+
+/// The workers, and what was done to them.
+struct Fleet {
+    workers: Vec<Worker>,
+    blows: Vec<Blow>,
+    /// Workers that are stopped for long, each until its task ends.
+    asleep: Vec<JoinHandle<(Worker, Blow)>>,
+}
+
+impl Fleet {
+    fn kill(&mut self, nth: usize) {
+        let pid = self.workers.swap_remove(nth).kill();
+        self.blows.push(Blow { pid, at: Utc::now(), harm: Harm::Killed });
+    }
+
+    /// Starts workers until there are as many as there should be; none may have ended by itself.
+    fn complete(&mut self, world: &World) {
+        for worker in &mut self.workers {
+            assert!(!worker.has_ended(), "a worker ended that nobody asked to");
+        }
+        while self.workers.len() < WORKERS {
+            self.workers.push(world.soaked_worker(CONCURRENCY));
+        }
+    }
+
+    async fn strike(&mut self, fault: Fault, world: &mut World, random: &mut Random) {
+        let nth = random.below(self.workers.len() as u64) as usize;
+        match fault {
+            Fault::Kill => self.kill(nth),
+            Fault::KillAll => (0..self.workers.len()).for_each(|_| self.kill(0)),
+            Fault::Term => {
+                let mut worker = self.workers.swap_remove(nth);
+                self.blows.push(Blow { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
+                worker.signal("TERM");
+                assert!(worker.ended().await.success(), "a worker that is asked to leaves without an error");
+            }
+            Fault::StopShort => {
+                let worker = &self.workers[nth];
+                worker.signal("STOP");
+                sleep(random.within(3_000)).await;
+                worker.signal("CONT");
+            }
+            Fault::StopLong => {
+                let worker = self.workers.swap_remove(nth);
+                self.asleep.push(tokio::spawn(async move {
+                    let at = Utc::now();
+                    worker.signal("STOP");
+                    sleep(LONG).await;
+                    worker.signal("CONT");
+                    let harm = Harm::Stopped(Utc::now());
+                    let blow = Blow { pid: worker.pid(), at, harm };
+                    (worker, blow)
+                }));
+            }
+            Fault::Restart | Fault::Outage => {
+                let redis = world.redis.as_mut().unwrap();
+                redis.kill();
+                sleep(if fault == Fault::Outage { LONG + Duration::from_secs(5) } else { random.within(3_000) }).await;
+                redis.restart();
+            }
+            Fault::Cut => {
+                redis::cmd("CLIENT")
+                    .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+                    .exec(&mut world.redis.as_ref().unwrap().connection())
+                    .unwrap();
+            }
+            Fault::Full => {
+                let mut connection = world.redis.as_ref().unwrap().connection();
+                let mut limit =
+                    |bytes: &str| redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut connection).unwrap();
+                limit("1");
+                sleep(random.within(3_000)).await;
+                limit("0");
+            }
+            Fault::Freeze => {
+                let _stopped = world.redis.as_ref().unwrap().stop();
+                sleep(random.within(8_000)).await;
+            }
+            Fault::Lock | Fault::LockLong => {
+                let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
+                other.busy_timeout(REST).unwrap();
+                other.execute_batch("BEGIN IMMEDIATE").unwrap();
+                sleep(if fault == Fault::LockLong { LONG } else { random.within(4_000) }).await;
+                other.execute_batch("COMMIT").unwrap();
+            }
+        }
+        for asleep in self.asleep.extract_if(.., |asleep| asleep.is_finished()).collect::<Vec<_>>() {
+            let (worker, blow) = asleep.await.unwrap();
+            self.blows.push(blow);
+            self.workers.push(worker);
+        }
+    }
+}
+
+/// What the broker still has to do, by state; `None` while it cannot tell.
+async fn left(world: &World) -> Option<u64> {
+    let stats = world.broker().queue_stats(&World::queue()).await.ok()?;
+    Some(stats.active + stats.pending + stats.scheduled + stats.retry + stats.aggregating)
+}
+
+async fn archived(world: &World) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for number in 1.. {
+        let page = Page { number, size: 500 };
+        let tasks = world.broker().tasks(&World::queue(), TaskState::Archived, page).await.unwrap();
+        if tasks.is_empty() {
+            break;
+        }
+        ids.extend(tasks.iter().map(|task| task.id.to_string()));
+    }
+    ids
+}
+
+async fn soak(mut world: World, weights: &[(u64, Fault)]) {
+    let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
+    let (began, mut random) = (Instant::now(), Random(seed));
+    let client = Client::connect(&world.url).await.unwrap();
+    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), asleep: Vec::new() };
+    let (mut told, mut struck) = (Told::default(), BTreeMap::<Fault, usize>::new());
+    fleet.complete(&world);
+    let mut first = 0;
+    for round in 0..faults {
+        let share = tasks / faults + u64::from(round < tasks % faults);
+        // Four producers, each with numbers of its own.
+        let producers: Vec<_> = (0..4)
+            .map(|nth| {
+                let n = (share / 4 + u64::from(nth < share % 4)) as u32;
+                let random = Random(seed ^ (round << 8) ^ (nth << 40));
+                first += n;
+                tokio::spawn(produce(client.clone(), first - n, n, random))
+            })
+            .collect();
+        // A fault strikes at any moment of the round, so its time is drawn and not awaited.
+        sleep(random.within(1_000)).await;
+        let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
+        fleet.strike(fault, &mut world, &mut random).await;
+        *struck.entry(fault).or_default() += 1;
+        fleet.complete(&world);
+        for producer in producers {
+            told.add(producer.await.unwrap());
+        }
+    }
+    for asleep in std::mem::take(&mut fleet.asleep) {
+        let (worker, blow) = asleep.await.unwrap();
+        fleet.blows.push(blow);
+        fleet.workers.push(worker);
+    }
+
+    // Whoever schedules then makes up for what was missed first. What a killed worker took out of a group comes back after two
+    // minutes, and no state counts it until then.
+    let (rest, last) = (Instant::now(), Utc::now().timestamp());
+    let is_over = async || {
+        let (lost, _) = ledger::misplaced(&told.notes, &written(&world.digests()));
+        lost.is_empty() && left(&world).await == Some(0) && ledger::ticks(&world.history()).last() >= Some(&last)
+    };
+    while !is_over().await && rest.elapsed() < REST {
+        sleep(Duration::from_secs(1)).await;
+    }
+    let stuck = left(&world).await;
+    // Ticks go on until the workers leave, which ends what runs.
+    for worker in &mut fleet.workers {
+        worker.signal("TERM");
+        fleet.blows.push(Blow { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
+        assert!(worker.ended().await.success());
+    }
+    let history = world.history();
+    let ticks = ledger::ticks(&history);
+    let missing = ledger::missing(&ticks, EVERY);
+    let archived = archived(&world).await;
+    let verdict = judge(&told, &history.lines, &fleet.blows, &archived);
+    let (lost_notes, doubled_notes) = ledger::misplaced(&told.notes, &written(&world.digests()));
+    println!(
+        "soak: {} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
+         {struck:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after a blow to \
+         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {:?}",
+        world.broker().kind(),
+        told.stored.len(),
+        told.notes.len(),
+        told.refused,
+        told.again,
+        verdict.lost.len(),
+        verdict.unexplained.len(),
+        lost_notes.len(),
+        doubled_notes.len(),
+        verdict.again,
+        verdict.ended_twice,
+        verdict.failures,
+        verdict.archived,
+        ticks.len(),
+        missing.len(),
+        began.elapsed(),
+    );
+    for id in verdict.lost.iter().chain(&verdict.unexplained).take(5) {
+        let lines: Vec<_> = history.lines.iter().filter(|line| line.id == *id).collect();
+        let pids: BTreeSet<u32> = lines.iter().map(|line| line.pid).collect();
+        let blows: Vec<_> = fleet.blows.iter().filter(|blow| pids.contains(&blow.pid)).collect();
+        println!("{id}: {lines:#?}\n{blows:#?}\narchived: {}", archived.contains(id));
+    }
+    assert_eq!((stuck, verdict.lost, verdict.unexplained), (Some(0), Vec::new(), Vec::new()));
+    assert_eq!((lost_notes, doubled_notes), (Vec::new(), Vec::new()));
+    assert!(ticks.last() >= Some(&last), "the schedule has stopped: {ticks:?}");
+    assert_eq!(missing, [] as [i64; 0], "of {ticks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of an hour: scripts/prove soak"]
+async fn nothing_is_lost_on_redis() {
+    soak(World::redis().await, Fault::REDIS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of an hour: scripts/prove soak"]
+async fn nothing_is_lost_on_sqlite() {
+    soak(World::sqlite().await, Fault::SQLITE).await;
+}

@@ -1,0 +1,89 @@
+//! What is done to workers and to the broker, drawn from a seed.
+
+use std::time::Duration;
+
+/// One thing that goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// kill -9 of one worker.
+    Kill,
+    /// kill -9 of all workers.
+    KillAll,
+    /// TERM to one worker, as a deploy does.
+    Term,
+    /// STOP of one worker for much less than a lease.
+    StopShort,
+    /// STOP of one worker for longer than its lease.
+    StopLong,
+    /// kill -9 of Redis, which starts again soon.
+    Restart,
+    /// Redis ends every connection.
+    Cut,
+    /// Redis has no memory left for a while.
+    Full,
+    /// Redis answers nobody for a while.
+    Freeze,
+    /// Redis is away for longer than the lease.
+    Outage,
+    /// Another program holds SQLite's write lock for a while.
+    Lock,
+    /// And for longer than the lease.
+    LockLong,
+}
+
+impl Fault {
+    pub(super) const REDIS: &[(u64, Self)] = &[
+        (26, Self::Kill),
+        (14, Self::Term),
+        (12, Self::StopShort),
+        (4, Self::StopLong),
+        (5, Self::KillAll),
+        (14, Self::Restart),
+        (15, Self::Cut),
+        (5, Self::Full),
+        (4, Self::Freeze),
+        (1, Self::Outage),
+    ];
+
+    pub(super) const SQLITE: &[(u64, Self)] = &[
+        (35, Self::Kill),
+        (22, Self::Term),
+        (16, Self::StopShort),
+        (5, Self::StopLong),
+        (7, Self::KillAll),
+        (14, Self::Lock),
+        (1, Self::LockLong),
+    ];
+
+    /// One of `weights`.
+    pub(super) fn drawn(weights: &[(u64, Self)], dice: &mut Random) -> Self {
+        let mut left = dice.below(weights.iter().map(|(weight, _)| weight).sum());
+        for &(weight, fault) in weights {
+            if left < weight {
+                return fault;
+            }
+            left -= weight;
+        }
+        Self::Kill
+    }
+}
+
+/// Numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Debug, Clone)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    /// A number below `n`, which is not 0.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    /// A duration of less than `millis` milliseconds.
+    pub(super) fn within(&mut self, millis: u64) -> Duration {
+        Duration::from_millis(self.below(millis))
+    }
+}

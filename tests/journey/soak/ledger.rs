@@ -1,0 +1,248 @@
+//! What became of every task, told by a ledger that no broker owns: what the producers were told, what the jobs wrote, and what
+//! was done to the workers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use asynq_tests::{
+    jobs::Trial,
+    journal::{Event, History, Line},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// How long an outcome may be on its way to the broker: the longest outage, and some.
+const ON_ITS_WAY: TimeDelta = TimeDelta::seconds(60);
+
+/// What was done to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Harm {
+    /// kill -9.
+    Killed,
+    /// TERM: what it cannot end in time goes back.
+    Asked,
+    /// STOP, until it was continued.
+    Stopped(DateTime<Utc>),
+}
+
+/// To which worker, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blow {
+    pub(super) pid: u32,
+    pub(super) at: DateTime<Utc>,
+    pub(super) harm: Harm,
+}
+
+/// What the producers were told of the tasks that they enqueued, by id: how often each fails.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Stored.
+    pub(super) stored: BTreeMap<String, u32>,
+    /// Perhaps stored: the last answer did not come.
+    pub(super) unsure: BTreeSet<String>,
+    /// Notes that are stored, by their numbers.
+    pub(super) notes: BTreeSet<u32>,
+    /// Refused, because an equal task was there.
+    pub(super) refused: usize,
+    /// Calls that were made again.
+    pub(super) again: usize,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, other: Self) {
+        self.stored.extend(other.stored);
+        self.unsure.extend(other.unsure);
+        self.notes.extend(other.notes);
+        self.refused += other.refused;
+        self.again += other.again;
+    }
+}
+
+/// The sums.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Stored, and neither ended nor archived as they should be.
+    pub(super) lost: Vec<String>,
+    /// Began again for no reason.
+    pub(super) unexplained: Vec<String>,
+    /// Began again because something was done to their worker.
+    pub(super) again: usize,
+    /// Reached their end more than once; each is among those that began again.
+    pub(super) ended_twice: usize,
+    /// Failed as often as there are attempts, and are archived.
+    pub(super) archived: usize,
+    /// Runs that failed as they were told to.
+    pub(super) failures: usize,
+}
+
+/// One run of a task.
+#[derive(Debug, Clone, Copy)]
+struct Run<'a> {
+    start: &'a Line,
+    end: Option<&'a Line>,
+}
+
+impl Run<'_> {
+    /// Whether something that was done to its worker is why the next run began.
+    fn was_cut_off(&self, next: &Self, blows: &[Blow]) -> bool {
+        blows.iter().filter(|blow| blow.pid == self.start.pid && blow.at <= next.start.at).any(|blow| {
+            let in_time = self.end.is_none_or(|end| end.at + ON_ITS_WAY >= blow.at);
+            match blow.harm {
+                Harm::Killed | Harm::Asked => blow.at >= self.start.asked_for() && in_time,
+                Harm::Stopped(until) => until >= self.start.asked_for() && in_time,
+            }
+        })
+    }
+}
+
+/// Judges what was told by what was written. `archived` are the ids that the broker has in its archive.
+pub(super) fn judge(told: &Told, lines: &[Line], blows: &[Blow], archived: &BTreeSet<String>) -> Verdict {
+    let mut verdict = Verdict::default();
+    let all = runs(lines);
+    for (id, runs) in &all {
+        let mut is_explained = true;
+        let mut ran_again = false;
+        for pair in runs.windows(2) {
+            let (run, next) = (pair[0], pair[1]);
+            if run.end.is_none() && next.start.retried > run.start.retried {
+                verdict.failures += 1;
+            } else {
+                ran_again = true;
+                is_explained &= run.was_cut_off(&next, blows);
+            }
+        }
+        if !is_explained {
+            verdict.unexplained.push((*id).to_owned());
+        } else if ran_again {
+            verdict.again += 1;
+        }
+        verdict.ended_twice += usize::from(runs.iter().filter(|run| run.end.is_some()).count() > 1);
+    }
+    for (id, &fails) in &told.stored {
+        let has_ended = all.get(id.as_str()).is_some_and(|runs| runs.iter().any(|run| run.end.is_some()));
+        let is_as_told = if fails > Trial::RETRIES { !has_ended && archived.contains(id) } else { has_ended };
+        if !is_as_told {
+            verdict.lost.push(id.clone());
+        } else if fails > Trial::RETRIES {
+            verdict.archived += 1;
+        }
+    }
+    verdict
+}
+
+/// Notes that are stored and in no digest, and those that are in two. `text` is what the digests wrote: id and numbers of each
+/// that ran.
+pub(super) fn misplaced(stored: &BTreeSet<u32>, text: &str) -> (Vec<u32>, Vec<u32>) {
+    // A digest that ran again after a kill is the same.
+    let digests: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(' ')).collect();
+    let (mut seen, mut twice) = (BTreeSet::new(), Vec::new());
+    for note in digests.values().flat_map(|notes| notes.split(' ')).filter_map(|note| note.parse().ok()) {
+        if !seen.insert(note) {
+            twice.push(note);
+        }
+    }
+    (stored.difference(&seen).copied().collect(), twice)
+}
+
+/// The seconds of the ticks whose tasks ended.
+pub(super) fn ticks(history: &History) -> BTreeSet<i64> {
+    let seconds = |id: &str| id.strip_prefix("cron:")?.rsplit(':').next()?.parse().ok();
+    history.ends().keys().filter_map(|id| seconds(id)).collect()
+}
+
+/// Those between the first and the last that are not there, of an entry with one every so many seconds.
+pub(super) fn missing(ticks: &BTreeSet<i64>, every: i64) -> Vec<i64> {
+    let (Some(&first), Some(&last)) = (ticks.first(), ticks.last()) else { return Vec::new() };
+    let due = (0..).map(|n| first + n * every).take_while(|&at| at <= last);
+    due.filter(|at| !ticks.contains(at)).collect()
+}
+
+/// The runs of each task in the order in which they began.
+fn runs(lines: &[Line]) -> HashMap<&str, Vec<Run<'_>>> {
+    let mut runs: HashMap<&str, Vec<Run<'_>>> = HashMap::new();
+    for line in lines {
+        let of = runs.entry(line.id.as_str()).or_default();
+        match line.event {
+            Event::Start => of.push(Run { start: line, end: None }),
+            Event::End => {
+                if let Some(run) = of.iter_mut().rfind(|run| run.start.fence == line.fence) {
+                    run.end = Some(line);
+                }
+            }
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_000 + second, 0).unwrap()
+    }
+
+    /// A line of the process 7 about the task `a`.
+    fn line(event: Event, run: i64, retried: u32, second: i64) -> Line {
+        let fence = (at(run).timestamp_nanos_opt()).unwrap();
+        Line { event, id: "a".into(), fence, retried, pid: 7, at: at(second) }
+    }
+
+    fn verdict(fails: u32, lines: &[Line], blows: &[Blow], archived: &[&str]) -> Verdict {
+        let told = Told { stored: BTreeMap::from([("a".into(), fails)]), ..Told::default() };
+        judge(&told, lines, blows, &archived.iter().map(|&id| id.to_owned()).collect())
+    }
+
+    const START: Event = Event::Start;
+    const END: Event = Event::End;
+
+    #[test]
+    fn a_task_that_ends_once_is_well() {
+        assert_eq!(verdict(0, &[line(START, 0, 0, 1), line(END, 0, 0, 2)], &[], &[]), Verdict::default());
+    }
+
+    #[test]
+    fn a_task_without_an_end_is_lost() {
+        let lost = Verdict { lost: vec!["a".into()], ..Verdict::default() };
+        assert_eq!(verdict(0, &[], &[], &[]), lost);
+        assert_eq!(verdict(0, &[line(START, 0, 0, 1)], &[], &["a"]), lost);
+        assert_eq!(verdict(4, &[line(START, 0, 0, 1)], &[], &[]), lost);
+    }
+
+    #[test]
+    fn a_note_is_in_one_digest() {
+        let stored = BTreeSet::from([1, 2, 3, 4]);
+        assert_eq!(misplaced(&stored, "made\na 1 2\nmade\na 1 2\nb 3 4\n"), (vec![], vec![]));
+        assert_eq!(misplaced(&stored, "a 1 2\nb 2 3\n"), (vec![4], vec![2]));
+    }
+
+    #[test]
+    fn a_tick_between_two_others_is_missing() {
+        assert_eq!(missing(&BTreeSet::from([5, 10, 20, 35]), 5), [15, 25, 30]);
+        assert_eq!(missing(&BTreeSet::new(), 5), [] as [i64; 0]);
+    }
+
+    #[test]
+    fn failures_are_told_from_runs_that_were_cut_off() {
+        let lines = [line(START, 0, 0, 1), line(START, 3, 1, 3), line(END, 3, 1, 4)];
+        assert_eq!(verdict(1, &lines, &[], &[]), Verdict { failures: 1, ..Verdict::default() });
+        let archived = Verdict { archived: 1, ..Verdict::default() };
+        assert_eq!(verdict(4, &[line(START, 0, 3, 1)], &[], &["a"]), archived);
+    }
+
+    #[test]
+    fn a_second_run_needs_a_blow_to_the_worker_of_the_first_while_it_had_the_task() {
+        let twice = [line(START, 0, 0, 1), line(END, 0, 0, 2), line(START, 9, 0, 9), line(END, 9, 0, 10)];
+        let unexplained = Verdict { unexplained: vec!["a".into()], ended_twice: 1, ..Verdict::default() };
+        let explained = Verdict { again: 1, ended_twice: 1, ..Verdict::default() };
+        let of = |blow: Option<(u32, i64, Harm)>| {
+            let blows = blow.map(|(pid, second, harm)| Blow { pid, at: at(second), harm });
+            verdict(0, &twice, blows.as_slice(), &[])
+        };
+        assert_eq!(of(None), unexplained);
+        assert_eq!(of(Some((7, 5, Harm::Killed))), explained);
+        assert_eq!(of(Some((8, 5, Harm::Killed))), unexplained, "another worker");
+        assert_eq!(of(Some((7, 12, Harm::Killed))), unexplained, "later");
+        assert_eq!(of(Some((7, -5, Harm::Killed))), unexplained, "before it asked for the task");
+        assert_eq!(of(Some((7, -5, Harm::Stopped(at(3))))), explained);
+        assert_eq!(of(Some((7, -5, Harm::Stopped(at(-1))))), unexplained);
+    }
+}
