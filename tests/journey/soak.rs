@@ -10,13 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{Client, EnqueueError, TaskState, broker::Page, job::JobBuilder};
+use asynq_runtime::{
+    Client, EnqueueError, TaskState,
+    broker::{BrokerErrorKind, Page},
+    job::JobBuilder,
+};
 use asynq_tests::{
+    SentinelServers, eventually_blocking,
     jobs::{Note, Trial},
     journal::written,
 };
 use chrono::Utc;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::sleep,
+};
 
 use self::{
     fault::{Fault, Random},
@@ -40,30 +48,38 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// A producer's part of a round: `n` tasks, whose numbers begin with `first`.
-async fn produce(client: Client, first: u32, n: u32, mut random: Random) -> Told {
+///
+/// Where a primary may die, what is stored for sure is what a replica has confirmed, and there are no notes: which set had them
+/// dies with it.
+async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Random) -> Told {
     let mut told = Told::default();
     for number in first..first + n {
         let id = number.to_string();
         let kind = random.below(100);
         // One in fifty of those that fail does so for good.
         let fails = if kind < 20 { 1 + random.below(50).saturating_sub(46) as u32 } else { 0 };
+        let is_note = (50..60).contains(&kind) && !may_fail_over;
         let mut again = false;
         loop {
             let trial = JobBuilder::new(Trial { fails, millis: random.below(60) }).task_id(&id).retention("1h");
             let stored = match kind {
                 20..40 => client.enqueue(trial.process_in(random.within(20_000))).await,
                 40..50 => client.enqueue(trial.unique("1m")).await,
-                50..60 => client.enqueue(JobBuilder::new(Note { n: number }).task_id(&id)).await,
+                _ if is_note => client.enqueue(JobBuilder::new(Note { n: number }).task_id(&id)).await,
                 _ => client.enqueue(trial).await,
             };
             match stored {
-                Ok(_) if (50..60).contains(&kind) => _ = told.notes.insert(number),
+                Ok(_) if is_note => _ = told.notes.insert(number),
+                Err(EnqueueError::IdConflict { .. }) if may_fail_over => _ = told.unsure.insert(id.clone()),
+                Err(EnqueueError::Broker(error)) if error.kind() == BrokerErrorKind::Unconfirmed => {
+                    told.unsure.insert(id.clone());
+                }
                 Ok(_) | Err(EnqueueError::IdConflict { .. }) => _ = told.stored.insert(id.clone(), fails),
                 // An earlier call may have stored this very task.
                 Err(EnqueueError::Duplicate { .. }) if again => _ = told.unsure.insert(id.clone()),
                 Err(EnqueueError::Duplicate { .. }) => told.refused += 1,
                 // A note leaves no trace under its id, so that a second call could double it.
-                Err(_) if (50..60).contains(&kind) => {}
+                Err(_) if is_note => {}
                 Err(EnqueueError::Broker(_)) => {
                     (told.again, again) = (told.again + 1, true);
                     sleep(Duration::from_millis(100)).await;
@@ -81,6 +97,8 @@ async fn produce(client: Client, first: u32, n: u32, mut random: Random) -> Told
 struct Fleet {
     workers: Vec<Worker>,
     blows: Vec<Blow>,
+    /// Where the broker is a primary that can die.
+    sentinel: Option<SentinelServers>,
     /// Workers that are stopped for long, each until its task ends.
     asleep: Vec<JoinHandle<(Worker, Blow)>>,
 }
@@ -154,6 +172,20 @@ impl Fleet {
                 let _stopped = world.redis.as_ref().unwrap().stop();
                 sleep(random.within(8_000)).await;
             }
+            Fault::FailOver => {
+                let mut servers = self.sentinel.take().unwrap();
+                let at = Utc::now();
+                let fail_over = move || {
+                    let master = servers.master();
+                    servers.kill(master);
+                    eventually_blocking("the replica takes over", || (servers.master() != master).then_some(()));
+                    servers.restart(master);
+                    servers.settled();
+                    servers
+                };
+                self.sentinel = Some(spawn_blocking(fail_over).await.unwrap());
+                self.blows.push(Blow { pid: 0, at, harm: Harm::FailedOver });
+            }
             Fault::Lock | Fault::LockLong => {
                 let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
                 other.busy_timeout(REST).unwrap();
@@ -189,11 +221,12 @@ async fn archived(world: &World) -> BTreeSet<String> {
     ids
 }
 
-async fn soak(mut world: World, weights: &[(u64, Fault)]) {
+async fn soak(mut world: World, sentinel: Option<SentinelServers>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
-    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), asleep: Vec::new() };
+    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), sentinel, asleep: Vec::new() };
+    let may_fail_over = fleet.sentinel.is_some();
     let (mut told, mut struck) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
     let mut first = 0;
@@ -205,7 +238,7 @@ async fn soak(mut world: World, weights: &[(u64, Fault)]) {
                 let n = (share / 4 + u64::from(nth < share % 4)) as u32;
                 let random = Random(seed ^ (round << 8) ^ (nth << 40));
                 first += n;
-                tokio::spawn(produce(client.clone(), first - n, n, random))
+                tokio::spawn(produce(client.clone(), first - n, n, may_fail_over, random))
             })
             .collect();
         // A fault strikes at any moment of the round, so its time is drawn and not awaited.
@@ -248,10 +281,11 @@ async fn soak(mut world: World, weights: &[(u64, Fault)]) {
     let verdict = judge(&told, &history.lines, &fleet.blows, &archived);
     let (lost_notes, doubled_notes) = ledger::misplaced(&told.notes, &written(&world.digests()));
     println!(
-        "soak: {} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
+        "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
          {struck:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after a blow to \
          its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {:?}",
         world.broker().kind(),
+        if may_fail_over { " behind Sentinel" } else { "" },
         told.stored.len(),
         told.notes.len(),
         told.refused,
@@ -283,11 +317,19 @@ async fn soak(mut world: World, weights: &[(u64, Fault)]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_redis() {
-    soak(World::redis().await, Fault::REDIS).await;
+    soak(World::redis().await, None, Fault::REDIS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of an hour: scripts/prove soak"]
+async fn nothing_is_lost_behind_sentinels() {
+    let servers = spawn_blocking(SentinelServers::failing_over).await.unwrap();
+    let world = World::at(servers.url() + "&durability=replicas(1)&durability_timeout=200ms").await;
+    soak(world, Some(servers), Fault::SENTINEL).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_sqlite() {
-    soak(World::sqlite().await, Fault::SQLITE).await;
+    soak(World::sqlite().await, None, Fault::SQLITE).await;
 }

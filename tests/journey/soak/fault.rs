@@ -25,6 +25,8 @@ pub(super) enum Fault {
     Freeze,
     /// Redis is away for longer than the lease.
     Outage,
+    /// kill -9 of the primary behind Sentinel, which comes back as a replica.
+    FailOver,
     /// Another program holds SQLite's write lock for a while.
     Lock,
     /// And for longer than the lease.
@@ -43,6 +45,15 @@ impl Fault {
         (5, Self::Full),
         (4, Self::Freeze),
         (1, Self::Outage),
+    ];
+
+    pub(super) const SENTINEL: &[(u64, Self)] = &[
+        (30, Self::Kill),
+        (20, Self::Term),
+        (16, Self::StopShort),
+        (5, Self::StopLong),
+        (6, Self::KillAll),
+        (23, Self::FailOver),
     ];
 
     pub(super) const SQLITE: &[(u64, Self)] = &[

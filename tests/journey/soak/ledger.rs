@@ -21,9 +21,14 @@ pub(super) enum Harm {
     Asked,
     /// STOP, until it was continued.
     Stopped(DateTime<Utc>),
+    /// Its Redis was killed and another took over, which may not have heard of the last that the dead one was told.
+    FailedOver,
 }
 
-/// To which worker, and when.
+/// For so long workers may talk to a primary that is dead to the others, and a replica may lag behind.
+const UNREPLICATED: TimeDelta = TimeDelta::seconds(5);
+
+/// To which worker, and when; a failover concerns all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blow {
     pub(super) pid: u32,
@@ -83,11 +88,16 @@ struct Run<'a> {
 impl Run<'_> {
     /// Whether something that was done to its worker is why the next run began.
     fn was_cut_off(&self, next: &Self, blows: &[Blow]) -> bool {
-        blows.iter().filter(|blow| blow.pid == self.start.pid && blow.at <= next.start.at).any(|blow| {
+        let concerns = |blow: &&Blow| blow.pid == self.start.pid || blow.harm == Harm::FailedOver;
+        blows.iter().filter(concerns).filter(|blow| blow.at <= next.start.at).any(|blow| {
             let in_time = self.end.is_none_or(|end| end.at + ON_ITS_WAY >= blow.at);
             match blow.harm {
                 Harm::Killed | Harm::Asked => blow.at >= self.start.asked_for() && in_time,
                 Harm::Stopped(until) => until >= self.start.asked_for() && in_time,
+                Harm::FailedOver => {
+                    self.start.asked_for() <= blow.at + UNREPLICATED
+                        && self.end.is_none_or(|end| end.at + UNREPLICATED >= blow.at)
+                }
             }
         })
     }
@@ -244,5 +254,7 @@ mod tests {
         assert_eq!(of(Some((7, -5, Harm::Killed))), unexplained, "before it asked for the task");
         assert_eq!(of(Some((7, -5, Harm::Stopped(at(3))))), explained);
         assert_eq!(of(Some((7, -5, Harm::Stopped(at(-1))))), unexplained);
+        assert_eq!(of(Some((0, 5, Harm::FailedOver))), explained);
+        assert_eq!(of(Some((0, 8, Harm::FailedOver))), unexplained, "the replica had heard of it by then");
     }
 }
