@@ -16,7 +16,7 @@ use asynq_runtime::{
     job::JobBuilder,
 };
 use asynq_tests::{
-    SentinelServers, eventually_blocking,
+    RedisCluster, SentinelServers,
     jobs::{Note, Trial},
     journal::written,
 };
@@ -93,12 +93,26 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
     told
 }
 
+/// Servers of which one can die.
+enum Replicated {
+    Sentinel(SentinelServers),
+    Cluster(RedisCluster),
+}
+
+impl Replicated {
+    fn fail_over(&mut self) {
+        match self {
+            Self::Sentinel(servers) => servers.fail_over(),
+            Self::Cluster(cluster) => cluster.fail_over("asynq:{default}:pending"),
+        }
+    }
+}
+
 /// The workers, and what was done to them.
 struct Fleet {
     workers: Vec<Worker>,
     blows: Vec<Blow>,
-    /// Where the broker is a primary that can die.
-    sentinel: Option<SentinelServers>,
+    replicated: Option<Replicated>,
     /// Workers that are stopped for long, each until its task ends.
     asleep: Vec<JoinHandle<(Worker, Blow)>>,
 }
@@ -173,17 +187,13 @@ impl Fleet {
                 sleep(random.within(8_000)).await;
             }
             Fault::FailOver => {
-                let mut servers = self.sentinel.take().unwrap();
+                let mut servers = self.replicated.take().unwrap();
                 let at = Utc::now();
                 let fail_over = move || {
-                    let master = servers.master();
-                    servers.kill(master);
-                    eventually_blocking("the replica takes over", || (servers.master() != master).then_some(()));
-                    servers.restart(master);
-                    servers.settled();
+                    servers.fail_over();
                     servers
                 };
-                self.sentinel = Some(spawn_blocking(fail_over).await.unwrap());
+                self.replicated = Some(spawn_blocking(fail_over).await.unwrap());
                 self.blows.push(Blow { pid: 0, at, harm: Harm::FailedOver });
             }
             Fault::Lock | Fault::LockLong => {
@@ -221,12 +231,12 @@ async fn archived(world: &World) -> BTreeSet<String> {
     ids
 }
 
-async fn soak(mut world: World, sentinel: Option<SentinelServers>, weights: &[(u64, Fault)]) {
+async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
-    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), sentinel, asleep: Vec::new() };
-    let may_fail_over = fleet.sentinel.is_some();
+    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), replicated, asleep: Vec::new() };
+    let may_fail_over = fleet.replicated.is_some();
     let (mut told, mut struck) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
     let mut first = 0;
@@ -285,7 +295,11 @@ async fn soak(mut world: World, sentinel: Option<SentinelServers>, weights: &[(u
          {struck:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after a blow to \
          its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {:?}",
         world.broker().kind(),
-        if may_fail_over { " behind Sentinel" } else { "" },
+        match fleet.replicated {
+            None => "",
+            Some(Replicated::Sentinel(_)) => " behind Sentinel",
+            Some(Replicated::Cluster(_)) => " Cluster",
+        },
         told.stored.len(),
         told.notes.len(),
         told.refused,
@@ -325,7 +339,15 @@ async fn nothing_is_lost_on_redis() {
 async fn nothing_is_lost_behind_sentinels() {
     let servers = spawn_blocking(SentinelServers::failing_over).await.unwrap();
     let world = World::at(servers.url() + "&durability=replicas(1)&durability_timeout=200ms").await;
-    soak(world, Some(servers), Fault::SENTINEL).await;
+    soak(world, Some(Replicated::Sentinel(servers)), Fault::REPLICATED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of an hour: scripts/prove soak"]
+async fn nothing_is_lost_on_a_cluster() {
+    let cluster = spawn_blocking(RedisCluster::with_replicas).await.unwrap();
+    let world = World::at(cluster.url() + "?durability=replicas(1)&durability_timeout=200ms").await;
+    soak(world, Some(Replicated::Cluster(cluster)), Fault::REPLICATED).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,7 +25,7 @@ pub(super) enum Fault {
     Freeze,
     /// Redis is away for longer than the lease.
     Outage,
-    /// kill -9 of the primary behind Sentinel, which comes back as a replica.
+    /// kill -9 of the Redis that has the tasks; its replica takes over, and it comes back as the replica of that.
     FailOver,
     /// Another program holds SQLite's write lock for a while.
     Lock,
@@ -47,7 +47,7 @@ impl Fault {
         (1, Self::Outage),
     ];
 
-    pub(super) const SENTINEL: &[(u64, Self)] = &[
+    pub(super) const REPLICATED: &[(u64, Self)] = &[
         (30, Self::Kill),
         (20, Self::Term),
         (16, Self::StopShort),

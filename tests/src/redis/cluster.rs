@@ -134,9 +134,13 @@ impl RedisCluster {
         self.command(0, &["CLUSTER", "KEYSLOT", key])
     }
 
-    /// The master of a slot among the first three nodes, as node 0 sees it.
+    /// The master of a slot, as node 0 sees it.
     pub fn owner(&self, slot: u16) -> usize {
-        let nodes: String = self.command(0, &["CLUSTER", "NODES"]);
+        self.owner_seen_by(0, slot)
+    }
+
+    fn owner_seen_by(&self, node: usize, slot: u16) -> usize {
+        let nodes: String = self.command(node, &["CLUSTER", "NODES"]);
         let owns = |line: &str| {
             line.split(' ').skip(8).any(|range| {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -175,6 +179,20 @@ impl RedisCluster {
     /// Kills a node as a power cut would.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].server.kill();
+    }
+
+    /// Kills the master of a key, waits until its replica has taken over, and starts it again as the replica of that.
+    pub fn fail_over(&mut self, key: &str) {
+        let slot = self.slot(key);
+        let master = self.owner(slot);
+        let other = (master + 1) % self.nodes.len();
+        self.kill(master);
+        eventually("the replica takes over", || (self.owner_seen_by(other, slot) != master).then_some(()));
+        self.restart(master);
+        self.agree();
+        eventually("both are in step again", || {
+            self.info(master, "replication").contains("master_link_status:up").then_some(())
+        });
     }
 
     /// Starts it again.

@@ -82,6 +82,15 @@ impl SentinelServers {
         self.servers[n].0.restart();
     }
 
+    /// Kills the primary, waits until the replica has taken over, and starts it again as the replica of that.
+    pub fn fail_over(&mut self) {
+        let primary = self.master();
+        self.kill(primary);
+        eventually("the replica takes over", || (self.master() != primary).then_some(()));
+        self.restart(primary);
+        self.settled();
+    }
+
     /// Kills a sentinel.
     pub fn kill_sentinel(&mut self, n: usize) {
         self.sentinels[n].0.kill();
