@@ -102,6 +102,14 @@ impl Guarded {
         let _ = self.watcher.wait();
     }
 
+    /// From its next start on it is a replica of the server on `port`. One that came back with what it had long ago, and said that
+    /// it is the primary, could be believed.
+    pub(crate) fn follow(&mut self, port: u16) {
+        if !self.arguments.iter().any(|argument| argument == "--replicaof") {
+            self.arguments.extend(["--replicaof".to_owned(), format!("127.0.0.1 {port}")]);
+        }
+    }
+
     /// Starts it again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         let _ = fs::remove_file(self.socket());

@@ -87,6 +87,8 @@ impl SentinelServers {
         let primary = self.master();
         self.kill(primary);
         eventually("the replica takes over", || (self.master() != primary).then_some(()));
+        let successor = self.servers[1 - primary].1;
+        self.servers[primary].0.follow(successor);
         self.restart(primary);
         self.settled();
     }
