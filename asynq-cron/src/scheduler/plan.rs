@@ -52,6 +52,8 @@ pub(crate) enum Sent {
     Enqueued,
     /// Nothing to enqueue: it had been fired, was paused, overlapped or was refused.
     Settled,
+    /// Its task could not be made: the broker was not asked.
+    Invalid,
     /// The broker's clock says that it is too early.
     Early(Duration),
     /// No answer, or an error: whether it worked is unknown.
@@ -140,10 +142,12 @@ impl Plan {
             return;
         }
         let wake = match sent {
-            Sent::Enqueued | Sent::Settled => {
+            Sent::Enqueued | Sent::Settled | Sent::Invalid => {
                 row.fires.pop_front();
                 row.last = row.last.max(fire.at);
-                row.stored = row.stored.max(fire.at);
+                if sent != Sent::Invalid {
+                    row.stored = row.stored.max(fire.at);
+                }
                 row.failures = 0;
                 if sent == Sent::Enqueued {
                     row.previous = Some(fire.at);
@@ -284,6 +288,18 @@ mod tests {
         plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(4)), at("09:00:10"));
         assert_eq!(plan.next(), Some(at("09:00:14")));
         assert_eq!(plan.take(at("09:00:14"), 10).remove(0).1, fire);
+    }
+
+    #[test]
+    fn a_tick_that_is_never_sent_is_not_one_that_the_broker_stored() {
+        let mut plan = Plan::default();
+        let (a, last, now) = (entry("a", "@every 10s", Missed::Once), at("09:00:00"), at("09:00:10"));
+        plan.set(Arc::clone(&a), &state(last, at("09:00:01")));
+        let fire = plan.take(now, 10).remove(0).1;
+        plan.answered(a.id(), fire, Sent::Invalid, now);
+        // The schedule goes on after it, and what the broker is expected to have is what it said.
+        assert_eq!((plan.next(), plan.newest()[0].1), (Some(at("09:00:20")), last));
+        assert_eq!(plan.take(at("09:00:20"), 10).remove(0).2, last);
     }
 
     #[test]

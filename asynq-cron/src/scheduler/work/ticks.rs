@@ -37,7 +37,7 @@ impl Work {
                 Err(error) => {
                     self.tell_once(About::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
                     metrics::ticks(entry.job(), TickOutcome::Invalid, 1);
-                    self.plan.answered(entry.id(), fire, Sent::Settled, now);
+                    self.plan.answered(entry.id(), fire, Sent::Invalid, now);
                 }
             }
         }
