@@ -19,6 +19,8 @@ use crate::{
 const RELEASE: &str = "ASYNQ_RELEASE";
 /// Names this program, the same in all of its versions.
 const PROGRAM: &str = "ASYNQ_PROGRAM";
+/// Longer times are cut to this one: the scheduler adds them to instants, which must not overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// A scheduler for `Server::builder(..).service(..)` or `App::service`: with the `#[periodic]` jobs of this program, and
 /// what it is given besides.
@@ -86,8 +88,9 @@ impl SchedulerService {
         self
     }
 
-    /// Asks `entries` for further entries, at the start and then every so often (asynq: 3 minutes; at least 1 s). What is
-    /// new is added, what changed is replaced, what is gone is removed and forgotten. An error changes nothing.
+    /// Asks `entries` for further entries, at the start and then every so often (asynq: 3 minutes; at least 1 s, at
+    /// most a year). What is new is added, what changed is replaced, what is gone is removed and forgotten. An error changes
+    /// nothing.
     ///
     /// One call runs at a time. A call that has not answered after `every`, and after 30 s, is dropped with a warning and
     /// changes nothing either; ticks do not wait for it.
@@ -97,7 +100,7 @@ impl SchedulerService {
         R: Future<Output = Result<Vec<Periodic>, BoxError>> + Send + 'static,
     {
         self.provider = Some(Provider(Arc::new(move || Box::pin(entries()))));
-        self.sync_every = every.max(Duration::from_secs(1));
+        self.sync_every = every.clamp(Duration::from_secs(1), LONGEST);
         self
     }
 
@@ -108,9 +111,9 @@ impl SchedulerService {
     }
 
     /// How long the leader leads without news of it, and so how long its ticks are late when it dies; default 10 s, at
-    /// least 3 s.
+    /// least 3 s, at most a year.
     pub fn leader_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl.max(SHORTEST_TTL);
+        self.ttl = ttl.clamp(SHORTEST_TTL, LONGEST);
         self
     }
 
@@ -265,5 +268,10 @@ mod tests {
             service().leader_ttl(Duration::from_millis(1)).provider(Duration::ZERO, || async { Ok(Vec::new()) });
         assert_eq!((service.ttl, service.sync_every), (SHORTEST_TTL, Duration::from_secs(1)));
         assert!(service.election && !service.election(false).election);
+        // The scheduler adds them to instants, three leases at most.
+        let service = crate::service().leader_ttl(Duration::MAX);
+        let service = service.provider(Duration::MAX, || async { Ok(Vec::new()) });
+        assert!(std::time::Instant::now().checked_add(service.ttl.saturating_mul(3)).is_some());
+        assert!(std::time::Instant::now().checked_add(service.sync_every).is_some());
     }
 }
