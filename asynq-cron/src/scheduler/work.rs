@@ -3,6 +3,8 @@
 mod dynamic;
 mod entries;
 mod rounds;
+#[cfg(test)]
+mod tests;
 mod ticks;
 
 use std::{
@@ -174,26 +176,7 @@ impl Work {
 
     pub(super) async fn run(mut self) {
         loop {
-            let now = Instant::now();
-            self.ask_for_the_lead(now);
-            let standing = self.campaign.standing();
-            self.stand(standing.leads(now));
-            self.go_round(now);
-            self.plan_entries(now);
-            // By a clock that was set nothing is due, until the broker has said its own.
-            let reading = Reading::now();
-            let knows_the_time = !self.clock.has_jumped(reading);
-            if knows_the_time {
-                self.send(self.clock.at(reading));
-            }
-            let next = self.plan.next().filter(|_| knows_the_time && self.ticking < MOST_AT_ONCE);
-            let mut sleep = pause(next, self.clock.at(Reading::now()));
-            if let Some(remaining) = standing.remaining(now).filter(|left| !left.is_zero()) {
-                sleep = sleep.min(remaining);
-            }
-            if let Some(at) = self.campaign.next_at() {
-                sleep = sleep.min(at.saturating_duration_since(now));
-            }
+            let sleep = self.begin_round();
             tokio::select! {
                 Some(event) = self.calls.join_next(), if !self.calls.is_empty() => {
                     if let Ok(event) = event {
@@ -206,6 +189,33 @@ impl Work {
                 () = tokio::time::sleep(sleep) => {}
             }
         }
+    }
+
+    /// Does everything that is due, and returns how long the loop may wait for an event after it.
+    fn begin_round(&mut self) -> Duration {
+        let now = Instant::now();
+        self.ask_for_the_lead(now);
+        let standing = self.campaign.standing();
+        self.stand(standing.leads(now));
+        // A scheduler that got the lead has made its entries due at a later instant than the one above.
+        let now = Instant::now();
+        self.go_round(now);
+        self.plan_entries(now);
+        // By a clock that was set nothing is due, until the broker has said its own.
+        let reading = Reading::now();
+        let knows_the_time = !self.clock.has_jumped(reading);
+        if knows_the_time {
+            self.send(self.clock.at(reading));
+        }
+        let next = self.plan.next().filter(|_| knows_the_time && self.ticking < MOST_AT_ONCE);
+        let mut sleep = pause(next, self.clock.at(Reading::now()));
+        if let Some(remaining) = standing.remaining(now).filter(|left| !left.is_zero()) {
+            sleep = sleep.min(remaining);
+        }
+        if let Some(at) = self.campaign.next_at() {
+            sleep = sleep.min(at.saturating_duration_since(now));
+        }
+        sleep
     }
 
     /// Sends the request that the candidacy wants sent now.

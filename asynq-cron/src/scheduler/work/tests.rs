@@ -1,0 +1,59 @@
+//! Single rounds of the loop, on a broker in memory.
+
+use asynq_runtime::{
+    RawTask,
+    broker::Candidate,
+    job::BoxFuture,
+    server::{Running, Server, Service},
+};
+use asynq_test_support::soon;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{CronSpec, scheduler::checked};
+
+const TTL: Duration = Duration::from_secs(9);
+
+/// Hands its context to the test.
+struct Probe(oneshot::Sender<ServiceContext>);
+
+impl Service for Probe {
+    fn name(&self) -> &'static str {
+        "probe"
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        assert!(self.0.send(cx).is_ok(), "the test waits for the context");
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A scheduler of one entry that leads from its first round on, and the server beneath it.
+async fn work() -> (Work, Arc<Periodic>, Running) {
+    let (context, received) = oneshot::channel();
+    let server = Server::builder("sqlite::memory:").registry(Registry::from_descriptors([]).expect("a registry"));
+    let server = server.service(Probe(context)).build().await.expect("a server");
+    let running = server.start().await.expect("it starts");
+    let cx = soon(received).await.expect("the service runs");
+    let spec = CronSpec::parse("@yearly").expect("a spec");
+    let entry = Periodic::new(spec, RawTask::new("report", "")).expect("an entry").foreign();
+    let fixed = checked(vec![entry], cx.registry()).expect("the entry is valid");
+    let settings = Settings { ttl: TTL, election: false, program: "shop".to_owned(), revision: 1, sync_every: TTL };
+    let candidate = Candidate { program: "shop".to_owned(), token: "t".to_owned(), revision: 1 };
+    let campaign = Campaign::new(candidate, TTL, false);
+    let broker = Arc::clone(cx.client().broker());
+    let entry = Arc::clone(&fixed[0]);
+    (Work::new(broker, "host:1:t".to_owned(), settings, campaign, fixed, None, &cx), entry, running)
+}
+
+#[tokio::test]
+async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
+    let (mut work, _, running) = work().await;
+    work.begin_round();
+    assert!(work.leads && work.showing);
+    running.shutdown().await.expect("it leaves");
+}
