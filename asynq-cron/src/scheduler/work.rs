@@ -178,11 +178,16 @@ impl Work {
         loop {
             let sleep = self.begin_round();
             tokio::select! {
-                Some(event) = self.calls.join_next(), if !self.calls.is_empty() => {
-                    if let Ok(event) = event {
-                        self.take(event);
+                Some(event) = self.calls.join_next(), if !self.calls.is_empty() => match event {
+                    Ok(event) => self.take(event),
+                    // Without its event the counts of calls under way never go down again, and the schedule would stop
+                    // unnoticed. The panic ends the server with an error instead.
+                    Err(error) => {
+                        if let Ok(panic) = error.try_into_panic() {
+                            std::panic::resume_unwind(panic);
+                        }
                     }
-                }
+                },
                 Some(entries) = self.providing.join_next(), if !self.providing.is_empty() => {
                     self.provider_ended(entries);
                 }

@@ -57,3 +57,12 @@ async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
     assert!(work.leads && work.showing);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_broker_call_that_panics_ends_the_scheduler() {
+    let (mut work, _, running) = work().await;
+    work.calls.spawn(async { panic!("the broker panics") });
+    let ended = soon(tokio::spawn(work.run())).await.expect_err("the panic goes on");
+    assert!(ended.is_panic());
+    running.shutdown().await.expect("it leaves");
+}
