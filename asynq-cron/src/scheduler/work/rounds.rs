@@ -68,8 +68,9 @@ impl Work {
         if !self.planned.is_empty() && is_due(&mut self.timers.measure, now, if jumped { SOON } else { ttl / 3 }) {
             self.measure();
         }
-        // A follower only looks whether all is well.
-        let every = if self.leads { ttl } else { ttl * 3 };
+        // A leader plans an entry again soon after the list of a newer version that was killed has expired; a follower only
+        // looks whether all is well.
+        let every = if self.leads { ttl / 3 } else { ttl * 3 };
         let may_list = if self.leads { !self.outranked.is_empty() } else { self.settings.election };
         if may_list && is_due(&mut self.timers.list, now, every) {
             self.list();

@@ -66,3 +66,14 @@ async fn a_broker_call_that_panics_ends_the_scheduler() {
     assert!(ended.is_panic());
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_version_counts() {
+    let (mut work, entry, running) = work().await;
+    work.begin_round();
+    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, is_over: false });
+    let now = Instant::now() + TTL;
+    work.go_round(now);
+    assert_eq!(work.timers.list, now + TTL / 3);
+    running.shutdown().await.expect("it leaves");
+}
