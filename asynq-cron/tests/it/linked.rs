@@ -3,9 +3,22 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use asynq_cron::prelude::*;
-use asynq_runtime::{prelude::*, server::ServerBuilder};
+use asynq_runtime::{
+    prelude::*,
+    server::{ServerBuilder, ServiceEntry},
+};
 use asynq_test_support::eventually;
 use tempfile::TempDir;
+
+// A service of another crate, with a flag that its program must be given. Without that flag it is left out alone.
+asynq_runtime::__private::inventory::submit! {
+    ServiceEntry {
+        name: "demanding",
+        make: |_| None,
+        args: |command| command.arg(clap::Arg::new("demanded").long("demanded").required(true)),
+        rows: Vec::new,
+    }
+}
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 

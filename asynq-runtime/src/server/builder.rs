@@ -310,9 +310,11 @@ impl ServerBuilder {
             return Vec::new();
         }
         let mut entries = ServiceEntry::linked();
-        let flags = self.matches.clone().or_else(|| no_flags(&entries).map(Arc::new));
         entries.retain(|entry| {
-            let made = flags.as_deref().and_then(entry.make);
+            let made = match &self.matches {
+                Some(matches) => (entry.make)(matches),
+                None => no_flags(entry).and_then(|flags| (entry.make)(&flags)),
+            };
             let wanted = made.filter(|made| self.services.iter().all(|other| other.name() != made.name()));
             let is_new = wanted.is_some();
             self.services.extend(wanted);
@@ -400,12 +402,17 @@ impl ServerBuilder {
     }
 }
 
-/// What the flags of these services are where none is given.
-fn no_flags(entries: &[&ServiceEntry]) -> Option<clap::ArgMatches> {
-    let command = clap::Command::new("server").no_binary_name(true);
-    let command = entries.iter().fold(command, |command, entry| (entry.args)(command));
+/// The values of a service's flags where none is given; `None` where one of them is required. Each service has a command of
+/// its own, so that a required flag of one leaves out no other.
+fn no_flags(entry: &ServiceEntry) -> Option<clap::ArgMatches> {
     let none: [&str; 0] = [];
-    command.try_get_matches_from(none).ok()
+    let command = (entry.args)(clap::Command::new("server").no_binary_name(true));
+    command
+        .try_get_matches_from(none)
+        .inspect_err(|error| {
+            tracing::debug!("the linked service `{}` is left out: {}", entry.name, error.to_string().trim_end());
+        })
+        .ok()
 }
 
 impl fmt::Debug for ServerBuilder {

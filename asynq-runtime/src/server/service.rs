@@ -99,7 +99,8 @@ impl fmt::Debug for ServiceContext {
 /// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
 ///
 /// A program of `main!` starts it by its flags. A server of [`Server::builder`](super::Server::builder) starts it as if no
-/// flag was given, unless it has a service of that name already or was told to leave linked services out.
+/// flag was given, unless one of its flags is required, the server has a service of that name already or was told to leave
+/// linked services out.
 #[derive(Clone, Copy)]
 pub struct ServiceEntry {
     /// Its name.
