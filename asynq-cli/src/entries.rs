@@ -2,6 +2,7 @@
 
 use asynq_cron::{EntryId, Schedule};
 use asynq_runtime::{
+    Client,
     broker::BrokerError,
     task::{SchedulerEntry, Timestamp},
 };
@@ -14,6 +15,8 @@ pub(crate) struct Entry {
     pub(crate) paused: bool,
     /// Its last tick as the broker keeps it; none of entries of Go's scheduler.
     pub(crate) last: Option<DateTime<Utc>>,
+    /// Why the broker's own part of it cannot be read: neither `paused` nor `last` is known then.
+    pub(crate) error: Option<String>,
 }
 
 impl Entry {
@@ -28,17 +31,23 @@ impl Entry {
     }
 }
 
-/// Every entry once, by spec, type and id.
-pub(crate) async fn entries(schedule: &Schedule) -> Result<Vec<Entry>, BrokerError> {
+/// Every entry once, by spec, type and id. One that cannot be read hides no other.
+pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> {
+    let schedule = Schedule::new(client);
     let mut all = schedule.entries().await?;
     all.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
     // Replicas of one scheduler list the same entries.
     all.dedup_by(|a, b| a.id == b.id);
     let mut entries = Vec::with_capacity(all.len());
     for listed in all {
-        let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await?;
-        let (paused, last) = state.map_or((false, None), |state| (state.paused, Some(state.last)));
-        entries.push(Entry { listed, paused, last });
+        let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await;
+        let error = state.as_ref().err().map(ToString::to_string);
+        // A part of the broker that is away is told with the entry; where the whole broker is away, no entry can be read.
+        if state.as_ref().is_err_and(BrokerError::is_unavailable) {
+            client.broker().ping().await?;
+        }
+        let (paused, last) = state.ok().flatten().map_or((false, None), |state| (state.paused, Some(state.last)));
+        entries.push(Entry { listed, paused, last, error });
     }
     Ok(entries)
 }

@@ -211,7 +211,12 @@ impl<'a> GoPeer<'a> {
 
     /// Puts a text where a place of the default queue should be.
     pub fn put_text(&self, place: &str) {
-        self.command::<String>(&[b"SET", format!("asynq:{{default}}:{place}").as_bytes(), b"rubbish"]);
+        self.put_text_at(&format!("asynq:{{default}}:{place}"));
+    }
+
+    /// Puts a text where a key should hold something else.
+    pub fn put_text_at(&self, key: &str) {
+        self.command::<String>(&[b"SET", key.as_bytes(), b"rubbish"]);
     }
 
     /// Whether a key exists.

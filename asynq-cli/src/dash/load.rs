@@ -1,6 +1,5 @@
 //! Asks the broker for what a screen shows.
 
-use asynq_cron::Schedule;
 use asynq_runtime::{
     Client, TaskInfo, TaskState,
     broker::{Failure, GroupStats, QueueStats, ServerState},
@@ -83,7 +82,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
             Err(error) => return Err(error),
         }),
         Wanted::Servers => Content::Servers(inspector.servers().await?),
-        Wanted::Periodic => Content::Periodic(entries(&Schedule::new(client)).await?),
+        Wanted::Periodic => Content::Periodic(entries(client).await?),
     };
     let archive = match &wanted {
         Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => Some(inspector.archive_room(queue).await?),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use asynq_cron::Schedule;
 use asynq_runtime::{
     Client, TaskState,
     broker::{Examination, Node, Oddity, OddityKind, QueueStats, ServerState},
@@ -66,7 +65,8 @@ pub(crate) struct Strangers {
 ///
 /// # Errors
 ///
-/// The broker failed. A queue that cannot be read hides no other: it is a finding, and what can be said of it is said.
+/// The broker failed. A queue or a periodic entry that cannot be read hides no other: it is a finding, and what can be said
+/// of it is said.
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
@@ -94,7 +94,7 @@ pub(crate) async fn gather(
                     client.broker().ping().await?;
                 }
                 let is_told = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
-                findings.extend((!is_told).then(|| unreadable(&name, error)));
+                findings.extend((!is_told).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
             }
             None => {}
         }
@@ -103,7 +103,20 @@ pub(crate) async fn gather(
             queues.push(QueueEvidence { stats, examination, unknown: unknown.unwrap_or_default() });
         }
     }
-    let entries = entries(&Schedule::new(client)).await?;
+    let entries = match entries(client).await {
+        Ok(entries) => entries,
+        Err(error) => {
+            if error.is_unavailable() {
+                client.broker().ping().await?;
+            }
+            findings.push(unreadable(LIST, error.to_string(), "nothing is known of any periodic entry"));
+            Vec::new()
+        }
+    };
+    for Entry { listed, error, .. } in &entries {
+        let means = "whether the entry is paused, and when it was fired last, is not known";
+        findings.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
+    }
     Ok((Evidence { now: client.broker().now(), nodes, servers, queues, entries }, findings))
 }
 
@@ -111,13 +124,18 @@ fn is_foreign(oddity: &Oddity) -> bool {
     oddity.kind == OddityKind::ForeignKey
 }
 
-fn unreadable(queue: &QueueName, error: &InspectError) -> Finding {
+/// What an unreadable queue means.
+const QUEUE: &str = "nothing is known of this queue: neither what waits in it nor what is wrong with it";
+/// The subject of a finding about the list of periodic entries.
+const LIST: &str = "periodic entries";
+
+fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
     Finding {
         severity: Severity::Error,
         check: "unreadable",
-        subject: queue.to_string(),
-        found: error.to_string(),
-        means: "nothing is known of this queue: neither what waits in it nor what is wrong with it",
+        subject: subject.to_owned(),
+        found,
+        means,
         mend: "mend what the error names; where a node of a cluster is down, bring it back, then ask again".to_owned(),
     }
 }

@@ -56,7 +56,7 @@ fn sound() -> Evidence {
 /// A periodic entry whose last tick was so long ago.
 fn entry(spec: &str, ago: TimeDelta) -> Entry {
     let listed = SchedulerEntry { spec: spec.into(), task_type: "report".into(), ..SchedulerEntry::default() };
-    Entry { listed, paused: false, last: Some(now() - ago) }
+    Entry { listed, paused: false, last: Some(now() - ago), error: None }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use asynq_runtime::{
     Client, TaskState, job,
     prelude::*,
-    task::{ArchiveLimit, QueueWeight, ServerInfo},
+    task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
 use asynq_tests::{Build as _, Store, queue, task};
 
@@ -105,6 +105,49 @@ on_both_brokers! {
         assert_eq!(now().await, new);
         assert_eq!(desk.run("task edit -q default t1 -l 8 --raw --yes").await.code, 0);
         assert_eq!(now().await, "8");
+    }
+
+    async fn a_periodic_entry_that_cannot_be_read_hides_nothing_else(desk) {
+        let Some(go) = desk.t.store.go() else { return };
+        desk.t.enqueue(task("sound").in_queue("low")).await;
+        let entry = |id: &str| SchedulerEntry {
+            id: id.into(),
+            spec: "@hourly".into(),
+            task_type: format!("report:{id}"),
+            ..SchedulerEntry::default()
+        };
+        desk.t.broker().show_entries("host-1:1:a", &[entry("broken"), entry("whole")], HOUR).await.unwrap();
+        go.put_text("x:cron:broken");
+
+        let listed = desk.run("cron ls").await;
+        assert_eq!(listed.code, 1, "{listed}");
+        assert!(listed.out.contains("report:broken") && listed.out.contains("report:whole"), "{listed}");
+        assert!(listed.err.contains("error: periodic entry `broken` cannot be read: "), "{listed}");
+        let listed = desk.run("cron ls --json").await;
+        let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+        assert!(listed[0]["error"].is_string() && listed[0]["paused"].is_null(), "{listed}");
+        assert!(listed[1].get("error").is_none() && listed[1]["paused"] == false, "{listed}");
+
+        let found = desk.run("doctor --json").await;
+        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+        let has = |check: &str, subject: &str| {
+            let findings = found["findings"].as_array().unwrap();
+            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
+        };
+        assert!(has("unreadable", "report:broken") && has("no-consumer", "low"), "{found}");
+    }
+
+    async fn a_list_of_periodic_entries_that_cannot_be_read_hides_no_queue(desk) {
+        let Some(go) = desk.t.store.go() else { return };
+        desk.t.enqueue(task("sound").in_queue("low")).await;
+        go.put_text_at("asynq:schedulers");
+        let found = desk.run("doctor --json").await;
+        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+        let findings = found["findings"].as_array().unwrap();
+        let has = |check: &str, subject: &str| {
+            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
+        };
+        assert!(has("unreadable", "periodic entries") && has("no-consumer", "low"), "{found}");
     }
 
     async fn a_queue_that_cannot_be_read_hides_no_other(desk) {

@@ -17,7 +17,7 @@ const PAYLOAD: usize = 60;
 const PAYLOAD_IN_JSON: usize = 16 * 1024;
 
 /// With --json: an array of objects with `id`, `spec`, `meaning` (the spec in English), `type`, `queue`, `payload`,
-/// `options`, `next_at`, `previous_at`, `paused`
+/// `options`, `next_at`, `previous_at`, `paused`; one that cannot be read has `paused` null and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {}
 
@@ -33,20 +33,28 @@ struct EntryJson<'a> {
     options: &'a [String],
     next_at: Option<String>,
     previous_at: Option<String>,
-    paused: bool,
+    /// Null where it cannot be read.
+    paused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
 }
 
 impl Ls {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let schedule = super::schedule(session).await?;
-        let now = session.client().await?.broker().now();
-        let rows = entries(&schedule).await?;
+        let client = session.client().await?;
+        let now = client.broker().now();
+        let rows = entries(&client).await?;
         if rows.is_empty() && !session.is_json() {
             session.note("no periodic entries: no scheduler is running");
             return Ok(());
         }
         let value: Vec<_> = rows.iter().map(to_json).collect();
-        session.answer(&value, |style| table(&rows, now, style))
+        session.answer(&value, |style| table(&rows, now, style))?;
+        let broken: Vec<_> = rows.iter().filter_map(|row| Some((&row.listed.id, row.error.as_deref()?))).collect();
+        for (id, error) in &broken {
+            session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
+        }
+        if broken.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
     }
 }
 
@@ -62,6 +70,7 @@ fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {
             brief(&entry.task_payload, PAYLOAD).into(),
             format!("[{}]", entry.enqueue_options.join(", ")).into(),
             match row.next() {
+                _ if row.error.is_some() => Cell::from("unknown").warning(),
                 _ if row.paused => Cell::from("paused").warning(),
                 Some(next) => until(now, next).into(),
                 None => "never".into(),
@@ -85,6 +94,7 @@ fn to_json(row: &Entry) -> EntryJson<'_> {
         options: &entry.enqueue_options,
         next_at: row.next().map(time),
         previous_at: row.previous().map(time),
-        paused: row.paused,
+        paused: row.error.is_none().then_some(row.paused),
+        error: row.error.as_deref(),
     }
 }

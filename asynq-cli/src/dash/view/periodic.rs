@@ -23,6 +23,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen:
     let rows = entries.iter().map(|row| {
         let entry = &row.listed;
         let next = match row.next() {
+            _ if row.error.is_some() => Line::from("unreadable").red(),
             _ if row.paused => Line::from("paused").yellow(),
             Some(at) => Line::from(until(now, at)),
             None => Line::from("never").dim(),
