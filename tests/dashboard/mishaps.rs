@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::Broker,
-    task::{ArchiveLimit, QueueWeight, ServerInfo, TaskState},
+    task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, queue, task};
 use serde_json::{Value, json};
@@ -209,4 +209,30 @@ async fn one_broken_key_hides_no_other_queue() {
     let broken = served.get("/api/queues/default").await;
     assert_eq!(broken.status, 500);
     assert!(broken.body.contains("queue `default` cannot be read"), "{}", broken.body);
+}
+
+#[tokio::test]
+async fn one_broken_key_hides_no_periodic_entry() {
+    let t = Fixture::start().await;
+    let Some(go) = t.store.go() else { return };
+    let entry = |id: &str| SchedulerEntry {
+        id: id.into(),
+        spec: "@hourly".into(),
+        task_type: format!("report:{id}"),
+        ..SchedulerEntry::default()
+    };
+    t.broker().show_entries("host-1:1:a", &[entry("broken"), entry("whole")], HOUR).await.unwrap();
+    go.put_text("x:cron:broken");
+    let served = Served::start(dashboard(&t)).await;
+
+    let page = served.get("/periodic").await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    for part in ["report:broken", "report:whole", "cannot be read"] {
+        assert!(page.body.contains(part), "{part} is missing in {}", page.body);
+    }
+    let told = served.get("/api/periodic").await;
+    assert_eq!(told.status, 200, "{}", told.body);
+    let told = told.json();
+    assert!(told["entries"][0]["error"].is_string() && told["entries"][0]["paused"].is_null(), "{told}");
+    assert!(told["entries"][1]["error"].is_null() && told["entries"][1]["paused"] == false, "{told}");
 }

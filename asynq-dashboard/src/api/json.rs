@@ -223,7 +223,8 @@ pub(super) fn entry(entry: &Entry) -> Value {
         "options": entry.options,
         "previous": entry.previous.map(time),
         "next": entry.next.iter().copied().map(time).collect::<Vec<_>>(),
-        "paused": entry.is_paused(),
+        "paused": entry.error.is_none().then(|| entry.is_paused()),
+        "error": entry.error,
         "can_pause": entry.kept.is_some(),
     })
 }

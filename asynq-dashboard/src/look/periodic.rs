@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use asynq_cron::{CronSpec, EntryId, Schedule};
 use asynq_runtime::{
-    broker::{EntryState, Page},
+    broker::{BrokerError, EntryState, Page},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, Timestamp},
 };
 use chrono::{DateTime, Utc};
@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) next: Vec<DateTime<Utc>>,
     /// What the broker keeps of it; `None` for an entry of a Go scheduler, which cannot be paused.
     pub(crate) kept: Option<EntryState>,
+    /// Why what the broker keeps of it cannot be read.
+    pub(crate) error: Option<String>,
     /// As the scheduler shows it.
     pub(crate) shown: SchedulerEntry,
 }
@@ -53,11 +55,12 @@ impl Entry {
     }
 }
 
-/// The entries of all schedulers that live, by type, each once: the first 500, and how many there are.
+/// The entries of all schedulers that live, by type, each once: the first 500, and how many there are. One that cannot be
+/// read hides no other: it has an error.
 pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> {
     let shown = shown(app).await?;
     let count = shown.len();
-    let entries = stream::iter(shown.into_iter().take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
+    let entries = stream::iter(shown.into_iter().take(MOST)).map(|entry| read_or_tell(app, entry)).buffered(AT_ONCE);
     Ok((entries.try_collect().await?, count))
 }
 
@@ -70,7 +73,10 @@ pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, 
     let found =
         shown(app).await?.into_iter().find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
     match found {
-        Some(entry) => read(app, entry).await,
+        Some(entry) => {
+            let kept = kept(app, &entry).await?;
+            Ok(with(app, entry, kept))
+        }
         None => Err(Failure::not_found(format!(
             "periodic entry `{id}` was not found in queue `{queue}`: no scheduler that runs now has it"
         ))),
@@ -95,9 +101,26 @@ async fn shown(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
     Ok(by_id.into_values().collect())
 }
 
-async fn read(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
-    let queue = Schedule::queue_of(&shown);
-    let kept = app.schedule().entry(&queue, &EntryId::from_wire(&shown.id)).await?;
+/// What the broker keeps of an entry.
+async fn kept(app: &AppState, shown: &SchedulerEntry) -> Result<Option<EntryState>, BrokerError> {
+    app.schedule().entry(&Schedule::queue_of(shown), &EntryId::from_wire(&shown.id)).await
+}
+
+/// An entry, with the error where what the broker keeps of it cannot be read.
+async fn read_or_tell(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
+    let error = match kept(app, &shown).await {
+        Ok(kept) => return Ok(with(app, shown, kept)),
+        Err(error) => error,
+    };
+    // A part of the broker may be away; where the whole broker is away, the page says so.
+    if error.is_unavailable() {
+        app.client().broker().ping().await?;
+    }
+    Ok(Entry { error: Some(error.to_string()), ..with(app, shown, None) })
+}
+
+/// An entry with what the broker keeps of it.
+fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entry {
     // What another program writes may be a schedule of robfig's.
     let spec = CronSpec::parse(&shown.spec).or_else(|_| CronSpec::parse_compat(&shown.spec)).ok();
     let now = app.client().broker().now();
@@ -106,7 +129,7 @@ async fn read(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
         (_, Some(spec)) => spec.upcoming_after(now, NEXT),
         _ => shown.next_enqueue_time.and_then(Timestamp::to_datetime).into_iter().collect(),
     };
-    Ok(Entry {
+    Entry {
         id: shown.id.clone(),
         spec: shown.spec.clone(),
         sentence: spec.map(|spec| spec.sentence()),
@@ -116,7 +139,8 @@ async fn read(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
         previous: shown.prev_enqueue_time.and_then(Timestamp::to_datetime),
         next,
         kept,
-        queue,
+        error: None,
+        queue: Schedule::queue_of(&shown),
         shown,
-    })
+    }
 }

@@ -57,7 +57,8 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
             th.name scope="row" {
                 a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.id])) { (cell(&entry.r#type)) }
                 @if entry.is_paused() { " " span.tag.warn { "paused" } }
-                @if entry.kept.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
+                @if let Some(error) = &entry.error { " " span.tag.bad title=(error) { "cannot be read" } }
+                @else if entry.kept.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
             }
             td.whole { code { (cell(&entry.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
             td data-l="Queue" { (cell(entry.queue.as_str())) }
