@@ -212,9 +212,10 @@ async fn one_broken_key_hides_no_other_queue() {
 }
 
 #[tokio::test]
-async fn one_broken_key_hides_no_periodic_entry() {
+async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
     let t = Fixture::start().await;
     let Some(go) = t.store.go() else { return };
+    t.enqueue(task("one").after(HOUR)).await;
     let entry = |id: &str| SchedulerEntry {
         id: id.into(),
         spec: "@hourly".into(),
@@ -222,8 +223,13 @@ async fn one_broken_key_hides_no_periodic_entry() {
         ..SchedulerEntry::default()
     };
     t.broker().show_entries("host-1:1:a", &[entry("broken"), entry("whole")], HOUR).await.unwrap();
+    go.put_text("completed");
     go.put_text("x:cron:broken");
     let served = Served::start(dashboard(&t)).await;
+
+    // The page would say how full the archive is, which is one of the queue's numbers.
+    let page = served.get("/queues/default/tasks/one").await;
+    assert!(page.status == 200 && page.body.contains("/queues/default/tasks/one/archive"), "{}", page.body);
 
     let page = served.get("/periodic").await;
     assert_eq!(page.status, 200, "{}", page.body);

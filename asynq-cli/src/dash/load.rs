@@ -85,7 +85,8 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
         Wanted::Periodic => Content::Periodic(entries(client).await?),
     };
     let archive = match &wanted {
-        Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => Some(inspector.archive_room(queue).await?),
+        // What is shown is complete without it: a queue whose numbers cannot be read hides none of its tasks.
+        Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => inspector.archive_room(queue).await.ok(),
         Wanted::Queues | Wanted::Servers | Wanted::Periodic => None,
     };
     Ok(Loaded { wanted, now: client.broker().now(), archive, content })
