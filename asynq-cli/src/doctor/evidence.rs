@@ -146,9 +146,10 @@ async fn unknown(
 ) -> Result<BTreeMap<(String, Stranger), Strangers>, InspectError> {
     let mut found: BTreeMap<_, Strangers> = BTreeMap::new();
     for state in [TaskState::Retry, TaskState::Archived] {
-        for task in inspector.tasks(queue, state).per_page(FAILED).await? {
+        // The errors are what is looked at: whole payloads of so many tasks may be gigabytes.
+        for task in inspector.tasks(queue, state).per_page(FAILED).brief().await? {
             let Some(stranger) = task.last_error.as_deref().and_then(stranger) else { continue };
-            let seen = found.entry((task.r#type, stranger)).or_default();
+            let seen = found.entry((task.task.r#type, stranger)).or_default();
             *if state == TaskState::Retry { &mut seen.waiting } else { &mut seen.archived } += 1;
         }
     }
