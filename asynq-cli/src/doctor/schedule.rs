@@ -19,9 +19,10 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
 fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     let last = entry.last.filter(|_| !entry.paused)?;
     let listed = &entry.listed;
-    let spec = CronSpec::parse(&listed.spec).or_else(|_| CronSpec::parse_compat(&listed.spec)).ok()?;
-    let passed = std::iter::successors(spec.next_after(last), |&at| spec.next_after(at));
-    let passed = passed.take_while(|&at| at < now - LATE).take(MOST).count();
+    // The list does not say whether the schedule was read as robfig's, which counts `@every` from the last tick: a tick is
+    // late by every reading of its text.
+    let readings = [CronSpec::parse(&listed.spec), CronSpec::parse_compat(&listed.spec)];
+    let passed = readings.iter().flatten().map(|spec| passed(spec, last, now)).min()?;
     let ticks = match passed {
         0 => return None,
         1 => "1 of its times has".to_owned(),
@@ -36,4 +37,10 @@ fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
         means: "a scheduler lists the entry and does not fire it",
         mend: "read the log of the leader: it says why a tick cannot be sent; restart it if it says nothing".to_owned(),
     })
+}
+
+/// How many times of a schedule have passed since `last`, without those of the last minutes.
+fn passed(spec: &CronSpec, last: DateTime<Utc>, now: DateTime<Utc>) -> usize {
+    let times = std::iter::successors(spec.next_after(last), |&at| spec.next_after(at));
+    times.take_while(|&at| at < now - LATE).take(MOST).count()
 }

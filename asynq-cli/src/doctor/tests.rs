@@ -75,6 +75,9 @@ fn an_entry_that_is_listed_and_not_fired_is_told() {
     assert_eq!(told(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
     assert_eq!(told(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
     assert_eq!(told(entry("nonsense", TimeDelta::days(1))), []);
+    // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say whose times count.
+    assert_eq!(told(entry("@every 1h", TimeDelta::minutes(10))), []);
+    assert_eq!(told(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);
 }
 
 fn set(node: &mut Node, name: &str, value: &str) {
