@@ -107,7 +107,7 @@ fn archive_limit(evidence: &Evidence, queue: &QueueEvidence) -> u64 {
 
 fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
     let archived = queue.stats.archived;
-    if archived > 0 && archived >= limit / 10 * 9 {
+    if archived > 0 && archived.saturating_mul(10) >= limit.saturating_mul(9) {
         let name = quoted(&queue.stats.name);
         findings.push(of(
             queue,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Examination, Fact, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
-    task::{QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp},
+    task::{ArchiveLimit, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp},
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -221,6 +221,19 @@ fn a_queue_is_served_by_a_pattern_too() {
     assert_eq!(diagnose(&evidence)[0].check, "no-consumer", "a star is nothing special to Go");
     evidence.servers[0].info.rust_version = "0.1.0".into();
     assert_eq!(diagnose(&evidence), []);
+}
+
+#[test]
+fn a_small_archive_is_full_from_nine_tenths_on() {
+    let is_told = |archived| {
+        let mut evidence = sound();
+        let server = &mut evidence.servers[0].info;
+        (server.rust_version, server.archives) =
+            ("0.1.0".into(), vec![ArchiveLimit { queue: "default".into(), tasks: 15 }]);
+        evidence.queues[0].stats.archived = archived;
+        diagnose(&evidence).iter().any(|finding| finding.check == "full-archive")
+    };
+    assert_eq!([0, 1, 9, 13, 14, 15].map(is_told), [false, false, false, false, true, true]);
 }
 
 #[test]
