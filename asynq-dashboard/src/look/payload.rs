@@ -92,7 +92,7 @@ pub(crate) fn of_listed(registry: Option<&Registry>, task: &TaskBrief) -> Shown 
     }
     match registry.and_then(|registry| registry.get(&task.r#type)) {
         // Half of its arguments cannot be read, and which of their bytes are secret cannot be told.
-        Some(_) => Shown { form: Form::Binary, text: String::new(), size: task.payload_size, is_cut: true },
+        Some(_) => Shown { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
         None => beginning(&task.payload, task.payload_size),
     }
 }

@@ -157,9 +157,9 @@ pub(crate) fn kept_until(task: &TaskInfo) -> Option<DateTime<Utc>> {
     task.completed_at?.checked_add_signed(chrono::TimeDelta::from_std(task.retention?).ok()?)
 }
 
-/// A payload in one line.
+/// A payload in one line; its size where none of it can be shown.
 fn one_line(shown: &payload::Shown) -> String {
-    if shown.form == payload::Form::Binary {
+    if shown.form == payload::Form::Binary || (shown.is_cut && shown.text.is_empty()) {
         return format!("{} bytes", count(shown.size as u64));
     }
     let words = shown.text.split_whitespace();
