@@ -71,6 +71,7 @@ fn an_entry_that_is_listed_and_not_fired_is_told() {
         late.len() == 1 && late[0].0 == "late-schedule" && late[0].1.starts_with("4 of its times have passed"),
         "{late:?}"
     );
+    is_documented(&diagnose(&Evidence { entries: vec![entry("@hourly", TimeDelta::days(1))], ..sound() })[0]);
     assert!(told(entry("* * * * * *", TimeDelta::days(30)))[0].1.starts_with("1000 of its times or more"));
     assert_eq!(told(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
     assert_eq!(told(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
