@@ -35,7 +35,7 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, Inspect
                 inspector.cancel(&id).await?;
                 format!("task {id} is asked to stop")
             } else {
-                format!("task {id} is {state}: nobody runs it")
+                format!("task {id} is {state}, not running; there is no run to cancel")
             }
         }
         Act::RunEntry(entry) => {

@@ -77,7 +77,10 @@ pub(super) async fn cancel(
     // A request for a task that is not there would be sent to nobody and look like a success.
     let state = app.inspector().task(&queue, &id).await?.state;
     if state != TaskState::Active {
-        return Err(Failure::new(Kind::Conflict, format!("task `{id}` is {state}: nobody runs it")));
+        return Err(Failure::new(
+            Kind::Conflict,
+            format!("task `{id}` is {state}, not running; there is no run to cancel"),
+        ));
     }
     let ended = app.inspector().cancel(&id).await?;
     app.samples().forget().await;

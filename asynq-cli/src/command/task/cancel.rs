@@ -54,7 +54,10 @@ async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
         match broker.task(&queue, &task).await {
             Ok(Some(found)) if found.state == TaskState::Active => return Ok(()),
             Ok(Some(found)) => {
-                waits = Some(format!("task `{id}` is {} in queue `{queue}`: nobody runs it", found.state));
+                waits = Some(format!(
+                    "task `{id}` is {} in queue `{queue}`, not running; there is no run to cancel",
+                    found.state
+                ));
             }
             Ok(None) => {}
             Err(error) => unread = Some(error),

@@ -43,5 +43,5 @@ async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     assert_eq!(inspector.task("default", "retry").await.unwrap().state, TaskState::Pending);
     watcher.turn_to(TaskState::Pending).await;
     watcher.keys("cy").await;
-    assert!(watcher.note().contains("is pending: nobody runs it"), "{}", watcher.note());
+    assert!(watcher.note().contains("is pending, not running; there is no run to cancel"), "{}", watcher.note());
 }
