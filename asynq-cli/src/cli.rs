@@ -43,7 +43,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// PROTOCOL §11, line by line: what users of Go's tool have in their scripts.
+    /// The lines that users of Go's tool have in their scripts.
     #[test]
     fn every_spelling_of_gos_tool_is_understood() {
         for line in [

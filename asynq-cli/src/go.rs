@@ -1,4 +1,4 @@
-//! Where the broker is, as our flags say it and as those of Go's tool do (PROTOCOL §11).
+//! Where the broker is, as our flags say it and as those of Go's tool do.
 
 use asynq_runtime::URL_VARIABLE;
 use clap::Args;

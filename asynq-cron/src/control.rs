@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{Periodic, PeriodicError, Tick};
 
-/// The schedule on a broker, whoever plans it.
+/// The periodic entries on a broker, of all programs.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     client: Client,

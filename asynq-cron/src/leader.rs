@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Whether this scheduler leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Another does, or nobody.
+    /// Another scheduler leads, or none does.
     Follows,
     /// It leads for this long.
     Leads {

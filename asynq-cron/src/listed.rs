@@ -1,4 +1,4 @@
-//! Runs an entry that is only known from the list of entries: that of another program, ours or Go's (PROTOCOL §9.4).
+//! Runs an entry that is only known from the list of entries: that of another program, ours or Go's.
 
 use asynq_runtime::{
     RawTask, TaskId,

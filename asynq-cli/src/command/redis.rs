@@ -1,4 +1,4 @@
-//! What Redis says of itself in `stats`, with the words of Go's tool (PROTOCOL §11), and where a cluster keeps the queues.
+//! What Redis says of itself in `stats`, with the words of Go's tool, and where a cluster keeps the queues.
 
 use std::time::Duration;
 

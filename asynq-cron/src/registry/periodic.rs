@@ -45,7 +45,7 @@ pub struct Periodic {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeriodicError {
-    /// Its schedule is none.
+    /// The schedule is not valid.
     #[error("the schedule of `{job}` cannot be used: {source}")]
     Spec {
         /// The job.

@@ -1,4 +1,4 @@
-//! Which of the ticks that were passed over are fired (CRON.md §7): a pure function of schedule, policy and two moments.
+//! Which of the ticks that were passed over are fired: a pure function of schedule, policy and two moments.
 
 use std::collections::VecDeque;
 

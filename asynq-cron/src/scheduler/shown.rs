@@ -1,4 +1,4 @@
-//! Entries as asynq's tools see them (PROTOCOL §9.1, §9.4).
+//! Entries as asynq's tools see them.
 
 use std::{sync::Arc, time::Duration};
 

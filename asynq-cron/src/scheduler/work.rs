@@ -1,4 +1,4 @@
-//! The loop of a scheduler: everything it waits for, and who deals with it.
+//! The loop of a scheduler: the events that it awaits and their handlers.
 
 mod dynamic;
 mod entries;
@@ -45,7 +45,7 @@ const LATER: Duration = Duration::from_secs(30);
 /// A broker's clock that shows this much less than was thought went back.
 const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 
-/// What was waited for.
+/// An event of the loop.
 enum Event {
     /// The broker was told of an entry.
     Planned(Arc<Periodic>, Result<Planned, BrokerError>, Asked),
@@ -59,7 +59,7 @@ enum Event {
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
     /// The entries of this scheduler were listed, or that failed.
     Shown,
-    /// Something that nobody waits for.
+    /// A background call has ended; its result is not used.
     Done,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Work {
     outranked: HashMap<EntryId, Outranked>,
     /// Entries of this program that no scheduler lists, though another one leads: how often in a row that was seen.
     unlisted: HashMap<EntryId, u32>,
-    /// What of them is planned, or about to be.
+    /// Entries that are planned or wait in `to_plan`.
     planned: HashSet<EntryId>,
     to_plan: Vec<(Instant, Arc<Periodic>)>,
     /// How many entries the broker is being told of.

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn clocks_that_jump_fire_what_a_person_expects() {
         for (zone, spec, after, expected) in [
-            // The table of CRON.md §5.
+            // One row for each kind of jump: a gap, an overlap, a midnight that does not exist, a shift by half an hour.
             ("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
             ("Europe/Berlin", "*/20 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
             ("Europe/Berlin", "*/20 2 * * *", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"),

@@ -1,4 +1,4 @@
-//! The next time in a zone whose clock jumps (CRON.md §5, RELIABILITY F26).
+//! The next time in a zone whose clock jumps.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! robfig/cron v3's own walk to the next time, step by step: a schedule moved over from Go keeps every tick (CRON.md §2).
+//! robfig/cron v3's own walk to the next time, step by step: a schedule moved over from Go keeps every tick.
 //!
 //! It is not "every instant whose wall clock matches": the hour advances in real time from a truncated hour, and the day
 //! is not looked at again when midnight does not exist. Both lose or move ticks where a clock jumps, and both are kept.

@@ -153,7 +153,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> 
     Ok(Report { message, changed: report.changed, treated, left: report.left, more, refused: Vec::new() })
 }
 
-/// Refuses to archive more than an archive keeps, unless somebody said that it is meant.
+/// Refuses to archive more tasks than the archive keeps, unless the request sets `beyond_archive`.
 fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &Wanted) -> Result<(), Failure> {
     if beyond == 0 || wanted.beyond_archive || wanted.action != Action::Archive {
         return Ok(());

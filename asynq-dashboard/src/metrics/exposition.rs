@@ -1,4 +1,4 @@
-//! The numbers of queues in Prometheus's text format, by asynq's names (PROTOCOL §13), so that boards made for it work.
+//! The numbers of queues in Prometheus's text format, by asynq's names, so that boards made for it work.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From what the caller said to what is stored: a pure function of task, moment and limit (PROTOCOL §4.2).
+//! From what the caller said to what is stored: a pure function of task, moment and limit.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ fn unique_key(queue: &QueueName, task: &Prepared) -> String {
     lock_key(queue, &task.name, task.unique_bytes.as_ref().or(task.payload.as_ref()).map(AsRef::as_ref))
 }
 
-/// The key of the lock of tasks that these bytes make equal (PROTOCOL §2.2): nothing follows the last colon for a
+/// The key of the lock of tasks that these bytes make equal: nothing follows the last colon for a
 /// payload that was never given.
 pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
     use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws mended (PROTOCOL §6).
+//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws mended.
 //!
 //! ```no_run
 //! use asynq_runtime::{inspector::Force, prelude::*};

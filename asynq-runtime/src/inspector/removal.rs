@@ -1,4 +1,4 @@
-//! Deletes a whole queue (RELIABILITY F44).
+//! Deletes a whole queue.
 
 use std::{fmt, future::IntoFuture};
 

@@ -43,7 +43,7 @@ impl RawTask {
         Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
     }
 
-    /// A task without a payload: Go's nil, whose unique key has no checksum (PROTOCOL §2.2).
+    /// A task without a payload: Go's nil, whose unique key has no checksum.
     pub fn without_payload(name: impl Into<String>) -> Self {
         Self::from_prepared(PreparedTask::raw(name.into(), None))
     }
@@ -401,7 +401,7 @@ fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, 
     when.into_instant().map_err(|error| option(name, error))
 }
 
-/// A time that the wire keeps in whole seconds: rounded up, and never zero, which would mean none (RELIABILITY F38).
+/// A time that the wire keeps in whole seconds: rounded up, and never zero, which would mean none.
 fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
     let span = span.into_span().map_err(|error| option(name, error))?;
     if name == "unique" && span < Duration::from_secs(1) {

@@ -58,7 +58,7 @@ impl Work {
         self.settings.sync_every.max(PROVIDER_LIMIT)
     }
 
-    /// Takes what became of the call of the provider.
+    /// Handles the end of a provider call.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
         self.provided_by = None;
         match ended {

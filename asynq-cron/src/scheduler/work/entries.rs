@@ -44,8 +44,8 @@ impl Work {
         self.to_plan = planned.map(|entry| (now, Arc::clone(entry))).collect();
     }
 
-    /// Makes the entries known that are to be planned, once they are listed: an older program that finds a plan of an entry
-    /// which nobody lists takes the planner for gone.
+    /// Makes the entries known that are to be planned, once they are listed. An older program that finds a planned entry on
+    /// no list assumes that its planner has stopped.
     pub(super) fn plan_entries(&mut self, now: Instant) {
         if self.showing || self.timers.show <= now {
             return;

@@ -1,4 +1,5 @@
-//! What a scheduler does every so often: asks the broker's clock, shows its entries, looks at others'.
+//! The scheduler's periodic work: it measures the broker's clock, lists its entries and reads the lists of other
+//! schedulers.
 
 use std::{
     sync::Arc,

@@ -115,7 +115,7 @@ fn timeout_and_deadline_default_as_in_asynq() {
     for (task, timeout, deadline) in [
         (raw(), 1800, 0),
         (raw().timeout("5s"), 5, 0),
-        (raw().timeout(Duration::from_millis(500)), 1, 0), // Go stores 0, which is illegal (F38)
+        (raw().timeout(Duration::from_millis(500)), 1, 0), // Go stores 0, which is illegal
         (raw().deadline(at(2_000_000_000)), 0, 2_000_000_000),
         (raw().deadline(at(2_000_000_000) + chrono::TimeDelta::milliseconds(1)), 0, 2_000_000_001),
         (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
@@ -151,7 +151,7 @@ fn a_lock_is_in_the_message_and_lasts_whole_seconds() {
     let lock = task.unique.unwrap();
     assert_eq!((task.message.unique_key, lock.ttl), (lock.key, Duration::from_secs(2)));
     assert_eq!(new(raw()).message.unique_key, "");
-    assert_eq!(new(raw().retention(Duration::from_millis(1))).message.retention, 1); // Go stores 0, which keeps nothing (F38)
+    assert_eq!(new(raw().retention(Duration::from_millis(1))).message.retention, 1); // Go stores 0, which keeps nothing
 }
 
 #[test]
