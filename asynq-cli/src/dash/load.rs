@@ -3,7 +3,7 @@
 use asynq_runtime::{
     Client, TaskInfo, TaskState,
     broker::{Failure, GroupStats, QueueStats, ServerState},
-    inspector::{ArchiveRoom, InspectError, QueueReading, UnreadableQueue},
+    inspector::{ArchiveRoom, InspectError, UnreadableQueue},
     task::{QueueName, TaskId},
 };
 use chrono::{DateTime, Utc};
@@ -64,7 +64,10 @@ const GROUPS: usize = 50;
 pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, InspectError> {
     let inspector = client.inspector();
     let content = match &wanted {
-        Wanted::Queues => queues(inspector.each_queue().await?),
+        Wanted::Queues => {
+            let (queues, unreadable) = UnreadableQueue::part(inspector.each_queue().await?);
+            Content::Queues(queues, unreadable)
+        }
         Wanted::Tasks(Listing { queue, state, page, size }) => Content::Tasks {
             stats: Box::new(inspector.queue(queue).await?),
             tasks: {
@@ -90,15 +93,4 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
         Wanted::Queues | Wanted::Servers | Wanted::Periodic => None,
     };
     Ok(Loaded { wanted, now: client.broker().now(), archive, content })
-}
-
-fn queues(readings: Vec<QueueReading>) -> Content {
-    let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
-    for QueueReading { name, stats, .. } in readings {
-        match stats {
-            Ok(stats) => queues.push(stats),
-            Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
-        }
-    }
-    Content::Queues(queues, unreadable)
 }

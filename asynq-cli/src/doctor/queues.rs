@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     broker::{Oddity, OddityKind},
-    task::ArchiveLimit,
+    inspector::ArchiveRoom,
 };
 
 use super::{
@@ -19,7 +19,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
         strangers(queue, &mut findings);
-        archive(queue, archive_limit(evidence, queue), &mut findings);
+        archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
         findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
     }
     findings
@@ -96,13 +96,6 @@ fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
             format!("{mend}{run_again}"),
         ));
     }
-}
-
-/// How many archived tasks are kept: the least that a server of the queue keeps.
-fn archive_limit(evidence: &Evidence, queue: &QueueEvidence) -> u64 {
-    let name = &queue.stats.name;
-    let serving = evidence.servers.iter().filter(|server| server.info.serves(name));
-    serving.map(|server| server.info.archive_limit(name)).min().unwrap_or(ArchiveLimit::DEFAULT)
 }
 
 fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {

@@ -100,13 +100,7 @@ pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerErr
     let reading = names.into_iter().map(|name| inspector.read_queue(name));
     let readings: Vec<QueueReading> =
         stream::iter(reading).buffered(AT_ONCE).try_collect().await.map_err(of_the_broker)?;
-    let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
-    for QueueReading { name, stats, .. } in readings {
-        match stats {
-            Ok(stats) => queues.push(stats),
-            Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
-        }
-    }
+    let (mut queues, unreadable) = UnreadableQueue::part(readings);
     queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
     Ok(Snapshot { unreadable, ..Snapshot::new(broker.now(), queues) })
 }

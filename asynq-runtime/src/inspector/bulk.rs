@@ -4,7 +4,7 @@ use std::{fmt, future::IntoFuture};
 
 use super::{InspectError, Inspector, ListGroups, Wish, queue_name};
 use crate::{
-    broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats},
+    broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats, ServerState},
     job::BoxFuture,
     task::{ArchiveLimit, GroupName, QueueName, TaskState},
 };
@@ -94,9 +94,7 @@ impl Inspector {
         let queue = queue_name(queue)?;
         let archived = self.broker.queue_stats(&queue).await?.archived;
         let servers = self.broker.servers().await?;
-        let serving = servers.iter().filter(|server| server.info.serves(&queue));
-        let limit = serving.map(|server| server.info.archive_limit(&queue)).min();
-        Ok(ArchiveRoom { archived, limit: limit.unwrap_or(ArchiveLimit::DEFAULT) })
+        Ok(ArchiveRoom { archived, limit: ArchiveRoom::limit_of(&servers, &queue) })
     }
 
     /// How many tasks are chosen now.
@@ -146,6 +144,13 @@ pub struct ArchiveRoom {
 }
 
 impl ArchiveRoom {
+    /// How many archived tasks of a queue are kept: the least that one of these servers keeps that serves it, asynq's 10,000
+    /// where none does.
+    pub fn limit_of(servers: &[ServerState], queue: &QueueName) -> u64 {
+        let serving = servers.iter().filter(|server| server.info.serves(queue));
+        serving.map(|server| server.info.archive_limit(queue)).min().unwrap_or(ArchiveLimit::DEFAULT)
+    }
+
     /// How many archived tasks, the oldest first, a server deletes when `tasks` more are archived.
     pub fn beyond(self, tasks: u64) -> u64 {
         self.archived.saturating_add(tasks).saturating_sub(self.limit)

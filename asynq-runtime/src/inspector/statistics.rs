@@ -22,15 +22,11 @@ impl Inspector {
     pub async fn statistics(&self) -> Result<Statistics, InspectError> {
         let names = self.broker.queues().await?;
         let queues_left_out = names.len().saturating_sub(Statistics::MOST_QUEUES);
-        let mut queues = Vec::with_capacity(names.len() - queues_left_out);
-        let mut unreadable = Vec::new();
+        let mut readings = Vec::with_capacity(names.len() - queues_left_out);
         for name in names.into_iter().take(Statistics::MOST_QUEUES) {
-            let QueueReading { name, stats } = self.read_queue(name).await?;
-            match stats {
-                Ok(stats) => queues.push(stats),
-                Err(error) => unreadable.push(UnreadableQueue::new(name, error.to_string())),
-            }
+            readings.push(self.read_queue(name).await?);
         }
+        let (queues, unreadable) = UnreadableQueue::part(readings);
         let servers = self.broker.servers().await?;
         let statistics = Statistics::of(self.broker.location(), self.broker.now(), queues, servers);
         Ok(Statistics { queues_left_out, unreadable, ..statistics })
@@ -109,6 +105,18 @@ impl UnreadableQueue {
     /// A queue that cannot be read, and why.
     pub fn new(name: QueueName, error: impl Into<String>) -> Self {
         Self { name, error: error.into() }
+    }
+
+    /// Parts queues that could be read from those that cannot, each in their order.
+    pub fn part(readings: impl IntoIterator<Item = QueueReading>) -> (Vec<QueueStats>, Vec<Self>) {
+        let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
+        for QueueReading { name, stats } in readings {
+            match stats {
+                Ok(stats) => queues.push(stats),
+                Err(error) => unreadable.push(Self::new(name, error.to_string())),
+            }
+        }
+        (queues, unreadable)
     }
 }
 
