@@ -58,13 +58,13 @@ impl Consume for RedisBroker {
                 return self.answer(member, resumed(parts), Some(error));
             }
         };
-        let (mut runs, mut bytes) = (resumed(parts), 0);
+        let (mut runs, mut is_used_up) = (resumed(parts), false);
         for (mut unanswered, answer) in asked.into_iter().zip(answers) {
             unanswered.was_read();
             match answer.and_then(|value| read_answer(value, unanswered.asked(), member.number)) {
-                Ok((some, passed)) => {
+                Ok(Taking { runs: some, bytes, passed }) => {
                     self.passed.note(&unanswered.asked().queue, passed.tasks, passed.is_all);
-                    bytes += some.iter().map(size).sum::<usize>();
+                    is_used_up |= bytes >= room;
                     if unanswered.answered() {
                         runs.extend(some);
                     } else if let Some(own) = &mut own {
@@ -77,7 +77,7 @@ impl Consume for RedisBroker {
                 Err(error) => failure = Some(error),
             }
         }
-        self.room.answered(bytes, began.elapsed());
+        self.room.answered(is_used_up, began.elapsed());
         self.answer(member, runs, failure)
     }
 
@@ -187,7 +187,7 @@ impl RedisBroker {
         quarantined == Quarantined::None && self.passed.is_alone(queue, pending)
     }
 
-    /// What a dequeue says: what came, or why nothing did. What it cannot say the next one does.
+    /// Returns the runs, or the error if there are none. If there are both, the next dequeue returns the error.
     fn answer(&self, member: &Member, runs: Vec<Run>, failure: Option<BrokerError>) -> Result<Vec<Run>, BrokerError> {
         match failure {
             Some(error) if runs.is_empty() => return Err(error),
@@ -229,12 +229,10 @@ impl RedisBroker {
         self.link.send(calls()).await
     }
 
-    fn resume_call(&self, part: &Part<'_>, room: usize) -> Call {
-        let asked = part.lost.asked();
+    fn resume_call(&self, asked: &Asked, room: usize) -> Call {
         let keys = Keys::new(&asked.queue);
         let mut call = RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string()).arg(room);
-        let came = part.runs.iter().map(|run| &run.key.id);
-        asked.had.iter().chain(came).for_each(|id| call.push(id.as_str()));
+        asked.had.iter().for_each(|id| call.push(id.as_str()));
         call
     }
 
@@ -260,44 +258,41 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// The tasks of calls whose answers nobody took, part by part, as many bytes as the line carries in time.
+    /// Reads tasks of calls whose answers nobody took, as many bytes as the connection carries in time. The rest comes with
+    /// the next calls: until the caller has the tasks of this part, nothing extends their leases.
     async fn resume<'u>(&self, member: &Member, mut lost: Vec<Unanswered<'u>>) -> Resumption<'u> {
         let silenced = if lost.is_empty() { Ok(()) } else { self.silence(&mut lost).await };
-        let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false, is_stuck: false });
+        let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false });
         let mut resumption = Resumption { parts: parts.collect(), failure: silenced.err() };
-        while resumption.failure.is_none() {
-            let mut open: Vec<&mut Part<'_>> = resumption.parts.iter_mut().filter(|part| part.is_open()).collect();
-            if open.is_empty() {
-                break;
-            }
-            let (began, room) = (Instant::now(), self.room.of_each(open.len()));
-            let calls = open.iter().map(|part| self.resume_call(part, room)).collect();
-            let answers = match self.link.send(calls).await {
-                Ok(answers) => answers,
-                Err(error) => {
-                    self.room.unanswered(&error);
-                    resumption.failure = Some(error);
-                    break;
-                }
-            };
-            let mut bytes = 0;
-            for (part, answer) in open.iter_mut().zip(answers) {
-                match answer.and_then(|value| read_runs(value, part.lost.asked(), member.number)) {
-                    Ok(some) => {
-                        bytes += some.iter().map(size).sum::<usize>();
-                        part.is_complete = some.is_empty();
-                        part.runs.extend(some);
-                    }
-                    Err(error) if error.is_unavailable() => {
-                        part.is_stuck = true;
-                        resumption.failure.get_or_insert(error);
-                    }
-                    // A queue that cannot be read now: what lies there is recovered when its lease has passed.
-                    Err(_) => part.is_complete = true,
-                }
-            }
-            self.room.answered(bytes, began.elapsed());
+        if resumption.parts.is_empty() || resumption.failure.is_some() {
+            return resumption;
         }
+        let (began, room) = (Instant::now(), self.room.of_each(resumption.parts.len()));
+        let calls = resumption.parts.iter().map(|part| self.resume_call(part.lost.asked(), room)).collect();
+        let answers = match self.link.send(calls).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.room.unanswered(&error);
+                return Resumption { failure: Some(error), ..resumption };
+            }
+        };
+        let mut is_used_up = false;
+        for (part, answer) in resumption.parts.iter_mut().zip(answers) {
+            match answer.and_then(|value| read_answer(value, part.lost.asked(), member.number)) {
+                Ok(Taking { runs, bytes, .. }) => {
+                    // The script stops for no other reason.
+                    part.is_complete = bytes < room;
+                    is_used_up |= !part.is_complete;
+                    part.runs = runs;
+                }
+                Err(error) if error.is_unavailable() => {
+                    resumption.failure.get_or_insert(error);
+                }
+                // A queue that cannot be read now: what lies there is recovered when its lease has passed.
+                Err(_) => part.is_complete = true,
+            }
+        }
+        self.room.answered(is_used_up, began.elapsed());
         resumption
     }
 }
@@ -308,19 +303,12 @@ struct Resumption<'u> {
     failure: Option<BrokerError>,
 }
 
-/// What was found of one of them so far.
+/// What was found of one of them.
 struct Part<'u> {
     lost: Unanswered<'u>,
     runs: Vec<Run>,
+    /// Whether nothing of it is left.
     is_complete: bool,
-    /// Whether its queue cannot be asked now.
-    is_stuck: bool,
-}
-
-impl Part<'_> {
-    fn is_open(&self) -> bool {
-        !self.is_complete && !self.is_stuck
-    }
 }
 
 /// The tasks that were found, but for those that somebody has taken over meanwhile. The caller must return them now.
@@ -333,14 +321,6 @@ fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
         }
     }
     all
-}
-
-/// Roughly what a task costs to send.
-fn size(run: &Run) -> usize {
-    match &run.message {
-        Ok(message) => message.payload.len(),
-        Err(undecodable) => undecodable.raw.len(),
-    }
 }
 
 /// What one script is asked for.
@@ -376,11 +356,17 @@ struct Passed {
     is_all: bool,
 }
 
-fn read_runs(value: Value, asked: &Asked, server: i64) -> Result<Vec<Run>, BrokerError> {
-    read_answer(value, asked, server).map(|(runs, _)| runs)
+/// What one script gave.
+#[derive(Debug)]
+struct Taking {
+    runs: Vec<Run>,
+    /// Of all messages as they are stored: the scripts count these against the room that they are given, and stop after the
+    /// message that uses it up.
+    bytes: usize,
+    passed: Passed,
 }
 
-fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<(Vec<Run>, Passed), BrokerError> {
+fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<Taking, BrokerError> {
     let Asked { queue, token, .. } = asked;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
@@ -388,12 +374,13 @@ fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<(Vec<Run>, Pa
     let since = parts.next().and_then(reply::text).unwrap_or_default();
     let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
     let passed = Passed { tasks: number(), is_all: number() == 1 };
-    let mut runs = Vec::with_capacity(tasks.len() / 2);
+    let (mut runs, mut bytes) = (Vec::with_capacity(tasks.len() / 2), 0);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
         let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
             return Err(reply::unexpected("a task without id or message"));
         };
+        bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
         runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None });
@@ -411,7 +398,7 @@ fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<(Vec<Run>, Pa
     if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
-    Ok((runs, passed))
+    Ok(Taking { runs, bytes, passed })
 }
 
 /// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
@@ -456,7 +443,7 @@ mod tests {
         let asked = Asked::new(QueueName::from_wire("q"), RunToken(1));
         let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
         for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
-            assert!(read_runs(value, &asked, 0).is_err());
+            assert!(read_answer(value, &asked, 0).is_err());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many bytes of messages to ask for: as many as the line carries in time.
+//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -41,12 +41,13 @@ impl Room {
         }
     }
 
-    /// A call gave so many bytes and took so long. Only an answer that used its room says that there could be more.
-    pub(super) fn answered(&self, bytes: usize, took: Duration) {
+    /// Notes how long a call took, and whether one of its scripts gave as many bytes as it might. The sum of all says
+    /// nothing: the share of a script whose queue is empty is left over.
+    pub(super) fn answered(&self, is_used_up: bool, took: Duration) {
         if took > self.in_time {
             self.change(|room| room / 2);
-        } else if took < self.in_time / 2 {
-            self.change(|room| if bytes >= room / 2 { room.saturating_mul(2) } else { room });
+        } else if is_used_up && took < self.in_time / 2 {
+            self.change(|room| room.saturating_mul(2));
         }
     }
 
@@ -72,16 +73,16 @@ mod tests {
         assert_eq!(room.of_each(1), MOST);
         room.unanswered(&lost);
         assert_eq!((room.of_each(1), room.of_each(4)), (MOST / 2, MOST / 8), "shared by all");
-        room.answered(MOST / 2, 2 * second);
+        room.answered(true, 2 * second);
         assert_eq!(room.of_each(1), MOST / 4);
-        room.answered(MOST / 4, second);
+        room.answered(true, second);
         assert_eq!(room.of_each(1), MOST / 4, "just in time");
-        room.answered(100, soon);
+        room.answered(false, soon);
         assert_eq!(room.of_each(1), MOST / 4, "a small answer says nothing of a large one");
-        room.answered(MOST / 8, soon);
+        room.answered(true, soon);
         assert_eq!(room.of_each(1), MOST / 2);
-        room.answered(MOST, soon);
-        room.answered(MOST, soon);
+        room.answered(true, soon);
+        room.answered(true, soon);
         assert_eq!(room.of_each(20), MOST);
         (0..30).for_each(|_| room.unanswered(&lost));
         assert_eq!((room.of_each(1), room.of_each(5000)), (LEAST, 1));

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::broker::{
     Action, Broker, Consume, Inspect, Maintain, Produce, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
 };
+use asynq_runtime::task::QueueName;
 use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
@@ -106,6 +107,61 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     }
     // What came in parts is not put back with the rest.
     assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty());
+}
+
+/// The tasks that a call finds are handed over before the rest is read, so that the server extends their leases.
+#[tokio::test]
+async fn what_a_lost_answer_took_is_handed_over_part_by_part() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let direct = server.broker().await;
+    let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 12 }]);
+    // So that Redis knows the script, and the answer that is lost is not that it does not.
+    assert!(take(&broker, &me, 1).await.is_empty());
+    let names: Vec<String> = (0..12).map(|n| format!("t{n:02}")).collect();
+    for name in &names {
+        let mut task = task(name);
+        task.message.payload = vec![b'x'; 100_000].into();
+        direct.enqueue(vec![task]).await.remove(0).unwrap();
+    }
+    proxy.lose_answers(1);
+    assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "a mebibyte");
+    // Half of that is asked for after one lost answer.
+    let first = take(&broker, &me, 12).await;
+    assert_eq!(ids(&first), names[..6]);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "what is lost comes before anything new");
+    let rest = take(&broker, &me, 12).await;
+    assert_eq!(ids(&rest), names[6..], "the rest was small enough for one answer, so the same call took what is new");
+    assert!(first.iter().chain(&rest).all(|run| run.crashes == 0));
+}
+
+/// The messages are small and two queues of three are empty, so that no answer is nearly as long as all together may be.
+#[tokio::test]
+async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let direct = server.broker().await;
+    let me = member("me");
+    let wanted = ["default", "empty", "empty_too"].map(|queue| Wanted { queue: QueueName::new(queue).unwrap(), n: 64 });
+    proxy.lose_every(1);
+    // One half of a mebibyte, a half of that, and so on down to a kibibyte for the three scripts.
+    for _ in 0..12 {
+        let lost = broker.dequeue(&me, &wanted).await.unwrap_err();
+        assert!(lost.is_unavailable(), "{lost:?}");
+    }
+    proxy.lose_every(0);
+    let names: Vec<String> = (0..300).map(|n| format!("t{n:03}")).collect();
+    put(&direct, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut taken = Vec::new();
+    while taken.last() != Some(&64) {
+        let runs = broker.dequeue(&me, &wanted).await.unwrap();
+        assert!(!runs.is_empty(), "no call of these took a full answer: {taken:?}");
+        taken.push(runs.len());
+    }
+    assert!(taken[0] < 64, "the outage made the answers short: {taken:?}");
 }
 
 /// F9 with a worker: the task was stored, run and deleted before its enqueue was repeated.
