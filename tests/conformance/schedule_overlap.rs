@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Overlap, Refused, Run, Settled, Tick, Ticked, When},
+    broker::{Action, Changed, Overlap, Refused, Run, Settled, Tick, Ticked, When},
     task::{TaskId, TaskState},
 };
 use asynq_tests::{
@@ -311,6 +311,23 @@ async fn a_replaced_task_ends_with_its_run_whatever_becomes_of_it() {
         let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
         assert_eq!(stats.failed, u64::from(!matches!(action, Action::Requeue)), "{action:?}");
     }
+}
+
+/// A run that was replaced may succeed in spite of that. An operator who runs its task again means that one run.
+#[tokio::test]
+async fn a_replaced_task_that_completed_can_be_run_again() {
+    let t = Fixture::start().await;
+    let id = first_as(&t, |tick| Tick { task: tick.task.clone().kept(3600), ..tick }).await;
+    let run = t.take_one().await;
+    let tick = next(&t, Overlap::Replace);
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
+    assert_eq!(t.drain().await, [tick.task.id.to_string()]);
+    assert_eq!(t.broker().run_task(&default_queue(), &id).await.unwrap(), Changed::Done);
+    let again = t.take_one().await;
+    assert_eq!((&again.key.id, again.extra.replaced), (&id, false));
+    assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
+    assert_eq!(t.drain().await, [id.to_string()], "it is not deleted without a run");
 }
 
 #[tokio::test]

@@ -171,6 +171,11 @@ impl Subject {
             BulkAction::Run => {
                 let place = tx.tail(q, true)?;
                 tx.view.execute(&sql::REPAIR_RUN, [seq, place, tx.view.now])?;
+                if self.extra.replaced {
+                    // The run that was replaced has succeeded; the next run is another.
+                    let extra = Extra { replaced: false, ..self.extra.clone() };
+                    tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
+                }
                 TaskState::Pending
             }
             BulkAction::Archive => {

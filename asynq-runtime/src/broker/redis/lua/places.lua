@@ -75,6 +75,9 @@ local function run_alone(key, lock, now_ns)
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end
   call('HDEL', key, 'crashes', 'move', 'group')
+  -- Field 7 of the message in x says that the last run was replaced; this run is another. The last value of a field counts.
+  local x = call('HGET', key, 'x')
+  if x and proto(x, 7) == 1 then call('HSET', key, 'x', x .. '\56\0') end
 end
 
 -- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2
