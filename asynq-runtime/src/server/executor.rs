@@ -171,9 +171,13 @@ impl Executor {
         if let Some(why) = self.hopeless(attempt, &limit) {
             return Ended::Hopeless(why);
         }
-        // Its run ended without a word, its worker died or was a Go program's. The broker deletes what is handed back.
-        if stop.is_asked() || attempt.extra.replaced {
-            return if attempt.extra.replaced { Ended::Interrupted } else { stopped(stop) };
+        // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
+        // task when it is handed back.
+        if attempt.extra.replaced {
+            return Ended::Interrupted;
+        }
+        if stop.is_asked() {
+            return stopped(stop);
         }
         if let Some(ended) = self.free_lock(attempt).await {
             return ended;
