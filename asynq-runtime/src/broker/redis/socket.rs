@@ -5,7 +5,7 @@
 
 use std::{
     future::Future,
-    io,
+    io, mem,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -29,8 +29,8 @@ use super::{super::BrokerError, reply, tls::Tls, url::Address};
 pub(super) const LONGEST: u32 = 20;
 /// Where a wait without an end ends.
 const FAR: Duration = Duration::from_secs(86_400);
-/// Most bytes that the system takes before it has sent them. What it takes counts as sent, so this much of a write goes out
-/// unseen.
+/// Most bytes that the system keeps unsent before a write has to wait. Only a wait that ends shows that the peer takes bytes,
+/// so this much of a write goes out unseen.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 64 << 10;
 
@@ -39,6 +39,8 @@ const UNSENT: u32 = 64 << 10;
 pub(super) struct Socket {
     stream: Stream,
     progress: Progress,
+    /// Whether the last write had to wait.
+    is_blocked: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl Socket {
                 ));
             }
         };
-        Ok(Self { stream, progress: Progress::new() })
+        Ok(Self { stream, progress: Progress::new(), is_blocked: false })
     }
 
     #[cfg(feature = "tls")]
@@ -145,6 +147,19 @@ impl Stream {
     }
 }
 
+impl Socket {
+    /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. What the system
+    /// takes without a wait says nothing of a peer, which may be gone.
+    fn note_sent<T>(&mut self, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &sent {
+            Poll::Pending => self.is_blocked = true,
+            Poll::Ready(Ok(_)) if mem::take(&mut self.is_blocked) => self.progress.note(),
+            Poll::Ready(_) => {}
+        }
+        sent
+    }
+}
+
 impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -162,15 +177,14 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(self.stream.writing()).poll_write(context, bytes))?;
-        if written > 0 {
-            self.progress.note();
-        }
-        Poll::Ready(Ok(written))
+        let written = Pin::new(self.stream.writing()).poll_write(context, bytes);
+        self.note_sent(written)
     }
 
+    // With TLS this sends what earlier writes have encrypted.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.stream.writing()).poll_flush(context)
+        let flushed = Pin::new(self.stream.writing()).poll_flush(context);
+        self.note_sent(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -287,7 +301,45 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::poll_fn,
+        io::{Read as _, Write as _},
+        task::Waker,
+    };
+
+    use tokio::task::coop::unconstrained;
+
     use super::*;
+
+    async fn write(socket: &mut Socket, bytes: &[u8]) -> usize {
+        unconstrained(poll_fn(|context| Pin::new(&mut *socket).poll_write(context, bytes))).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_the_system_takes_is_no_progress_unless_it_made_the_writer_wait() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let mut socket = Socket::open(&address, None).await.unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let (progress, opened) = (socket.progress(), socket.progress().last());
+        // Progress that is noted from here on is noted at another millisecond.
+        tokio::time::sleep_until(opened + Duration::from_millis(2)).await;
+        let (block, mut sent) = (vec![0; 64 << 10], 0);
+        // Until the system takes no more.
+        while let Poll::Ready(taken) = pin!(write(&mut socket, &block)).poll(&mut Context::from_waker(Waker::noop())) {
+            sent += taken;
+        }
+        assert_eq!(progress.last(), opened, "nobody has read any of {sent} bytes");
+        peer.read_exact(&mut vec![0; sent]).unwrap();
+        write(&mut socket, &block).await;
+        let noted = progress.last();
+        assert!(noted > opened, "the peer has read");
+        tokio::time::sleep_until(noted + Duration::from_millis(2)).await;
+        peer.write_all(b"answer").unwrap();
+        let mut answer = [0; 6];
+        poll_fn(|context| Pin::new(&mut socket).poll_read(context, &mut ReadBuf::new(&mut answer))).await.unwrap();
+        assert!(progress.last() > noted, "an answer is always progress");
+    }
 
     #[test]
     fn a_call_ends_with_a_silence_and_not_because_its_answer_is_long() {
