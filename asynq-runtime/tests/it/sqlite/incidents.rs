@@ -149,9 +149,10 @@ async fn a_lease_is_extended_before_thousands_of_enqueues_that_wait() {
     theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
     let stored = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut enqueues = tokio::task::JoinSet::new();
     for call in 0..CALLS {
         let (broker, called, stored) = (Arc::clone(&broker), called.clone(), Arc::clone(&stored));
-        tokio::spawn(async move {
+        enqueues.spawn(async move {
             let tasks = (0..TASKS).map(|n| task(&format!("{call}-{n}"))).collect();
             called.send(()).unwrap();
             assert!(broker.enqueue(tasks).await.iter().all(Result::is_ok));
@@ -170,4 +171,5 @@ async fn a_lease_is_extended_before_thousands_of_enqueues_that_wait() {
     assert_eq!(soon(extends).await.unwrap().unwrap(), [Settled::Ok]);
     let before = stored.load(std::sync::atomic::Ordering::SeqCst);
     assert!(before < CALLS / 3, "{before} of {CALLS} enqueues were answered before the lease was extended");
+    soon(enqueues.join_all()).await;
 }
