@@ -200,10 +200,12 @@ impl Fetcher {
             return 0;
         }
         hub.signals.fetched.ring();
-        if runs.iter().any(|run| is_late(run, now, hub.broker.lease())) {
-            hub.came_late.notify_one();
-        }
+        let is_any_late = runs.iter().any(|run| is_late(run, now, hub.broker.lease()));
         let held = hub.runs.hold(runs.into_iter().map(Attempt::from), now);
+        // After `hold`: the lease component runs on another thread and extends only what is in hand.
+        if is_any_late {
+            hub.extend_now.notify_one();
+        }
         let rest = self.start(held).await;
         hub.put_back(&rest);
         taken

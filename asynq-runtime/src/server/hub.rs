@@ -57,8 +57,8 @@ pub(crate) struct Hub {
     pub(crate) quiet: CancellationToken,
     /// Cancelled when the server is leaving.
     pub(crate) closing: CancellationToken,
-    /// Told by the fetcher when tasks were on their way for a good part of a lease.
-    pub(crate) came_late: Notify,
+    /// Notified by the fetcher when a dequeue took a sixth of the lease or longer; the lease component then extends at once.
+    pub(crate) extend_now: Notify,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.

@@ -26,7 +26,7 @@ pub(crate) async fn run(hub: Arc<Hub>) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // Tasks that were on their way here for long have less than a lease left.
-            () = hub.came_late.notified() => {}
+            () = hub.extend_now.notified() => {}
         }
         let ended = turn(&hub).await;
         hub.extends.store(ended.is_ok(), Ordering::Release);

@@ -206,7 +206,7 @@ impl Server {
             found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
             closing: CancellationToken::new(),
-            came_late: Notify::new(),
+            extend_now: Notify::new(),
             fetched_last: CancellationToken::new(),
             aggregated_last: CancellationToken::new(),
             leaving: CancellationToken::new(),
