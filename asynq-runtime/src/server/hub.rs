@@ -91,11 +91,11 @@ impl Hub {
         }
     }
 
-    /// Puts what calls of the fetcher took that never returned back to the heads of its queues.
+    /// Puts what calls of the fetcher took that never returned back to the heads of its queues, also that of calls which are
+    /// under way for longer than `older` where a job may block the fetcher's thread.
     pub(crate) async fn release_unanswered(&self, older: Duration) -> Result<(), BrokerError> {
-        if !self.broker.dequeues_beside_jobs() {
-            return Ok(());
-        }
+        // Where the fetcher has its thread to itself, a call that is under way is waited for.
+        let older = if self.broker.dequeues_beside_jobs() { older } else { Duration::MAX };
         let released = self.answer(self.broker.release_unanswered(&self.member, older)).await?;
         if !released.is_empty() {
             let ids: Vec<&str> = released.iter().map(|(_, id)| id.as_str()).collect();

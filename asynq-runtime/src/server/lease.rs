@@ -1,7 +1,7 @@
 //! Extends the leases of all that is in hand, running or waiting to be settled, and the unique locks that ask for it.
 //!
-//! Tasks that the fetcher took and never got, because a job blocks its thread or the connection failed, go back to their
-//! queues before their leases are over: they never began, and nobody is to call that a crash.
+//! Tasks of a dequeue whose answer did not arrive, because a job blocks the thread or the connection failed, return to their
+//! queues before their leases end. They never began, so no crash is counted.
 //!
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
 //! a lease that lapsed while nobody took the task is still ours.

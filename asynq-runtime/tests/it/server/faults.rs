@@ -5,10 +5,15 @@ use std::{
     time::Duration,
 };
 
-use asynq_runtime::{Client, State, TaskState, broker::Broker, prelude::*};
+use asynq_runtime::{
+    Client, State, TaskState,
+    broker::{Broker, sqlite::SqliteBroker},
+    prelude::*,
+};
 use asynq_test_support::eventually;
 
 use super::{Log, flaky::Flaky, ids, memory, queue, server, settled, soon, start, told};
+use crate::sqlite::patient;
 
 #[job]
 async fn counts(log: State<Log>, n: u32) -> JobResult {
@@ -64,6 +69,42 @@ async fn a_fetch_that_fails_is_tried_again() {
     counts::enqueue(&running.client(), 7).await.unwrap();
     assert_eq!(told(&mut log).await, "7");
     assert_eq!(flaky.refuse_dequeues.load(SeqCst), 0);
+}
+
+/// The broker of this server does not dequeue beside jobs.
+#[tokio::test]
+async fn the_tasks_of_a_lost_answer_go_back_before_their_leases_end() {
+    let mut options = patient();
+    options.lease = Duration::from_secs(3_600);
+    let inner = Arc::new(SqliteBroker::in_memory(options).await.unwrap());
+    let flaky = Flaky::with_lease(inner, Duration::from_millis(150));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.lose_dequeues.store(1, SeqCst);
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    counts::enqueue(&running.client(), 7).await.unwrap();
+    assert_eq!(told(&mut log).await, "7");
+    assert_eq!(flaky.lose_dequeues.load(SeqCst), 0);
+    soon(running.shutdown()).await.unwrap();
+}
+
+/// A call to the broker may take more than a minute; a lease ends before.
+#[tokio::test]
+async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
+    for call in ["extend_locks", "release_unanswered"] {
+        let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
+        let broker: Arc<dyn Broker> = flaky.clone();
+        let (builder, mut log) = server::<(hangs,)>(&broker);
+        let running = start(builder.shutdown_timeout(Duration::from_millis(1))).await;
+        let unique = hangs::job().unique(Duration::from_secs(60)).unique_extend();
+        unique.enqueue(&running.client()).await.unwrap();
+        assert_eq!(told(&mut log).await, "started");
+        *flaky.hangs.lock().unwrap() = Some(call);
+        let wanted = flaky.extensions.load(SeqCst) + 10;
+        eventually(call, async || (flaky.extensions.load(SeqCst) >= wanted).then_some(())).await;
+        *flaky.hangs.lock().unwrap() = None;
+        soon(running.shutdown()).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -15,9 +15,9 @@ use async_trait::async_trait;
 use asynq_runtime::{
     Bytes, TaskId,
     broker::{
-        Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, HeldLock, Maintain, Member, NewTask,
-        Placed, Presence, Produce, Quarantined, Recovered, Refused, Run, RunKey, ServerName, ServerState, Settle,
-        Settled, Settlement, Swept, Wanted,
+        Action, Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, HeldLock, Maintain, Member,
+        NewTask, Placed, Presence, Produce, Quarantined, Recovered, Refused, Run, RunKey, ServerName, ServerState,
+        Settle, Settled, Settlement, Swept, Wanted,
     },
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
@@ -41,6 +41,10 @@ pub(crate) struct Flaky {
     pub(crate) generous: AtomicU32,
     /// So many dequeues fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
+    /// So many dequeues take effect, but their answers are lost.
+    pub(crate) lose_dequeues: AtomicU32,
+    /// The tasks of these, until they are released.
+    untold: Mutex<Vec<Run>>,
     /// How often tasks were asked for.
     pub(crate) dequeues: AtomicU32,
     /// Every wait for tasks ends at once for nothing.
@@ -63,6 +67,8 @@ pub(crate) struct Flaky {
     pub(crate) lock_answers: Mutex<VecDeque<Result<Settled, BrokerError>>>,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
+    /// How often leases were extended.
+    pub(crate) extensions: AtomicU32,
     /// The locks that were extended.
     pub(crate) extended: Mutex<Vec<String>>,
     lease: Duration,
@@ -85,6 +91,8 @@ impl Flaky {
             panics: AtomicU32::new(0),
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
+            lose_dequeues: AtomicU32::new(0),
+            untold: Mutex::default(),
             dequeues: AtomicU32::new(0),
             false_alarms: AtomicBool::new(false),
             alarms: Mutex::default(),
@@ -96,6 +104,7 @@ impl Flaky {
             hangs: Mutex::default(),
             lock_answers: Mutex::default(),
             freed: Mutex::default(),
+            extensions: AtomicU32::new(0),
             extended: Mutex::default(),
             lease,
             settled: Mutex::default(),
@@ -144,6 +153,10 @@ impl Consume for Flaky {
             wanted.iter_mut().for_each(|wanted| wanted.n += 2);
         }
         let mut runs = self.inner.dequeue_sparing(member, &wanted, quarantined).await?;
+        if !runs.is_empty() && counts_down(&self.lose_dequeues) {
+            self.untold.lock().unwrap().append(&mut runs);
+            return Err(down());
+        }
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
                 run.message =
@@ -179,7 +192,20 @@ impl Consume for Flaky {
         member: &Member,
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
-        self.inner.release_unanswered(member, older).await
+        self.pulse("release_unanswered").await;
+        let untold = std::mem::take(&mut *self.untold.lock().unwrap());
+        let back = |run: &Run| Settlement {
+            run: run.key.clone(),
+            message: Arc::new(run.message.clone().unwrap()),
+            action: Action::Requeue,
+            resend: false,
+        };
+        for settled in self.inner.settle(&untold.iter().map(back).collect::<Vec<_>>()).await {
+            assert_eq!(settled.unwrap(), Settled::Ok);
+        }
+        let mut released = self.inner.release_unanswered(member, older).await?;
+        released.extend(untold.into_iter().map(|run| (run.key.queue, run.key.id)));
+        Ok(released)
     }
 
     async fn ready_sparing(
@@ -269,6 +295,7 @@ impl Maintain for Flaky {
 
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
         self.pulse("extend").await;
+        self.extensions.fetch_add(1, SeqCst);
         if self.fenced.load(SeqCst) {
             return Ok(vec![Settled::Fenced; runs.len()]);
         }
