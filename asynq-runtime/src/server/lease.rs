@@ -56,10 +56,11 @@ async fn turn(hub: &Hub) -> Result<(), BrokerError> {
         }
     }
     for slice in hub.runs.held_locks().chunks(SLICE) {
-        hub.answer(hub.broker.extend_locks(slice)).await?;
+        timeout(limit, hub.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
     }
     // Late enough for an answer that is only slow, early enough for the shortest lease.
-    hub.release_unanswered(hub.broker.lease() / 10).await?;
+    let released = hub.release_unanswered(hub.broker.lease() / 10);
+    timeout(limit, released).await.unwrap_or_else(|_| Err(no_answer()))?;
     hub.signals.extended.ring();
     Ok(())
 }
