@@ -5,11 +5,15 @@ use std::time::Duration;
 use asynq_runtime::{
     Bytes,
     broker::{
-        BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Produce as _, Run, ServerName, Wanted,
+        BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Produce as _, Run, ServerName, Settle as _,
+        Wanted,
         redis::{RedisBroker, RedisOptions},
     },
+    clock::ManualClock,
 };
 use asynq_tests::{Build as _, Line, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task};
+use chrono::Utc;
+use redis::Commands as _;
 
 /// 200 kB a second.
 const THIN: Line = Line { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
@@ -93,4 +97,40 @@ async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost(
     .await;
     taken.sort();
     assert_eq!(taken, ["a", "b", "c", "d"], "each once");
+}
+
+/// The bytes of an answer may come steadily for longer than a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
+    let server = RedisServer::start(Persistence::None);
+    let line = ThinLine::to(server.port(), THIN).await;
+    let clock = ManualClock::new(Utc::now());
+    let mut options = RedisOptions::with_clock(clock.clone());
+    options.call_timeout = SILENCE;
+    let broker = RedisBroker::connect(&line.url(), options).await.unwrap();
+    let producer = super::connect(&server.url()).await.unwrap();
+    let (me, one, mut redis) = (member(), wanted(1), server.connection());
+    let mut lease = || -> Option<f64> { redis.zscore("asynq:{default}:lease", "t").unwrap() };
+    // The first dequeue is sent on a connection that does not tell whether its answer is coming, and a busy machine may keep a
+    // later one waiting: then the task is put back.
+    eventually("a lease is extended while its task is on its way", async || {
+        // It is there already if it was put back.
+        let _ = producer.enqueue(vec![large("t")]).await;
+        let before = line.carried();
+        let extends = async {
+            // This takes a second at least.
+            eventually("part of the answer came", async || (line.carried() > before + 200_000).then_some(())).await;
+            let taken = lease();
+            clock.advance(Duration::from_secs(10));
+            let released = broker.release_unanswered(&me, SILENCE / 2).await.unwrap();
+            released.is_empty() && lease() == taken.map(|taken| taken + 10.0)
+        };
+        let (runs, is_extended) = soon(async { tokio::join!(broker.dequeue(&me, &one), extends) }).await;
+        for run in runs.iter().flatten() {
+            assert_eq!((run.key.id.as_str(), run.crashes), ("t", 0));
+            broker.settle(&[super::ended(run)]).await.remove(0).unwrap();
+        }
+        (is_extended && runs.is_ok_and(|runs| runs.len() == 1)).then_some(())
+    })
+    .await;
 }

@@ -18,7 +18,7 @@ use super::{
     keeper::Identity,
     keys::Keys,
     reply,
-    script::{Call, DEQUEUE, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
+    script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{Asked, Unanswered},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
@@ -90,6 +90,7 @@ impl Consume for RedisBroker {
         member: &Member,
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
+        self.extend_coming(member, older).await?;
         let mut lost = self.unanswered.take_over(member, older);
         let mut released = Vec::new();
         if lost.is_empty() {
@@ -231,20 +232,34 @@ impl RedisBroker {
 
     fn resume_call(&self, asked: &Asked, room: usize) -> Call {
         let keys = Keys::new(&asked.queue);
-        let mut call = RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string()).arg(room);
-        asked.had.iter().for_each(|id| call.push(id.as_str()));
-        call
+        without(RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string()).arg(room), asked)
     }
 
     fn release_call(&self, asked: &Asked) -> Call {
         let keys = Keys::new(&asked.queue);
-        let mut call = RELEASE_UNANSWERED
+        let call = RELEASE_UNANSWERED
             .on(&[keys.active(), keys.lease(), keys.pending()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(asked.token.to_string());
-        asked.had.iter().for_each(|id| call.push(id.as_str()));
-        call
+        without(call, asked)
+    }
+
+    /// Extends the leases of tasks whose answer takes longer than `older` and is still coming: it may take longer than a lease,
+    /// and the caller can extend only what has arrived.
+    async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
+        let call = |asked: &Asked| {
+            let keys = Keys::new(&asked.queue);
+            let call = EXTEND_UNANSWERED
+                .on(&[keys.active(), keys.lease()])
+                .arg(self.clock.argument())
+                .arg(keys.task_prefix())
+                .arg(asked.token.to_string())
+                .arg(self.lease.as_secs());
+            without(call, asked)
+        };
+        let calls: Vec<Call> = self.unanswered.coming(member, older).iter().map(call).collect();
+        if calls.is_empty() { Ok(()) } else { self.link.send(calls).await.map(drop) }
     }
 
     /// Makes sure that none of these calls is still to be run. Without that they stay lost.
@@ -321,6 +336,12 @@ fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
         }
     }
     all
+}
+
+/// The call about all tasks of a dequeue but those that came already.
+fn without(mut call: Call, asked: &Asked) -> Call {
+    asked.had.iter().for_each(|id| call.push(id.as_str()));
+    call
 }
 
 /// What one script is asked for.

@@ -26,6 +26,7 @@ scripts! {
     ENQUEUE_ONE = "produce/one";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/unanswered" "consume/resume";
+    EXTEND_UNANSWERED = "consume/unanswered" "consume/extend";
     RELEASE_UNANSWERED = "consume/unanswered" "consume/release";
     DONE = "fits" "count" "settle/refusal" "settle/done";
     SETTLE = "fits" "count" "varint" "task" "settle/refusal" "settle/settle";

@@ -111,6 +111,14 @@ impl UnansweredDequeues {
         taken.into_iter().map(|asked| self.note(member, asked)).collect()
     }
 
+    /// What was on its way for longer than `older` and is still coming.
+    pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<Asked> {
+        let all = self.lock();
+        let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
+        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.asked.is_held_up(older);
+        calls.iter().filter(is_coming).map(|call| call.asked.clone()).collect()
+    }
+
     /// Whether the member's next call has something to fetch or to tell before anything new.
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
         let is_wanted = |asked: &Asked| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == asked.queue);
