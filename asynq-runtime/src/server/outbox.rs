@@ -39,7 +39,7 @@ pub(crate) struct Outbox {
 struct Items {
     waiting: VecDeque<Item>,
     /// Sent and not answered, with what each met before: older than what waits.
-    sent: Option<(Arc<Vec<Settlement>>, Vec<Past>)>,
+    sent: Option<(Arc<Vec<Settlement>>, Vec<SendHistory>)>,
     /// Handed back by a server that is leaving, with their places: sent together, so that their order stays.
     handed_back: Vec<(u64, Item)>,
     /// Whether those were sent.
@@ -52,22 +52,22 @@ struct Items {
 #[derive(Debug)]
 struct Item {
     settlement: Settlement,
-    past: Past,
+    history: SendHistory,
 }
 
 /// What an outcome met before.
 #[derive(Debug, Clone, Copy, Default)]
-struct Past {
+struct SendHistory {
     /// How often it was refused while others of the same call were taken.
     refused: u32,
     /// Whether it is sent alone: it was in a call that was refused for what it held, and may be the cause.
-    is_suspect: bool,
+    is_sent_alone: bool,
 }
 
 impl Outbox {
     /// Adds an outcome.
     pub(crate) fn put(&self, settlement: Settlement) {
-        self.lock().waiting.push_back(Item { settlement, past: Past::default() });
+        self.lock().waiting.push_back(Item { settlement, history: SendHistory::default() });
         self.added.notify_one();
     }
 
@@ -80,7 +80,7 @@ impl Outbox {
     pub(crate) fn put_back(&self, place: u64, settlement: Settlement) {
         let mut items = self.lock();
         if items.gathers {
-            items.handed_back.push((place, Item { settlement, past: Past::default() }));
+            items.handed_back.push((place, Item { settlement, history: SendHistory::default() }));
         } else {
             drop(items);
             self.put(settlement);
@@ -141,14 +141,14 @@ impl Outbox {
     fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
         let was_full = items.len() >= hub.config.outbox_room();
-        let (sent, past) = items.sent.take().unwrap_or_default();
+        let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
         let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
         hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
-        for ((settlement, past), answer) in sent.iter().zip(past).zip(answers).rev() {
+        for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
-            let again = |past| Item { settlement: Settlement { resend: true, ..settlement.clone() }, past };
+            let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
             match answer {
                 Ok(Settled::Ok) => done += 1,
                 Ok(settled) => {
@@ -156,17 +156,18 @@ impl Outbox {
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
                 }
                 Err(failed) if all_failed && !is_about_items(&failed) => {
-                    items.waiting.push_front(again(past));
+                    items.waiting.push_front(again(history));
                     error = Some(failed);
                 }
                 // One of them is the cause: the others are taken when they come alone.
                 Err(_) if all_failed && sent.len() > 1 => {
-                    items.waiting.push_front(again(Past { is_suspect: true, ..past }));
+                    items.waiting.push_front(again(SendHistory { is_sent_alone: true, ..history }));
                 }
                 Err(failed) => {
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome was refused, will try again: {failed}");
-                    let (refused, is_suspect) = (past.refused.saturating_add(1), is_about_items(&failed));
-                    from_behind.push(again(Past { refused, is_suspect: past.is_suspect || is_suspect }));
+                    let (refused, is_sent_alone) = (history.refused.saturating_add(1), is_about_items(&failed));
+                    from_behind
+                        .push(again(SendHistory { refused, is_sent_alone: history.is_sent_alone || is_sent_alone }));
                 }
             }
         }
@@ -202,7 +203,7 @@ impl Items {
     /// Lets outcomes wait that were refused, longer each time; those that were refused together go again in their order.
     fn put_off(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
-        self.put_off.extend(refused.map(|item| (now + pause(item.past.refused), item)));
+        self.put_off.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 
     /// Shows how many there are.
@@ -213,26 +214,27 @@ impl Items {
 
     /// The oldest outcomes, which stay here until they are answered; and when the next one that was put off is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
-        if let Some((sent, past)) = self.sent.take() {
+        if let Some((sent, history)) = self.sent.take() {
             // Whoever sent these has panicked and asks again.
             let again = |settlement: &Settlement| Settlement { resend: true, ..settlement.clone() };
-            let again = sent.iter().map(again).zip(past);
-            let again = again.map(|(settlement, past)| Item { settlement, past }).rev();
+            let again = sent.iter().map(again).zip(history);
+            let again = again.map(|(settlement, history)| Item { settlement, history }).rev();
             again.for_each(|item| self.waiting.push_front(item));
         }
         if !self.put_off.is_empty() {
             let due = self.put_off.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
             self.waiting.extend(due);
         }
-        let n = match self.waiting.iter().take(BATCH).position(|item| item.past.is_suspect) {
+        let n = match self.waiting.iter().take(BATCH).position(|item| item.history.is_sent_alone) {
             Some(0) => 1,
             Some(before) => before,
             None => self.waiting.len().min(BATCH),
         };
-        let (batch, past): (Vec<_>, Vec<_>) = self.waiting.drain(..n).map(|item| (item.settlement, item.past)).unzip();
+        let (batch, history): (Vec<_>, Vec<_>) =
+            self.waiting.drain(..n).map(|item| (item.settlement, item.history)).unzip();
         let batch = Arc::new(batch);
         if n > 0 {
-            self.sent = Some((Arc::clone(&batch), past));
+            self.sent = Some((Arc::clone(&batch), history));
         }
         (batch, self.put_off.iter().map(|(due, _)| *due).min())
     }
@@ -272,19 +274,19 @@ mod tests {
         let run = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
         Item {
             settlement: Settlement { run, message: Arc::default(), action: Action::Done, resend: false },
-            past: Past::default(),
+            history: SendHistory::default(),
         }
     }
 
     fn refused(id: &str, refused: u32) -> Item {
-        Item { past: Past { refused, is_suspect: false }, ..item(id) }
+        Item { history: SendHistory { refused, is_sent_alone: false }, ..item(id) }
     }
 
     #[test]
-    fn a_suspect_is_sent_alone_and_the_others_together() {
+    fn an_outcome_that_spoiled_a_call_is_sent_alone() {
         let mut items = Items { waiting: ["a", "b", "x", "y", "c"].map(item).into(), ..Items::default() };
         for suspect in [2, 3] {
-            items.waiting[suspect].past.is_suspect = true;
+            items.waiting[suspect].history.is_sent_alone = true;
         }
         let mut batches = Vec::new();
         loop {

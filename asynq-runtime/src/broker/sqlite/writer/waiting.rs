@@ -15,12 +15,12 @@ const MOST_ITEMS: usize = 256;
 pub(super) struct Waiting {
     leases: Vec<Box<dyn Work>>,
     left_over: Vec<Box<dyn Work>>,
-    line: VecDeque<Box<dyn Work>>,
+    queue: VecDeque<Box<dyn Work>>,
 }
 
 impl Waiting {
     pub(super) fn add(&mut self, work: Box<dyn Work>) {
-        if work.stage() == Stage::Lease { self.leases.push(work) } else { self.line.push_back(work) }
+        if work.stage() == Stage::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
     }
 
     /// Takes back what a transaction had no time for, the front of what [`next`](Self::next) returned last.
@@ -29,7 +29,7 @@ impl Waiting {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty() && self.left_over.is_empty() && self.line.is_empty()
+        self.leases.is_empty() && self.left_over.is_empty() && self.queue.is_empty()
     }
 
     /// Removes and returns what the next transaction does, with the calls that are `ready`: at most [`MOST_ITEMS`] tasks and
@@ -39,7 +39,7 @@ impl Waiting {
         batch.append(&mut self.left_over);
         let (new, mut items) = (batch.len(), batch.iter().map(|work| work.items()).sum::<usize>());
         while items < MOST_ITEMS
-            && let Some(work) = self.line.pop_front()
+            && let Some(work) = self.queue.pop_front()
         {
             items += work.items();
             batch.push(work);
@@ -51,7 +51,7 @@ impl Waiting {
 
     /// Removes and returns everything.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Work>> {
-        mem::take(&mut self.leases).into_iter().chain(mem::take(&mut self.left_over)).chain(mem::take(&mut self.line))
+        mem::take(&mut self.leases).into_iter().chain(mem::take(&mut self.left_over)).chain(mem::take(&mut self.queue))
     }
 }
 
