@@ -34,7 +34,7 @@ pub trait Inspect {
     async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
 
     /// The same as [`tasks`](Self::tasks), or as [`group_tasks`](Self::group_tasks) where a group is named, with at most
-    /// [`TaskBrief::BYTES`] of each payload and result: for whoever shows a page, which may otherwise be 500 times 1 MiB.
+    /// [`TaskBrief::BYTES`] of each payload and result. A page of whole tasks may be 500 times 1 MiB.
     ///
     /// Default: reads all and leaves out what is more.
     ///

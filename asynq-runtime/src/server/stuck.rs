@@ -1,7 +1,7 @@
 //! Blocking jobs whose threads do not return when their time is over: shown, and given up where the job allows it.
 //!
 //! No thread can be stopped from outside. An attempt therefore lasts until its thread returns, unless its job has
-//! `kill_after`: then it is settled without its thread, whose late result nobody looks at.
+//! `kill_after`: then the attempt is settled without its thread, and the thread's result is discarded.
 
 use std::{
     sync::{

@@ -85,7 +85,8 @@ pub struct RedisBroker {
     lease: Duration,
     clock: Arc<BrokerClock>,
     link: Link,
-    /// For whoever looks: a long page keeps only others who look waiting, and its time-out cuts no worker's connection.
+    /// Carries the reads of inspectors. A long page delays only other reads, and its time-out does not close the worker's
+    /// connection.
     looking: OnceLock<Link>,
     wake: OnceLock<Wake>,
     producer: Producer,
@@ -107,8 +108,8 @@ pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
     /// Longest silence before an answer, and longest wait for a connection while there is none. Default: 3 s, as long as
-    /// go-redis waits. While bytes come and go a call is waited for, at most 20 times as long: a large task on a thin line
-    /// takes its time. `?timeout=3s` in the URL comes first.
+    /// go-redis waits. While bytes move, the call waits up to 20 times as long, because a large task takes long on a slow
+    /// connection. `?timeout=3s` in the URL comes first.
     pub call_timeout: Duration,
     /// Longest attempt to connect, from the lookup of the name to Redis's answer to the login; one attempt follows
     /// another. Default: 5 s. `?connect_timeout=5s` in the URL comes first.
@@ -266,7 +267,7 @@ impl RedisBroker {
         }
     }
 
-    /// The connection for looking; opened by the first who looks.
+    /// Returns the connection for inspector reads; the first read opens it.
     fn looking(&self) -> &Link {
         self.looking.get_or_init(|| Link::open(&self.io, self.role()))
     }

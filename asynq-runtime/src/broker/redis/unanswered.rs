@@ -1,7 +1,7 @@
 //! Dequeues without an answer: those that are on their way, and those whose answer nobody will take any more.
 //!
-//! What a lost one took is this member's already, and the next call asks for it by its token (F6). One that is held up,
-//! because a job blocks the thread of whoever waits for it, can be taken over: its answer is nobody's then.
+//! The tasks of a lost dequeue already belong to this member; the next call finds them by the run token. A dequeue whose
+//! caller is blocked by a job can be taken over; its answer is then discarded.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ struct Calls {
 /// A call that somebody waits for.
 #[derive(Debug)]
 struct OnItsWay {
-    /// Who waits: a call that was taken over has another number from then on.
+    /// Identifies the waiting call. Taking a call over gives it a new number.
     number: u64,
     since: Instant,
     asked: Asked,
@@ -63,7 +63,7 @@ impl Asked {
         Self { queue, token, stray: None, progress: None, had: Vec::new() }
     }
 
-    /// Whether nothing of its answer has come for so long.
+    /// Whether the connection has been silent for at least `older`.
     fn is_held_up(&self, older: Duration) -> bool {
         self.progress.as_ref().is_none_or(|progress| progress.silent_for() >= older)
     }

@@ -271,7 +271,7 @@ struct Pending {
     spared: Spared,
 }
 
-/// Whether a queue was passed because all it has seems to be quarantined. That is not believed for long.
+/// Whether a queue was skipped because all its tasks seem to be quarantined. The assumption holds for `TRUSTED_FOR`.
 #[derive(Clone, Copy)]
 struct Spared(bool);
 

@@ -16,9 +16,9 @@ local function held_for(seconds, due, now_ms)
   return seconds + math.ceil((due - 1 - now_ms) / 1000)
 end
 
--- Who holds a unique lock, '' where something else lies there; nil where it may be taken, which is also so where the
--- holder's task is gone and has left it behind, as asynq's deletes and trims do. `stored` are the ids whose tasks this script
--- is about to store.
+-- Returns the id that holds a unique lock, '' for a key of another type, or nil if the lock may be taken: it is free, it is this
+-- task's, or its holder's task no longer exists (asynq's deletes and trims leave locks behind). `stored` are the ids whose tasks
+-- this script is about to store.
 local function holder_of(lock, id, prefix, stored)
   local holder = redis.pcall('GET', lock)
   if type(holder) == 'table' then return '' end

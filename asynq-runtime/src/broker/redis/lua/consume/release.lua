@@ -1,5 +1,5 @@
--- Puts what a dequeue took whose answer was lost back to the head of pending, as if it had not been taken: none of it began,
--- so this is no crash.
+-- Puts the tasks of a dequeue whose answer was lost back to the head of pending. None of them began, so their crash counts
+-- stay.
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 run token; then the ids that came in spite of that
 -- Returns  the ids, the one that was taken first ahead
