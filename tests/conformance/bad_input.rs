@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{BrokerErrorKind, Refused, Run, Settled},
+    broker::{BrokerErrorKind, Quarantined, Refused, Run, Settled},
     task::{TaskMessage, TaskState, UndecodableMessage},
 };
 use asynq_tests::{
@@ -290,6 +290,6 @@ async fn a_closed_broker_says_so() {
     assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed), "{refused:?}");
     let answer = t.broker().settle(&[run.ends_with(done())]).await.remove(0);
     assert_eq!(answer.unwrap_err().kind(), BrokerErrorKind::Closed);
-    let waited = soon(t.broker().wait_for_work(&[default_queue()], Duration::from_secs(3600))).await;
+    let waited = soon(t.broker().wait_for_work(&[default_queue()], Quarantined::All, Duration::from_secs(3600))).await;
     assert_eq!(waited.unwrap_err().kind(), BrokerErrorKind::Closed);
 }

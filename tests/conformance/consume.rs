@@ -293,7 +293,7 @@ async fn quarantined_tasks_beyond_the_limit_are_passed_by_innocents() {
     };
     let before = pending().await;
     let ask = async |n, suspects| {
-        let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), &suspects).await.unwrap();
+        let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), suspects).await.unwrap();
         places(&runs)
     };
     assert_eq!(ask(2, Quarantined::None).await, ["default/i1", "default/i2"]);
@@ -311,7 +311,7 @@ async fn a_quarantined_task_that_was_passed_is_not_charged_for_a_death() {
     t.seed_pending(&["a", "b"]).await;
     crash(&t, 2).await;
     let wanted_here = wanted(&[("default", 5)]);
-    let taken = t.broker().dequeue_sparing(t.member(), &wanted_here, &Quarantined::One).await.unwrap();
+    let taken = t.broker().dequeue_sparing(t.member(), &wanted_here, Quarantined::One).await.unwrap();
     assert_eq!((taken.len(), taken[0].crashes), (1, 2));
     t.let_leases_pass();
     assert_eq!(t.recover().await.len(), 1);
@@ -339,7 +339,7 @@ async fn one_quarantined_task_is_taken_of_whichever_queue_has_one() {
     }
     let mut taken = Vec::new();
     for call in 0..4 {
-        let runs = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::One).await.unwrap();
+        let runs = t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::One).await.unwrap();
         assert!(runs.len() <= 1, "one in all: {runs:?}");
         taken.extend(runs);
         // A broker that asks the queues at once learns in one call where they are.
@@ -354,11 +354,11 @@ async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
     t.seed_pending(&["a", "b"]).await;
     crash(&t, 2).await;
     let (queues, all) = ([default_queue()], wanted(&[("default", 9)]));
-    let ready = async |quarantined| t.broker().ready_sparing(&queues, &quarantined).await.unwrap().len();
+    let ready = async |quarantined| t.broker().ready(&queues, quarantined).await.unwrap().len();
     // A broker may trust what a dequeue found for a moment only.
     let is_left_out = async || {
         eventually("the queue is left out after a dequeue", async || {
-            let sparing = t.broker().dequeue_sparing(t.member(), &all, &Quarantined::None).await.unwrap();
+            let sparing = t.broker().dequeue_sparing(t.member(), &all, Quarantined::None).await.unwrap();
             assert!(sparing.is_empty(), "{sparing:?}");
             (ready(Quarantined::None).await == 0).then_some(())
         })
@@ -366,13 +366,13 @@ async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
         assert_eq!(ready(Quarantined::One).await, 1);
     };
     is_left_out().await;
-    assert_eq!(t.broker().ready(&queues).await.unwrap().len(), 1);
+    assert_eq!(t.broker().ready(&queues, Quarantined::All).await.unwrap().len(), 1);
     t.seed_pending(&["innocent"]).await;
     assert_eq!(ready(Quarantined::None).await, 1);
-    let taken = t.broker().dequeue_sparing(t.member(), &all, &Quarantined::None).await.unwrap();
+    let taken = t.broker().dequeue_sparing(t.member(), &all, Quarantined::None).await.unwrap();
     assert_eq!(taken.len(), 1);
     is_left_out().await;
-    assert_eq!(t.broker().dequeue_sparing(t.member(), &all, &Quarantined::One).await.unwrap().len(), 1);
+    assert_eq!(t.broker().dequeue_sparing(t.member(), &all, Quarantined::One).await.unwrap().len(), 1);
     is_left_out().await;
 }
 
@@ -396,7 +396,7 @@ async fn only_the_last_chance_of_a_task_is_quarantined() {
     for _ in 0..3 {
         crash(&t, 1).await;
         let wanted = wanted(&[("default", 9)]);
-        let taken = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::None).await.unwrap();
+        let taken = t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::None).await.unwrap();
         let mut passed = vec!["default", "often", "once", "twice"];
         passed.retain(|id| taken.iter().all(|run| run.key.id.as_str() != *id));
         quarantined.push(passed);
@@ -419,7 +419,7 @@ async fn many_quarantined_tasks_at_the_head_hide_nothing_behind_them() {
     let mut calls = 0;
     loop {
         calls += 1;
-        let taken = t.broker().dequeue_sparing(t.member(), &wanted, &Quarantined::None).await.unwrap();
+        let taken = t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::None).await.unwrap();
         if let Some(run) = taken.first() {
             assert_eq!(run.key.id.as_str(), "innocent");
             break;

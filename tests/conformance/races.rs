@@ -7,7 +7,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Broker, Member, Refused, Run, Settled, Wanted},
+    broker::{Broker, Member, Quarantined, Refused, Run, Settled, Wanted},
     task::TaskState,
 };
 use asynq_tests::{Build as _, Seeded as _, default_queue, done, lock_key, requeue, retry, soon, task};
@@ -144,7 +144,10 @@ async fn producing_and_consuming_at_once_loses_nothing() {
             loop {
                 let runs = dequeue(&*broker, &member, 16).await;
                 if runs.is_empty() {
-                    broker.wait_for_work(&[default_queue()], Duration::from_millis(300)).await.unwrap();
+                    broker
+                        .wait_for_work(&[default_queue()], Quarantined::All, Duration::from_millis(300))
+                        .await
+                        .unwrap();
                 }
                 for run in &runs {
                     assert_eq!(settle(&*broker, run).await, Settled::Ok);

@@ -21,7 +21,7 @@ fn wait(broker: Arc<dyn Broker>, member: &Member, n: usize, stop: &CancellationT
         let wanted = [Wanted { queue: default_queue(), n }];
         // It may return for nothing.
         loop {
-            let runs = broker.wait_and_dequeue(&member, &wanted, &Quarantined::All, LONG, &stop).await.unwrap();
+            let runs = broker.wait_and_dequeue(&member, &wanted, Quarantined::All, LONG, &stop).await.unwrap();
             if !runs.is_empty() || stop.is_cancelled() {
                 return runs;
             }
@@ -94,7 +94,7 @@ async fn a_call_that_is_stopped_or_at_its_limit_takes_nothing_any_more() {
     stop.cancel();
     assert!(taken(waiter).await.is_empty());
     let (wanted, never) = ([Wanted { queue: default_queue(), n: 1 }], CancellationToken::new());
-    let limited = t.broker().wait_and_dequeue(t.member(), &wanted, &Quarantined::All, A_MOMENT, &never);
+    let limited = t.broker().wait_and_dequeue(t.member(), &wanted, Quarantined::All, A_MOMENT, &never);
     assert!(soon(limited).await.unwrap().is_empty());
     t.seed_pending(&["t1"]).await;
     let there = t.another_broker().await;
@@ -203,7 +203,7 @@ async fn several_that_wait_take_each_task_once() {
         t.broker().enqueue(vec![task(id)]).await.remove(0).unwrap();
     }
     eventually("all are taken and settled", async || {
-        let left = t.broker().ready(&[default_queue()]).await.unwrap();
+        let left = t.broker().ready(&[default_queue()], Quarantined::All).await.unwrap();
         (left.is_empty() && t.snapshot().await.active.is_empty()).then_some(())
     })
     .await;

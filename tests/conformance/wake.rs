@@ -9,7 +9,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::Broker,
+    broker::{Broker, Quarantined},
     task::{Extra, QueueName},
 };
 use asynq_tests::{Build as _, Seeded as _, default_queue, queue, requeue, retry, snooze, soon, task};
@@ -24,9 +24,9 @@ const A_MOMENT: Duration = Duration::from_millis(50);
 /// Starts to wait for work, and returns once the waiting has begun for sure: it outlasts a short wait before.
 async fn waiting(broker: &Arc<dyn Broker>, queues: &[QueueName]) -> JoinHandle<()> {
     // The first wait arms whatever the broker listens with, so that the second is not ended by its set-up.
-    broker.wait_for_work(queues, A_MOMENT).await.unwrap();
+    broker.wait_for_work(queues, Quarantined::All, A_MOMENT).await.unwrap();
     let (broker, queues) = (broker.clone(), queues.to_vec());
-    let handle = tokio::spawn(async move { broker.wait_for_work(&queues, LONG).await.unwrap() });
+    let handle = tokio::spawn(async move { broker.wait_for_work(&queues, Quarantined::All, LONG).await.unwrap() });
     tokio::task::yield_now().await;
     handle
 }
@@ -50,7 +50,7 @@ async fn outlasts_most_waits(broker: &dyn Broker) {
     let mut early = 0;
     for _ in 0..ROUNDS {
         let began = Instant::now();
-        broker.wait_for_work(&here(), A_MOMENT).await.unwrap();
+        broker.wait_for_work(&here(), Quarantined::All, A_MOMENT).await.unwrap();
         early += usize::from(began.elapsed() < A_MOMENT);
     }
     assert!(early <= ROUNDS / 2, "{early} of {ROUNDS} waits ended early");
@@ -65,7 +65,7 @@ async fn work_that_is_there_ends_the_wait_at_once() {
     let t = Fixture::real_time().await;
     t.seed_pending(&["t1"]).await;
     for _ in 0..2 {
-        soon(t.broker().wait_for_work(&here(), LONG)).await.unwrap();
+        soon(t.broker().wait_for_work(&here(), Quarantined::All, LONG)).await.unwrap();
     }
 }
 
@@ -78,16 +78,19 @@ async fn of_many_queues_those_with_work_are_named_and_paused_ones_are_not() {
     }
     t.enqueue(task("later").in_queue("tenant:9").after(Duration::from_secs(60))).await;
     t.broker().pause(&queue("tenant:251")).await.unwrap();
-    assert_eq!(t.broker().ready(&queues).await.unwrap(), [queue("tenant:7"), queue("tenant:250")]);
+    assert_eq!(t.broker().ready(&queues, Quarantined::All).await.unwrap(), [queue("tenant:7"), queue("tenant:250")]);
     t.broker().resume(&queue("tenant:251")).await.unwrap();
-    assert_eq!(t.broker().ready(&queues[250..]).await.unwrap(), [queue("tenant:250"), queue("tenant:251")]);
-    assert!(t.broker().ready(&[]).await.unwrap().is_empty());
+    assert_eq!(
+        t.broker().ready(&queues[250..], Quarantined::All).await.unwrap(),
+        [queue("tenant:250"), queue("tenant:251")]
+    );
+    assert!(t.broker().ready(&[], Quarantined::All).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn without_work_the_wait_ends_at_its_limit() {
     let t = Fixture::real_time().await;
-    soon(t.broker().wait_for_work(&here(), Duration::from_millis(200))).await.unwrap();
+    soon(t.broker().wait_for_work(&here(), Quarantined::All, Duration::from_millis(200))).await.unwrap();
 }
 
 #[tokio::test]
@@ -194,9 +197,12 @@ async fn a_wait_that_is_given_up_misses_nothing() {
     for round in 0..10 {
         // From before the question is sent to after its answer. A wait may end early for nothing: then the next is given up.
         let patience = Duration::from_millis(2 * round);
-        soon(async { while timeout(patience, t.broker().wait_for_work(&here(), LONG)).await.is_ok() {} }).await;
+        soon(async {
+            while timeout(patience, t.broker().wait_for_work(&here(), Quarantined::All, LONG)).await.is_ok() {}
+        })
+        .await;
         there.enqueue(vec![task("t1")]).await.remove(0).unwrap();
-        soon(t.broker().wait_for_work(&here(), LONG)).await.unwrap();
+        soon(t.broker().wait_for_work(&here(), Quarantined::All, LONG)).await.unwrap();
         let run = t.take_one().await;
         t.settle(&run, asynq_tests::done()).await;
     }
@@ -277,7 +283,7 @@ async fn a_snooze_of_another_process_shortens_the_wait() {
 async fn waiting_for_a_queue_that_nobody_knows_is_no_error() {
     let t = Fixture::real_time().await;
     let none = [queue("none")];
-    t.broker().wait_for_work(&none, Duration::from_millis(20)).await.unwrap();
+    t.broker().wait_for_work(&none, Quarantined::All, Duration::from_millis(20)).await.unwrap();
     t.broker().wait_for_due(&none, Duration::from_millis(20)).await.unwrap();
-    t.broker().wait_for_work(&[], Duration::from_millis(20)).await.unwrap();
+    t.broker().wait_for_work(&[], Quarantined::All, Duration::from_millis(20)).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Refused, Settle as _,
+    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused, Settle as _,
 };
 use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
 
@@ -28,7 +28,9 @@ async fn works(url: &str) {
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
     let member = asynq_tests::join(&broker, 1).await;
     let queue = default_queue();
-    soon(broker.wait_for_work(std::slice::from_ref(&queue), Duration::from_secs(3600))).await.unwrap();
+    soon(broker.wait_for_work(std::slice::from_ref(&queue), Quarantined::All, Duration::from_secs(3600)))
+        .await
+        .unwrap();
     let wanted = [asynq_runtime::broker::Wanted { queue: queue.clone(), n: 1 }];
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
     broker.extend(&[runs[0].key.clone()]).await.unwrap();

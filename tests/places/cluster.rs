@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Refused, Settle as _, Settled, Wanted,
+    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, Settle as _,
+    Settled, Wanted,
     redis::{RedisBroker, RedisOptions},
 };
 use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, soon, task};
@@ -62,13 +63,13 @@ async fn whoever_waits_for_work_hears_of_it_where_the_slot_has_gone() {
     let broker = connect(&cluster.url()).await.unwrap();
     let elsewhere = connect(&cluster.url()).await.unwrap();
     let queues = [default_queue()];
-    broker.wait_for_work(&queues, Duration::from_millis(50)).await.unwrap();
+    broker.wait_for_work(&queues, Quarantined::All, Duration::from_millis(50)).await.unwrap();
     let slot = cluster.slot(PENDING);
     let to = (cluster.owner(slot) + 1) % 3;
     let found = async {
         // The move itself ends a wait, as anything may have changed: then the worker looks and waits again.
         while broker.queue_stats(&default_queue()).await.unwrap().pending == 0 {
-            broker.wait_for_work(&queues, Duration::from_secs(3600)).await.unwrap();
+            broker.wait_for_work(&queues, Quarantined::All, Duration::from_secs(3600)).await.unwrap();
         }
     };
     let put = async {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    Broker as _, BrokerErrorKind, Consume as _, Produce as _, Refused,
+    Broker as _, BrokerErrorKind, Consume as _, Produce as _, Quarantined, Refused,
     redis::{RedisBroker, RedisOptions},
 };
 use asynq_tests::{SentinelServers, default_queue, soon, task};
@@ -55,9 +55,11 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
 
     // The connection that listens for news has moved, too.
     let queues = [default_queue()];
-    broker.wait_for_work(&queues, Duration::from_millis(50)).await.unwrap();
-    let (woken, placed) =
-        tokio::join!(soon(broker.wait_for_work(&queues, Duration::from_secs(3600))), broker.enqueue(vec![task("t3")]));
+    broker.wait_for_work(&queues, Quarantined::All, Duration::from_millis(50)).await.unwrap();
+    let (woken, placed) = tokio::join!(
+        soon(broker.wait_for_work(&queues, Quarantined::All, Duration::from_secs(3600))),
+        broker.enqueue(vec![task("t3")])
+    );
     woken.unwrap();
     placed.into_iter().for_each(|placed| assert!(placed.is_ok()));
 }

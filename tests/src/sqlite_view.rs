@@ -198,12 +198,12 @@ macro_rules! hand_on {
 
 hand_on! {
     Consume {
-        dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: &Quarantined) -> Result<Vec<Run>, BrokerError>;
+        dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: Quarantined) -> Result<Vec<Run>, BrokerError>;
         release_unanswered(member: &Member, older: Duration) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
-        ready_sparing(queues: &[QueueName], quarantined: &Quarantined) -> Result<Vec<QueueName>, BrokerError>;
-        wait_for_work_sparing(queues: &[QueueName], quarantined: &Quarantined, limit: Duration) -> Result<(), BrokerError>;
+        ready(queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
+        wait_for_work(queues: &[QueueName], quarantined: Quarantined, limit: Duration) -> Result<(), BrokerError>;
         wait_and_dequeue(
-            member: &Member, wanted: &[Wanted], quarantined: &Quarantined, limit: Duration, stop: &CancellationToken
+            member: &Member, wanted: &[Wanted], quarantined: Quarantined, limit: Duration, stop: &CancellationToken
         ) -> Result<Vec<Run>, BrokerError>;
     }
     Settle {

@@ -22,7 +22,7 @@ pub trait Consume {
     ///
     /// No queue could be asked. If some could, their tasks are returned and the error comes with the next call.
     async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
-        self.dequeue_sparing(member, wanted, &Quarantined::All).await
+        self.dequeue_sparing(member, wanted, Quarantined::All).await
     }
 
     /// The same, but takes no more quarantined tasks than `quarantined` says: the others stay pending, never active for a
@@ -37,7 +37,7 @@ pub trait Consume {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError>;
 
     /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what another
@@ -63,49 +63,27 @@ pub trait Consume {
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
 
-    /// Those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server of
-    /// more queues than one dequeue should ask.
+    /// Returns those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server
+    /// of more queues than one dequeue should ask. With [`Quarantined::None`] a queue that has only quarantined tasks is left out
+    /// as soon as the broker knows so, at the latest after a dequeue that found it so.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked.
-    async fn ready(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
-        self.ready_sparing(queues, &Quarantined::All).await
-    }
-
-    /// The same for a server that takes no more quarantined tasks than `quarantined` says: with [`Quarantined::None`] a queue
-    /// that has nothing else is left out as soon as the broker knows so, at the latest after a dequeue that found it so.
-    ///
-    /// # Errors
-    ///
-    /// As [`ready`](Self::ready).
-    async fn ready_sparing(
-        &self,
-        queues: &[QueueName],
-        quarantined: &Quarantined,
-    ) -> Result<Vec<QueueName>, BrokerError>;
+    async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
     /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
-    /// It may return early for nothing. Dropping the future is safe.
+    /// It does not return for the queues that [`ready`](Self::ready) leaves out. It may return early for nothing. Dropping the
+    /// future is safe.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off and try again.
-    async fn wait_for_work(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_work_sparing(queues, &Quarantined::All, limit).await
-    }
-
-    /// The same for a server that takes no more quarantined tasks than `quarantined` says; it does not return for those that
-    /// [`ready_sparing`](Self::ready_sparing) leaves out.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_for_work`](Self::wait_for_work).
-    async fn wait_for_work_sparing(
+    async fn wait_for_work(
         &self,
         queues: &[QueueName],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
     ) -> Result<(), BrokerError>;
 
@@ -123,7 +101,7 @@ pub trait Consume {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -131,7 +109,7 @@ pub trait Consume {
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work_sparing(&queues, quarantined, limit) => woken?,
+            woken = self.wait_for_work(&queues, quarantined, limit) => woken?,
         }
         self.dequeue_sparing(member, wanted, quarantined).await
     }

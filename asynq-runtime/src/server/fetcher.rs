@@ -180,7 +180,7 @@ impl Fetcher {
         let wanted = wanted(&self.queues, asked);
         let quarantined = self.quarantined();
         hub.found_nothing.store(false, Ordering::Release);
-        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, &quarantined)).await?;
+        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, quarantined)).await?;
         Ok(self.took(asked, runs).await)
     }
 

@@ -33,7 +33,7 @@ impl Machine<'_> {
             left -= usize::from(is_quarantined);
             expected.push(id.clone());
         }
-        let answer = self.broker(by).dequeue_sparing(&self.member(by), &[Wanted { queue, n }], &quarantined).await;
+        let answer = self.broker(by).dequeue_sparing(&self.member(by), &[Wanted { queue, n }], quarantined).await;
         let runs = ok("dequeue", answer)?;
         let got: Vec<_> = runs.iter().map(|run| run.key.id.as_str()).collect();
         ensure!(got == expected, "dequeue gave {got:?}, not {expected:?}");

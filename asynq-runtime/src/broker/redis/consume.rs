@@ -29,13 +29,13 @@ impl Consume for RedisBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         if let Some(error) = self.unanswered.take_error(member) {
             return Err(error);
         }
         let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
-        let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, *quarantined), &parts);
+        let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
         // What is there of these queues is ours already, and comes first.
         asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.asked().queue != *ask.queue));
         if asks.is_empty() {
@@ -116,11 +116,7 @@ impl Consume for RedisBroker {
         Ok(released)
     }
 
-    async fn ready_sparing(
-        &self,
-        queues: &[QueueName],
-        quarantined: &Quarantined,
-    ) -> Result<Vec<QueueName>, BrokerError> {
+    async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
         if queues.is_empty() {
             return Ok(Vec::new());
         }
@@ -132,7 +128,7 @@ impl Consume for RedisBroker {
         let is_ready = |queue: &QueueName, answers: &[Answer]| match answers {
             [Ok(pending), Ok(paused)] => {
                 let pending = reply::number(pending).unwrap_or_default();
-                pending > 0 && reply::number(paused) == Some(0) && !self.is_spared(queue, pending, *quarantined)
+                pending > 0 && reply::number(paused) == Some(0) && !self.is_spared(queue, pending, quarantined)
             }
             // A key of a foreign type: the dequeue tells what is wrong with it.
             _ => true,
@@ -141,20 +137,20 @@ impl Consume for RedisBroker {
         Ok(ready.map(|(queue, _)| queue.clone()).collect())
     }
 
-    async fn wait_for_work_sparing(
+    async fn wait_for_work(
         &self,
         queues: &[QueueName],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
     ) -> Result<(), BrokerError> {
-        self.wait_for_pending(queues, *quarantined, limit).await.map(|_| ())
+        self.wait_for_pending(queues, quarantined, limit).await.map(|_| ())
     }
 
     async fn wait_and_dequeue(
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -164,7 +160,7 @@ impl Consume for RedisBroker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(Vec::new()),
-                woken = self.wait_for_pending(&queues, *quarantined, limit) => if !woken? {
+                woken = self.wait_for_pending(&queues, quarantined, limit) => if !woken? {
                     return Ok(Vec::new());
                 },
             }

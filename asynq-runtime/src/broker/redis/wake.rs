@@ -122,7 +122,7 @@ impl RedisBroker {
         }
     }
 
-    /// See [`Consume::wait_for_work_sparing`](crate::broker::Consume::wait_for_work_sparing). `false` if the time was over
+    /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work). `false` if the time was over
     /// and nothing was there.
     pub(super) async fn wait_for_pending(
         &self,

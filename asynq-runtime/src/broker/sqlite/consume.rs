@@ -37,7 +37,7 @@ impl Consume for SqliteBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
         let (claim, order) = self.claim(member, &attempt, wanted, quarantined);
@@ -50,7 +50,7 @@ impl Consume for SqliteBroker {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -81,12 +81,8 @@ impl Consume for SqliteBroker {
         attempt.ended_with(answer)
     }
 
-    async fn ready_sparing(
-        &self,
-        queues: &[QueueName],
-        quarantined: &Quarantined,
-    ) -> Result<Vec<QueueName>, BrokerError> {
-        let (queues, quarantined) = (queues.to_vec(), *quarantined);
+    async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
+        let (queues, quarantined) = (queues.to_vec(), quarantined);
         self.store
             .read(move |view| {
                 let mut ready = Vec::new();
@@ -100,16 +96,16 @@ impl Consume for SqliteBroker {
             .await
     }
 
-    async fn wait_for_work_sparing(
+    async fn wait_for_work(
         &self,
         queues: &[QueueName],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
     ) -> Result<(), BrokerError> {
         let deadline = far(limit);
         let mut news = self.store.common.news.work();
         loop {
-            let ready = self.ready_sparing(queues, quarantined).await?;
+            let ready = self.ready(queues, quarantined).await?;
             if !ready.is_empty() || timeout_at(deadline, news.heard()).await.is_err() {
                 return Ok(());
             }
@@ -124,14 +120,14 @@ impl SqliteBroker {
         member: &Member,
         attempt: &Attempt<'_>,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
     ) -> (Arc<Claim>, Order<Vec<Run>>) {
         let claim = Arc::new(Claim {
             server: member.number,
             token: attempt.token,
             lost: attempt.lost.clone(),
             wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
-            quarantined: *quarantined,
+            quarantined,
             lease: self.lease_ms(),
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);

@@ -41,14 +41,14 @@ impl Fetcher {
         let (since, stop) = (Instant::now(), CancellationToken::new());
         let news = async {
             if let Some(wanted) = &wanted {
-                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, &quarantined, SAFETY_NET, &stop);
+                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, quarantined, SAFETY_NET, &stop);
                 return hub.news(runs).await;
             }
             if names.is_empty() {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            hub.news(hub.broker.wait_for_work_sparing(&names, &quarantined, SAFETY_NET)).await.map(|()| Vec::new())
+            hub.news(hub.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(|()| Vec::new())
         };
         let mut news = pin!(news);
         let room = async {

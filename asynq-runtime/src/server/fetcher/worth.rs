@@ -33,12 +33,8 @@ impl Fetcher {
                 return Ok(());
             }
             let names = self.names_with_room();
-            let ready: HashSet<QueueName> = self
-                .hub
-                .answer(self.hub.broker.ready_sparing(&names, &self.quarantined()))
-                .await?
-                .into_iter()
-                .collect();
+            let ready: HashSet<QueueName> =
+                self.hub.answer(self.hub.broker.ready(&names, self.quarantined())).await?.into_iter().collect();
             let now = Instant::now();
             for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
                 *short = (!ready.contains(name)).then_some(now);

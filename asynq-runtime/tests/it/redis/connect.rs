@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client, EnqueueError, RawTask,
-    broker::{Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Refused, Settled, redis::RedisBroker},
+    broker::{
+        Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Quarantined, Refused, Settled,
+        redis::RedisBroker,
+    },
     task::{ServerInfo, TaskId},
 };
 use asynq_test_support::{eventually, soon};
@@ -38,7 +41,7 @@ async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_sp
     let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
     put(&broker, &["a"]).await;
     // Only the wake-up needs the third version; there is none, so that the caller's own pauses count.
-    let error = broker.wait_for_work(&[queue()], Duration::ZERO).await;
+    let error = broker.wait_for_work(&[queue()], Quarantined::All, Duration::ZERO).await;
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
 
     let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]).await;
@@ -73,7 +76,7 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
         // The connection that listens for news has to log in and choose the database too.
         let queues = [queue()];
         let (woken, ()) = soon(async {
-            tokio::join!(broker.wait_for_work(&queues, HOUR), async {
+            tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), async {
                 until_tracked(&mut there, 2).await;
                 let () = there.lpush("asynq:{default}:pending", "stranger").await.unwrap();
             })
@@ -132,7 +135,7 @@ async fn a_closed_broker_says_so_and_wakes_who_waits() {
     let broker = Arc::new(server.broker().await);
     let waiting = Arc::clone(&broker);
     let mut listener = broker.cancellations().await.unwrap();
-    let waiter = tokio::spawn(async move { waiting.wait_for_work(&[queue()], HOUR).await });
+    let waiter = tokio::spawn(async move { waiting.wait_for_work(&[queue()], Quarantined::All, HOUR).await });
     until_tracked(&mut server.foreign().await, 2).await;
     broker.close().await;
     broker.close().await;
@@ -181,7 +184,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
         put(&broker, &["a"]).await;
         let runs = take(&broker, &member("me"), 1).await;
         assert_eq!(broker.extend(&[runs[0].key.clone()]).await.unwrap(), [Settled::Ok]);
-        broker.wait_for_work(&[queue()], Duration::from_millis(10)).await.unwrap();
+        broker.wait_for_work(&[queue()], Quarantined::All, Duration::from_millis(10)).await.unwrap();
     });
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use asynq_runtime::broker::{
-    Action, Broker, BrokerErrorKind, Consume, Inspect, NewTask, Produce, Refused, Settled, UniqueLock,
+    Action, Broker, BrokerErrorKind, Consume, Inspect, NewTask, Produce, Quarantined, Refused, Settled, UniqueLock,
     redis::RedisBroker,
 };
 use asynq_test_support::{eventually, eventually_blocking, soon};
@@ -146,7 +146,7 @@ async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run
         proxy.lose_answers(1);
         let work = async {
             loop {
-                worker.wait_for_work(&[queue()], HOUR).await.unwrap();
+                worker.wait_for_work(&[queue()], Quarantined::All, HOUR).await.unwrap();
                 if let Some(run) = take(&worker, &me, 1).await.pop() {
                     return settle(&worker, &run, Action::Done).await;
                 }

@@ -9,7 +9,9 @@ use std::{
 
 use asynq_runtime::{
     RawTask, Registry, Server as Worker,
-    broker::{Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Settled, Wanted, redis::RedisBroker},
+    broker::{
+        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Quarantined, Settled, Wanted, redis::RedisBroker,
+    },
     prelude::JobResult,
     server::Running,
     task::QueueName,
@@ -203,7 +205,7 @@ async fn shared(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 
 /// Waits, in vain, until that happens on a connection of its own; returns its id.
 async fn warm_wait(broker: &RedisBroker, redis: &mut MultiplexedConnection, shared: i64) -> i64 {
     eventually("a wait has a connection of its own", async || {
-        broker.wait_for_work(&[queue()], Duration::from_millis(1)).await.unwrap();
+        broker.wait_for_work(&[queue()], Quarantined::All, Duration::from_millis(1)).await.unwrap();
         let own = listening(redis).await.0.into_iter().find(|id| *id != shared)?;
         (last_command(redis, own).await == "exists").then_some(own)
     })
@@ -228,17 +230,18 @@ async fn who_waits_again_hears_of_a_task_on_its_own_connection_and_of_nothing_ol
             until_tracked(&mut server.foreign().await, 2).await;
             put(&producer, &[task]).await;
         };
-        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), enqueued) }).await;
+        let (woken, ()) =
+            soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), enqueued) }).await;
         woken.unwrap();
         assert_eq!(last_command(&mut redis, id).await, "exists");
         assert_eq!(ids(&take(&broker, &member("me"), 1).await), [task]);
         // What has come and gone since the last wait is no news.
-        broker.wait_for_work(&queues, Duration::ZERO).await.unwrap();
+        broker.wait_for_work(&queues, Quarantined::All, Duration::ZERO).await.unwrap();
         let gone = format!("gone with {task}");
         put(&producer, &[&gone]).await;
         assert_eq!(ids(&take(&broker, &member("me"), 1).await), [gone.as_str()]);
         let (begun, limit) = (Instant::now(), Duration::from_millis(100));
-        broker.wait_for_work(&queues, limit).await.unwrap();
+        broker.wait_for_work(&queues, Quarantined::All, limit).await.unwrap();
         assert!(begun.elapsed() >= limit, "woken for nothing after {:?}", begun.elapsed());
     }
 }
@@ -260,12 +263,13 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
                 kill(&mut redis, id).await;
             }
         };
-        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), killed) }).await;
+        let (woken, ()) =
+            soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), killed) }).await;
         woken.unwrap();
         // A connection that ended before the wait, perhaps with its Redis.
         let own = warm_wait(&broker, &mut redis, shared).await;
         kill(&mut redis, own).await;
-        soon(broker.wait_for_work(&queues, HOUR)).await.unwrap();
+        soon(broker.wait_for_work(&queues, Quarantined::All, HOUR)).await.unwrap();
     }
     let own = warm_wait(&broker, &mut redis, shared).await;
     let (queues, before) = ([QueueName::new("third").unwrap()], tracked_keys(&mut redis).await);
@@ -273,7 +277,7 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
         until_tracked(&mut redis, before + 2).await;
         broker.close().await;
     };
-    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), closed) }).await;
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), closed) }).await;
     assert_eq!(woken.unwrap_err().kind(), BrokerErrorKind::Closed);
     let is_closed = async || (!listening(&mut redis).await.0.contains(&own)).then_some(());
     eventually("the connection of the wait is closed", is_closed).await;

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
-    Action, Broker, Consume, Inspect, Maintain, Produce, Settle, Settled, Settlement, Wanted, redis::RedisBroker,
+    Action, Broker, Consume, Inspect, Maintain, Produce, Quarantined, Settle, Settled, Settlement, Wanted,
+    redis::RedisBroker,
 };
 use asynq_runtime::task::QueueName;
 use asynq_test_support::{eventually, soon};
@@ -180,7 +181,7 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
         proxy.lose_answers(1);
         let worker = async {
             loop {
-                direct.wait_for_work(&[queue()], HOUR).await.unwrap();
+                direct.wait_for_work(&[queue()], Quarantined::All, HOUR).await.unwrap();
                 if let Some(run) = take(&direct, &member("w"), 1).await.pop() {
                     return settle(&direct, &run, Action::Done).await;
                 }

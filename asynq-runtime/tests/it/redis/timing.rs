@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use asynq_runtime::broker::{Broker, Consume, Produce, When};
+use asynq_runtime::broker::{Broker, Consume, Produce, Quarantined, When};
 use asynq_test_support::soon;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
@@ -26,7 +26,7 @@ async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
     for round in 0..ROUNDS {
         let queues = [queue()];
         let woken = async {
-            broker.wait_for_work(&queues, HOUR).await.unwrap();
+            broker.wait_for_work(&queues, Quarantined::All, HOUR).await.unwrap();
             Instant::now()
         };
         let pushed = async {

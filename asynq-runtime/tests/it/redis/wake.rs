@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::{
-    broker::{Consume, Inspect, Page, Placed, Produce, When, redis::RedisBroker},
+    broker::{Consume, Inspect, Page, Placed, Produce, Quarantined, When, redis::RedisBroker},
     task::TaskState,
 };
 use asynq_test_support::{eventually, soon};
@@ -26,7 +26,8 @@ async fn a_waiting_worker_wakes_on_the_push_of_a_stranger() {
             until_tracked(&mut redis, 2).await;
             let () = redis.lpush("asynq:{default}:pending", round).await.unwrap();
         };
-        let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), pushed) }).await;
+        let (woken, ()) =
+            soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), pushed) }).await;
         woken.unwrap();
         let () = redis.del("asynq:{default}:pending").await.unwrap();
     }
@@ -45,16 +46,18 @@ async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
         until_tracked(&mut server.foreign().await, 2).await;
         broker.resume(&queue()).await
     };
-    let (woken, resumed) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), resumed) }).await;
+    let (woken, resumed) =
+        soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), resumed) }).await;
     woken.unwrap();
     assert!(resumed.unwrap());
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
 
-    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), server.restart()) }).await;
+    let (woken, ()) =
+        soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), server.restart()) }).await;
     // Either it was told of the loss, or it could not ask; it must not sleep on.
     assert!(woken.is_ok() || woken.unwrap_err().is_unavailable());
     eventually("the new Redis takes a task", async || broker.enqueue(vec![task("b")]).await.remove(0).ok()).await;
-    soon(broker.wait_for_work(&queues, HOUR)).await.unwrap();
+    soon(broker.wait_for_work(&queues, Quarantined::All, HOUR)).await.unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["b"]);
     assert_eq!(broker.queues().await.unwrap(), [queue()], "made known again to a Redis that lost it");
 }
@@ -93,7 +96,8 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     let url = format!("{}?user=limited&pass=pw", server.url());
     let broker = RedisBroker::connect(&url, patient()).await.unwrap();
     let queues = [queue()];
-    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), put(&broker, &["a"])) }).await;
+    let (woken, ()) =
+        soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), put(&broker, &["a"])) }).await;
     woken.unwrap();
     assert_eq!(tracked_keys(&mut redis).await, 0);
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);

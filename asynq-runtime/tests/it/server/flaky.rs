@@ -141,7 +141,7 @@ impl Consume for Flaky {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         self.pulse("dequeue_sparing").await;
         self.dequeues.fetch_add(1, SeqCst);
@@ -170,7 +170,7 @@ impl Consume for Flaky {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: &Quarantined,
+        suspects: Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -182,7 +182,7 @@ impl Consume for Flaky {
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work_sparing(&queues, suspects, limit) => woken?,
+            woken = self.wait_for_work(&queues, suspects, limit) => woken?,
         }
         self.dequeue_sparing(member, wanted, suspects).await
     }
@@ -208,23 +208,19 @@ impl Consume for Flaky {
         Ok(released)
     }
 
-    async fn ready_sparing(
-        &self,
-        queues: &[QueueName],
-        quarantined: &Quarantined,
-    ) -> Result<Vec<QueueName>, BrokerError> {
+    async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
         self.pulse("ready").await;
-        self.inner.ready_sparing(queues, quarantined).await
+        self.inner.ready(queues, quarantined).await
     }
 
-    async fn wait_for_work_sparing(
+    async fn wait_for_work(
         &self,
         queues: &[QueueName],
-        quarantined: &Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
     ) -> Result<(), BrokerError> {
         self.pulse("wait_for_work").await;
-        self.inner.wait_for_work_sparing(queues, quarantined, limit).await
+        self.inner.wait_for_work(queues, quarantined, limit).await
     }
 }
 

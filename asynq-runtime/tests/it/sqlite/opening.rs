@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use asynq_runtime::broker::{BrokerErrorKind, Inspect as _};
+use asynq_runtime::broker::{BrokerErrorKind, Inspect as _, Quarantined};
 
 use asynq_test_support::soon;
 
@@ -184,7 +184,7 @@ async fn a_closed_broker_says_so_and_leaves_only_the_database_behind() {
     let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("the broker is closed") };
     assert_eq!(error.kind(), BrokerErrorKind::Closed);
     assert_eq!(broker.ping().await.unwrap_err().kind(), BrokerErrorKind::Closed);
-    let error = soon(broker.wait_for_work(&[queue()], HOUR)).await.unwrap_err();
+    let error = soon(broker.wait_for_work(&[queue()], Quarantined::All, HOUR)).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Closed);
     drop(member);
     let mut left: Vec<_> = fs::read_dir(folder.path())

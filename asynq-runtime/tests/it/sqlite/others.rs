@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::net::UnixDatagram};
 
-use asynq_runtime::broker::{Inspect as _, Maintain as _};
+use asynq_runtime::broker::{Inspect as _, Maintain as _, Quarantined};
 use asynq_test_support::soon;
 
 use super::*;
@@ -188,7 +188,9 @@ async fn a_commit_of_another_program_wakes_a_waiting_worker() {
     let member = join(&consumer).await;
     for id in ["a", "b", "c"] {
         let queues = [queue()];
-        let both = async { tokio::join!(biased; consumer.wait_for_work(&queues, HOUR), enqueue(&producer, task(id))) };
+        let both = async {
+            tokio::join!(biased; consumer.wait_for_work(&queues, Quarantined::All, HOUR), enqueue(&producer, task(id)))
+        };
         let (woken, placed) = soon(both).await;
         woken.unwrap();
         placed.unwrap();
@@ -210,7 +212,7 @@ async fn a_writer_that_notifies_nobody_is_noticed_by_the_safety_net() {
         rusqlite::Connection::open(&file).unwrap().execute("UPDATE queue SET paused_at = NULL", []).unwrap();
     };
     let queues = [queue()];
-    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, HOUR), write) }).await;
+    let (woken, ()) = soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), write) }).await;
     woken.unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::{fs, time::Instant};
 
 use asynq_runtime::{
     Client, RawTask,
-    broker::BrokerErrorKind,
+    broker::{BrokerErrorKind, Quarantined},
     rusqlite::{Connection, TransactionBehavior::Immediate},
 };
 use asynq_test_support::{eventually, soon};
@@ -21,7 +21,7 @@ async fn wake_up(worker: &Arc<SqliteBroker>, write: impl AsyncFnOnce()) -> (Dura
     let waiting = tokio::spawn({
         let worker = Arc::clone(worker);
         async move {
-            worker.wait_for_work(&[queue()], HOUR).await.unwrap();
+            worker.wait_for_work(&[queue()], Quarantined::All, HOUR).await.unwrap();
             Instant::now()
         }
     });

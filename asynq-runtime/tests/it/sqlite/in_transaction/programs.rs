@@ -1,6 +1,6 @@
 //! Whole programs: one that is killed, one that waits for work, one that holds the write lock for long.
 
-use asynq_runtime::broker::BrokerErrorKind;
+use asynq_runtime::broker::{BrokerErrorKind, Quarantined};
 use asynq_test_support::soon;
 
 use super::{super::others::intercept, *};
@@ -56,7 +56,8 @@ async fn a_commit_notifies_nobody_until_it_is_told_to_and_wakes_a_worker_all_the
             tx.commit().unwrap();
         };
         let queues = [queue()];
-        let (woken, ()) = soon(async { tokio::join!(worker.wait_for_work(&queues, HOUR), commit) }).await;
+        let (woken, ()) =
+            soon(async { tokio::join!(worker.wait_for_work(&queues, Quarantined::All, HOUR), commit) }).await;
         woken.unwrap();
         assert_eq!(ids(&dequeue(&worker, &member, 9).await), ["a"]);
         notified.set_nonblocking(true).unwrap();
@@ -72,7 +73,7 @@ async fn a_worker_of_the_same_program_is_woken_as_well() {
     let t = World::new().await;
     let mut theirs = t.theirs();
     let broker = Arc::clone(&t.broker);
-    let waiting = tokio::spawn(async move { broker.wait_for_work(&[queue()], HOUR).await });
+    let waiting = tokio::spawn(async move { broker.wait_for_work(&[queue()], Quarantined::All, HOUR).await });
     let tx = begin(&mut theirs);
     t.client.enqueue_in_tx(&tx, raw("a")).unwrap();
     tx.commit().unwrap();
