@@ -5,6 +5,7 @@
 #![cfg(test)]
 #![allow(clippy::unwrap_used)]
 
+mod breaks;
 mod brokers;
 mod cases;
 mod examples;
