@@ -113,6 +113,8 @@ struct Fleet {
     workers: Vec<Worker>,
     blows: Vec<Blow>,
     replicated: Option<Replicated>,
+    /// How many workers ended with an error at their start.
+    never_began: usize,
     /// Workers that are stopped for long, each until its task ends.
     asleep: Vec<JoinHandle<(Worker, Blow)>>,
 }
@@ -123,10 +125,17 @@ impl Fleet {
         self.blows.push(Blow { pid, at: Utc::now(), harm: Harm::Killed });
     }
 
-    /// Starts workers until there are as many as there should be; none may have ended by itself.
+    /// Starts workers until there are as many as there should be, as a supervisor does. None may have ended by itself but one that
+    /// could not begin, because the broker was away just then.
     fn complete(&mut self, world: &World) {
-        for worker in &mut self.workers {
-            assert!(!worker.has_ended(), "a worker ended that nobody asked to");
+        for mut worker in std::mem::take(&mut self.workers) {
+            if worker.has_ended() {
+                let has_run = world.history().lines.iter().any(|line| line.pid == worker.pid());
+                assert!(!has_run, "a worker ended that nobody asked to");
+                self.never_began += 1;
+            } else {
+                self.workers.push(worker);
+            }
         }
         while self.workers.len() < WORKERS {
             self.workers.push(world.soaked_worker(CONCURRENCY));
@@ -235,7 +244,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
-    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), replicated, asleep: Vec::new() };
+    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), replicated, never_began: 0, asleep: Vec::new() };
     let may_fail_over = fleet.replicated.is_some();
     let (mut told, mut struck) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
@@ -293,7 +302,8 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
          {struck:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after a blow to \
-         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {:?}",
+         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {} workers could not start; \
+         {:?}",
         world.broker().kind(),
         match fleet.replicated {
             None => "",
@@ -314,8 +324,19 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
         verdict.archived,
         ticks.len(),
         missing.len(),
+        fleet.never_began,
         began.elapsed(),
     );
+    // Which workers ran again what nobody had a reason to, and when others took over from a primary.
+    let mut by: BTreeMap<u32, usize> = BTreeMap::new();
+    for id in &verdict.unexplained {
+        let last = history.lines.iter().rfind(|line| line.id == *id);
+        *by.entry(last.map_or(0, |line| line.pid)).or_default() += 1;
+    }
+    if !by.is_empty() {
+        let harms: Vec<_> = fleet.blows.iter().filter(|blow| blow.pid == 0 || by.contains_key(&blow.pid)).collect();
+        println!("run again by {by:?}: {harms:#?}");
+    }
     for id in verdict.lost.iter().chain(&verdict.unexplained).take(5) {
         let lines: Vec<_> = history.lines.iter().filter(|line| line.id == *id).collect();
         let pids: BTreeSet<u32> = lines.iter().map(|line| line.pid).collect();
