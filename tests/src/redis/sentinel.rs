@@ -41,7 +41,14 @@ impl SentinelServers {
         Self::with_silence(QUICK)
     }
 
-    fn with_silence(silence: Duration) -> Self {
+    /// How many times a sentinel has seen another become the primary, by its own log: more often than a test killed one if they
+    /// took one for dead that only was slow.
+    pub fn switches(&self) -> usize {
+        self.sentinels[0].0.log().matches("+switch-master").count()
+    }
+
+    /// The same after so much silence of the primary.
+    pub fn with_silence(silence: Duration) -> Self {
         let data = || on_free_ports(|| start_data(None));
         let primary = data();
         let replica = on_free_ports(|| start_data(Some(primary.1)));
