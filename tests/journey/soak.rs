@@ -28,7 +28,7 @@ use tokio::{
 
 use self::{
     fault::{Fault, Random},
-    ledger::{Blow, Harm, Told, judge},
+    ledger::{Harm, Incident, Told, judge},
 };
 use crate::journey::world::{Worker, World};
 
@@ -111,18 +111,18 @@ impl Replicated {
 /// The workers, and what was done to them.
 struct Fleet {
     workers: Vec<Worker>,
-    blows: Vec<Blow>,
+    incidents: Vec<Incident>,
     replicated: Option<Replicated>,
     /// How many workers ended with an error at their start.
     never_began: usize,
     /// Workers that are stopped for long, each until its task ends.
-    asleep: Vec<JoinHandle<(Worker, Blow)>>,
+    stopped: Vec<JoinHandle<(Worker, Incident)>>,
 }
 
 impl Fleet {
     fn kill(&mut self, nth: usize) {
         let pid = self.workers.swap_remove(nth).kill();
-        self.blows.push(Blow { pid, at: Utc::now(), harm: Harm::Killed });
+        self.incidents.push(Incident { pid, at: Utc::now(), harm: Harm::Killed });
     }
 
     /// Starts workers until there are as many as there should be, as a supervisor does. None may have ended by itself but one that
@@ -142,14 +142,14 @@ impl Fleet {
         }
     }
 
-    async fn strike(&mut self, fault: Fault, world: &mut World, random: &mut Random) {
+    async fn inject(&mut self, fault: Fault, world: &mut World, random: &mut Random) {
         let nth = random.below(self.workers.len() as u64) as usize;
         match fault {
             Fault::Kill => self.kill(nth),
             Fault::KillAll => (0..self.workers.len()).for_each(|_| self.kill(0)),
             Fault::Term => {
                 let mut worker = self.workers.swap_remove(nth);
-                self.blows.push(Blow { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
+                self.incidents.push(Incident { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
                 worker.signal("TERM");
                 assert!(worker.ended().await.success(), "a worker that is asked to leaves without an error");
             }
@@ -161,14 +161,14 @@ impl Fleet {
             }
             Fault::StopLong => {
                 let worker = self.workers.swap_remove(nth);
-                self.asleep.push(tokio::spawn(async move {
+                self.stopped.push(tokio::spawn(async move {
                     let at = Utc::now();
                     worker.signal("STOP");
                     sleep(LONG).await;
                     worker.signal("CONT");
                     let harm = Harm::Stopped(Utc::now());
-                    let blow = Blow { pid: worker.pid(), at, harm };
-                    (worker, blow)
+                    let incident = Incident { pid: worker.pid(), at, harm };
+                    (worker, incident)
                 }));
             }
             Fault::Restart | Fault::Outage => {
@@ -203,7 +203,7 @@ impl Fleet {
                     servers
                 };
                 self.replicated = Some(spawn_blocking(fail_over).await.unwrap());
-                self.blows.push(Blow { pid: 0, at, harm: Harm::FailedOver });
+                self.incidents.push(Incident { pid: 0, at, harm: Harm::FailedOver });
             }
             Fault::Lock | Fault::LockLong => {
                 let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
@@ -213,9 +213,9 @@ impl Fleet {
                 other.execute_batch("COMMIT").unwrap();
             }
         }
-        for asleep in self.asleep.extract_if(.., |asleep| asleep.is_finished()).collect::<Vec<_>>() {
-            let (worker, blow) = asleep.await.unwrap();
-            self.blows.push(blow);
+        for stopped in self.stopped.extract_if(.., |stopped| stopped.is_finished()).collect::<Vec<_>>() {
+            let (worker, incident) = stopped.await.unwrap();
+            self.incidents.push(incident);
             self.workers.push(worker);
         }
     }
@@ -244,9 +244,10 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
-    let mut fleet = Fleet { workers: Vec::new(), blows: Vec::new(), replicated, never_began: 0, asleep: Vec::new() };
+    let mut fleet =
+        Fleet { workers: Vec::new(), incidents: Vec::new(), replicated, never_began: 0, stopped: Vec::new() };
     let may_fail_over = fleet.replicated.is_some();
-    let (mut told, mut struck) = (Told::default(), BTreeMap::<Fault, usize>::new());
+    let (mut told, mut injected) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
     let mut first = 0;
     for round in 0..faults {
@@ -260,19 +261,19 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
                 tokio::spawn(produce(client.clone(), first - n, n, may_fail_over, random))
             })
             .collect();
-        // A fault strikes at any moment of the round, so its time is drawn and not awaited.
+        // a fault comes at any moment of the round, so its time is drawn and not awaited.
         sleep(random.within(1_000)).await;
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
-        fleet.strike(fault, &mut world, &mut random).await;
-        *struck.entry(fault).or_default() += 1;
+        fleet.inject(fault, &mut world, &mut random).await;
+        *injected.entry(fault).or_default() += 1;
         fleet.complete(&world);
         for producer in producers {
             told.add(producer.await.unwrap());
         }
     }
-    for asleep in std::mem::take(&mut fleet.asleep) {
-        let (worker, blow) = asleep.await.unwrap();
-        fleet.blows.push(blow);
+    for stopped in std::mem::take(&mut fleet.stopped) {
+        let (worker, incident) = stopped.await.unwrap();
+        fleet.incidents.push(incident);
         fleet.workers.push(worker);
     }
 
@@ -290,18 +291,18 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     // Ticks go on until the workers leave, which ends what runs.
     for worker in &mut fleet.workers {
         worker.signal("TERM");
-        fleet.blows.push(Blow { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
+        fleet.incidents.push(Incident { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
         assert!(worker.ended().await.success());
     }
     let history = world.history();
     let ticks = ledger::ticks(&history);
     let missing = ledger::missing(&ticks, EVERY);
     let archived = archived(&world).await;
-    let verdict = judge(&told, &history.lines, &fleet.blows, &archived);
+    let verdict = judge(&told, &history.lines, &fleet.incidents, &archived);
     let (lost_notes, doubled_notes) = ledger::misplaced(&told.notes, &written(&world.digests()));
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
-         {struck:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after a blow to \
+         {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after an incident to \
          its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {} workers could not start; \
          {:?}",
         world.broker().kind(),
@@ -337,14 +338,15 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
         *by.entry(last.map_or(0, |line| line.pid)).or_default() += 1;
     }
     if !by.is_empty() {
-        let harms: Vec<_> = fleet.blows.iter().filter(|blow| blow.pid == 0 || by.contains_key(&blow.pid)).collect();
+        let harms: Vec<_> =
+            fleet.incidents.iter().filter(|incident| incident.pid == 0 || by.contains_key(&incident.pid)).collect();
         println!("run again by {by:?}: {harms:#?}");
     }
     for id in verdict.lost.iter().chain(&verdict.unexplained).take(5) {
         let lines: Vec<_> = history.lines.iter().filter(|line| line.id == *id).collect();
         let pids: BTreeSet<u32> = lines.iter().map(|line| line.pid).collect();
-        let blows: Vec<_> = fleet.blows.iter().filter(|blow| pids.contains(&blow.pid)).collect();
-        println!("{id}: {lines:#?}\n{blows:#?}\narchived: {}", archived.contains(id));
+        let incidents: Vec<_> = fleet.incidents.iter().filter(|incident| pids.contains(&incident.pid)).collect();
+        println!("{id}: {lines:#?}\n{incidents:#?}\narchived: {}", archived.contains(id));
     }
     assert_eq!((stuck, verdict.lost, verdict.unexplained), (Some(0), Vec::new(), Vec::new()));
     assert_eq!((lost_notes, doubled_notes), (Vec::new(), Vec::new()));

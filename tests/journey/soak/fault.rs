@@ -67,8 +67,8 @@ impl Fault {
     ];
 
     /// One of `weights`.
-    pub(super) fn drawn(weights: &[(u64, Self)], dice: &mut Random) -> Self {
-        let mut left = dice.below(weights.iter().map(|(weight, _)| weight).sum());
+    pub(super) fn drawn(weights: &[(u64, Self)], random: &mut Random) -> Self {
+        let mut left = random.below(weights.iter().map(|(weight, _)| weight).sum());
         for &(weight, fault) in weights {
             if left < weight {
                 return fault;

@@ -30,7 +30,7 @@ const UNREPLICATED: TimeDelta = TimeDelta::seconds(5);
 
 /// To which worker, and when; a failover concerns all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Blow {
+pub(super) struct Incident {
     pub(super) pid: u32,
     pub(super) at: DateTime<Utc>,
     pub(super) harm: Harm,
@@ -87,16 +87,16 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Whether something that was done to its worker is why the next run began.
-    fn was_cut_off(&self, next: &Self, blows: &[Blow]) -> bool {
-        let concerns = |blow: &&Blow| blow.pid == self.start.pid || blow.harm == Harm::FailedOver;
-        blows.iter().filter(concerns).filter(|blow| blow.at <= next.start.at).any(|blow| {
-            let in_time = self.end.is_none_or(|end| end.at + ON_ITS_WAY >= blow.at);
-            match blow.harm {
-                Harm::Killed | Harm::Asked => blow.at >= self.start.asked_for() && in_time,
+    fn was_cut_off(&self, next: &Self, incidents: &[Incident]) -> bool {
+        let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
+        incidents.iter().filter(concerns).filter(|incident| incident.at <= next.start.at).any(|incident| {
+            let in_time = self.end.is_none_or(|end| end.at + ON_ITS_WAY >= incident.at);
+            match incident.harm {
+                Harm::Killed | Harm::Asked => incident.at >= self.start.asked_for() && in_time,
                 Harm::Stopped(until) => until >= self.start.asked_for() && in_time,
                 Harm::FailedOver => {
-                    self.start.asked_for() <= blow.at + UNREPLICATED
-                        && self.end.is_none_or(|end| end.at + UNREPLICATED >= blow.at)
+                    self.start.asked_for() <= incident.at + UNREPLICATED
+                        && self.end.is_none_or(|end| end.at + UNREPLICATED >= incident.at)
                 }
             }
         })
@@ -104,7 +104,7 @@ impl Run<'_> {
 }
 
 /// Judges what was told by what was written. `archived` are the ids that the broker has in its archive.
-pub(super) fn judge(told: &Told, lines: &[Line], blows: &[Blow], archived: &BTreeSet<String>) -> Verdict {
+pub(super) fn judge(told: &Told, lines: &[Line], incidents: &[Incident], archived: &BTreeSet<String>) -> Verdict {
     let mut verdict = Verdict::default();
     let all = runs(lines);
     for (id, runs) in &all {
@@ -116,7 +116,7 @@ pub(super) fn judge(told: &Told, lines: &[Line], blows: &[Blow], archived: &BTre
                 verdict.failures += 1;
             } else {
                 ran_again = true;
-                is_explained &= run.was_cut_off(&next, blows);
+                is_explained &= run.was_cut_off(&next, incidents);
             }
         }
         if !is_explained {
@@ -196,9 +196,9 @@ mod tests {
         Line { event, id: "a".into(), fence, retried, pid: 7, at: at(second) }
     }
 
-    fn verdict(fails: u32, lines: &[Line], blows: &[Blow], archived: &[&str]) -> Verdict {
+    fn verdict(fails: u32, lines: &[Line], incidents: &[Incident], archived: &[&str]) -> Verdict {
         let told = Told { stored: BTreeMap::from([("a".into(), fails)]), ..Told::default() };
-        judge(&told, lines, blows, &archived.iter().map(|&id| id.to_owned()).collect())
+        judge(&told, lines, incidents, &archived.iter().map(|&id| id.to_owned()).collect())
     }
 
     const START: Event = Event::Start;
@@ -243,9 +243,9 @@ mod tests {
         let twice = [line(START, 0, 0, 1), line(END, 0, 0, 2), line(START, 9, 0, 9), line(END, 9, 0, 10)];
         let unexplained = Verdict { unexplained: vec!["a".into()], ended_twice: 1, ..Verdict::default() };
         let explained = Verdict { again: 1, ended_twice: 1, ..Verdict::default() };
-        let of = |blow: Option<(u32, i64, Harm)>| {
-            let blows = blow.map(|(pid, second, harm)| Blow { pid, at: at(second), harm });
-            verdict(0, &twice, blows.as_slice(), &[])
+        let of = |incident: Option<(u32, i64, Harm)>| {
+            let incidents = incident.map(|(pid, second, harm)| Incident { pid, at: at(second), harm });
+            verdict(0, &twice, incidents.as_slice(), &[])
         };
         assert_eq!(of(None), unexplained);
         assert_eq!(of(Some((7, 5, Harm::Killed))), explained);
