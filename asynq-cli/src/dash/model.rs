@@ -301,7 +301,7 @@ impl Model {
         }
     }
 
-    /// What one archived task more means, where the archive is full.
+    /// The warning that archiving one more task deletes the oldest, where the archive is full.
     fn beyond_archive(&self) -> String {
         match self.archive {
             Some(room) if room.beyond(1) > 0 => {

@@ -124,7 +124,7 @@ fn is_foreign(oddity: &Oddity) -> bool {
     oddity.kind == OddityKind::ForeignKey
 }
 
-/// What an unreadable queue means.
+/// The text of the finding for a queue whose numbers cannot be read.
 const QUEUE: &str = "nothing is known of this queue: neither what waits in it nor what is wrong with it";
 /// The subject of a finding about the list of periodic entries.
 const LIST: &str = "periodic entries";

@@ -83,7 +83,7 @@ impl DeleteAll {
     }
 }
 
-/// What a full archive means for a question.
+/// Returns what the question adds where the archive cannot keep all tasks.
 fn beyond_archive(room: ArchiveRoom, beyond: u64) -> String {
     let the = if beyond == 1 { "the oldest one" } else { &format!("the {} oldest", number(beyond)) };
     format!(" Its archive keeps {} and holds {}: {the} will be DELETED.", tasks(room.limit), number(room.archived))
