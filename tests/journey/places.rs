@@ -233,8 +233,7 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
             deaths.push(death);
             away.push(until_work_goes_on(&world, death).await);
             servers = spawn_blocking(move || {
-                servers.restart(master);
-                servers.settled();
+                servers.rejoin(master);
                 servers
             })
             .await

@@ -10,11 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{
-    Client, EnqueueError, TaskState,
-    broker::{BrokerErrorKind, Page},
-    job::JobBuilder,
-};
+use asynq_runtime::{Client, EnqueueError, TaskState, broker::BrokerErrorKind, job::JobBuilder};
 use asynq_tests::{
     RedisCluster, SentinelServers,
     jobs::{Note, Trial},
@@ -213,31 +209,17 @@ impl Fleet {
                 other.execute_batch("COMMIT").unwrap();
             }
         }
-        for stopped in self.stopped.extract_if(.., |stopped| stopped.is_finished()).collect::<Vec<_>>() {
+        self.take_back(JoinHandle::is_finished).await;
+    }
+
+    /// Takes those workers back that were stopped for long, as soon as they go on.
+    async fn take_back(&mut self, which: impl Fn(&JoinHandle<(Worker, Incident)>) -> bool) {
+        for stopped in self.stopped.extract_if(.., |stopped| which(stopped)).collect::<Vec<_>>() {
             let (worker, incident) = stopped.await.unwrap();
             self.incidents.push(incident);
             self.workers.push(worker);
         }
     }
-}
-
-/// What the broker still has to do, by state; `None` while it cannot tell.
-async fn left(world: &World) -> Option<u64> {
-    let stats = world.broker().queue_stats(&World::queue()).await.ok()?;
-    Some(stats.active + stats.pending + stats.scheduled + stats.retry + stats.aggregating)
-}
-
-async fn archived(world: &World) -> BTreeSet<String> {
-    let mut ids = BTreeSet::new();
-    for number in 1.. {
-        let page = Page { number, size: 500 };
-        let tasks = world.broker().tasks(&World::queue(), TaskState::Archived, page).await.unwrap();
-        if tasks.is_empty() {
-            break;
-        }
-        ids.extend(tasks.iter().map(|task| task.id.to_string()));
-    }
-    ids
 }
 
 async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64, Fault)]) {
@@ -261,7 +243,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
                 tokio::spawn(produce(client.clone(), first - n, n, may_fail_over, random))
             })
             .collect();
-        // a fault comes at any moment of the round, so its time is drawn and not awaited.
+        // A fault comes at any moment of the round, so its time is drawn and not awaited.
         sleep(random.within(1_000)).await;
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
         fleet.inject(fault, &mut world, &mut random).await;
@@ -271,23 +253,21 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
             told.add(producer.await.unwrap());
         }
     }
-    for stopped in std::mem::take(&mut fleet.stopped) {
-        let (worker, incident) = stopped.await.unwrap();
-        fleet.incidents.push(incident);
-        fleet.workers.push(worker);
-    }
+    fleet.take_back(|_| true).await;
 
     // Whoever schedules then makes up for what was missed first. What a killed worker took out of a group comes back after two
     // minutes, and no state counts it until then.
     let (rest, last) = (Instant::now(), Utc::now().timestamp());
     let is_over = async || {
         let (lost, _) = ledger::misplaced(&told.notes, &written(&world.digests()));
-        lost.is_empty() && left(&world).await == Some(0) && ledger::ticks(&world.history()).last() >= Some(&last)
+        let is_idle = world.broker().queue_stats(&World::queue()).await.is_ok_and(|stats| stats.is_idle());
+        lost.is_empty() && is_idle && ledger::ticks(&world.history()).last() >= Some(&last)
     };
     while !is_over().await && rest.elapsed() < REST {
         sleep(Duration::from_secs(1)).await;
     }
-    let stuck = left(&world).await;
+    let stats = world.stats().await;
+    let stuck = stats.size - stats.archived - stats.completed;
     // Ticks go on until the workers leave, which ends what runs.
     for worker in &mut fleet.workers {
         worker.signal("TERM");
@@ -297,12 +277,12 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     let history = world.history();
     let ticks = ledger::ticks(&history);
     let missing = ledger::missing(&ticks, EVERY);
-    let archived = archived(&world).await;
+    let archived = world.tasks(TaskState::Archived).await.into_iter().map(|task| task.id.to_string()).collect();
     let verdict = judge(&told, &history.lines, &fleet.incidents, &archived);
     let (lost_notes, doubled_notes) = ledger::misplaced(&told.notes, &written(&world.digests()));
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
-         {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck:?}; {} ran again, each after an incident to \
+         {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck}; {} ran again, each after an incident to \
          its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {} workers could not start; \
          {:?}",
         world.broker().kind(),
@@ -348,7 +328,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
         let incidents: Vec<_> = fleet.incidents.iter().filter(|incident| pids.contains(&incident.pid)).collect();
         println!("{id}: {lines:#?}\n{incidents:#?}\narchived: {}", archived.contains(id));
     }
-    assert_eq!((stuck, verdict.lost, verdict.unexplained), (Some(0), Vec::new(), Vec::new()));
+    assert_eq!((stuck, verdict.lost, verdict.unexplained), (0, Vec::new(), Vec::new()));
     assert_eq!((lost_notes, doubled_notes), (Vec::new(), Vec::new()));
     assert!(ticks.last() >= Some(&last), "the schedule has stopped: {ticks:?}");
     assert_eq!(missing, [] as [i64; 0], "of {ticks:?}");

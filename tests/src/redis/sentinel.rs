@@ -94,9 +94,14 @@ impl SentinelServers {
         let primary = self.master();
         self.kill(primary);
         eventually("the replica takes over", || (self.master() != primary).then_some(()));
-        let successor = self.servers[1 - primary].1;
-        self.servers[primary].0.follow(successor);
-        self.restart(primary);
+        self.rejoin(primary);
+    }
+
+    /// Starts a killed primary again as the replica of its successor, and waits until the sentinels know both.
+    pub fn rejoin(&mut self, n: usize) {
+        let successor = self.servers[1 - n].1;
+        self.servers[n].0.follow(successor);
+        self.restart(n);
         self.settled();
     }
 
