@@ -146,6 +146,32 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
     }
 }
 
+/// The caller has room for so many tasks and no more.
+#[tokio::test]
+async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
+    let t = Fixture::real_time().await;
+    let broker = t.shared();
+    let wanted = [Wanted { queue: default_queue(), n: 1 }];
+    for round in 0..50 {
+        t.seed_pending(&["a", "b"]).await;
+        let mut runs = Vec::new();
+        // From before the call is sent to after its answer.
+        match polled(broker.dequeue(t.member(), &wanted), round + 1).await {
+            Some(answer) => runs.extend(answer.unwrap()),
+            None => {
+                // The broker has done what it had begun when it answers this one.
+                broker.enqueue(vec![task("c")]).await.remove(0).unwrap();
+                runs.extend(broker.dequeue(t.member(), &wanted).await.unwrap());
+            }
+        }
+        assert_eq!(ids(&runs), ["a"], "round {round}");
+        runs.extend(t.take(3).await);
+        for run in &runs {
+            assert_eq!(t.settle(run, done()).await, Settled::Ok);
+        }
+    }
+}
+
 /// None of it began, so nobody calls it a crash; whoever takes next gets it.
 #[tokio::test]
 async fn what_a_dropped_call_took_is_released_without_a_crash() {

@@ -213,7 +213,8 @@ impl Claim {
         Ok(runs)
     }
 
-    /// Takes from one queue, at most so many quarantined tasks, of which it counts those that it took.
+    /// Takes from one queue, at most so many quarantined tasks, of which it counts those that it took. What `runs` has of the
+    /// queue by then, from an earlier call, counts as part of what is wanted.
     fn take(
         &self,
         tx: &mut Tx<'_>,
@@ -222,7 +223,8 @@ impl Claim {
         quarantined: &mut usize,
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
-        let mut missing = wanted.n.min(MOST);
+        let had = runs.iter().filter(|run| run.key.queue == wanted.queue).count();
+        let mut missing = wanted.n.min(MOST).saturating_sub(had);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
             let found = tx.view.list(
