@@ -16,8 +16,8 @@ pub trait Consume {
     /// Ids without a task (F13) are set aside, never returned. A message that cannot be read, or whose id or queue is
     /// another than where it lay, comes back as undecodable, so that the caller can archive it with the reason (F14).
     ///
-    /// After a call whose answer was lost, the next call of the same member gets those tasks first; of their queue it gets
-    /// no more than `n` with them.
+    /// After a call whose answer was lost, the next call of the same member gets those tasks first, and others of their queue
+    /// only as far as they are fewer than `n`.
     ///
     /// # Errors
     ///

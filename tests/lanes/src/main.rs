@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
-    let at_a_time = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 2);
+    let at_a_time = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 3);
     run(&suites, Part::Parallel { processors }, at_a_time, &mut report);
     let timed: Vec<Suite> = suites.into_iter().filter(Suite::has_timing).collect();
     run(&timed, Part::Timing, 1, &mut report);

@@ -14,9 +14,11 @@ pub(crate) struct Plan {
 /// Name, threads, niceness of the binaries that take long; all others follow in any order.
 const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::browser", 1, 0),
+    ("asynq-tests::conformance", 8, 5),
     ("asynq-tests::it", 4, 0),
-    ("asynq-tests::conformance", 4, 5),
     ("asynq-bench::quick", 1, 5),
+    ("asynq-tests::observe", 4, 0),
+    ("asynq-tests::programs", 4, 0),
     ("asynq-runtime::it", 4, 0),
     ("asynq-tests::examples", 4, 0),
     ("asynq-ui-tests::ui", 1, 10),
