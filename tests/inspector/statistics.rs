@@ -91,7 +91,7 @@ async fn json_is_the_same_on_every_broker() {
             }],
             "running": [{
                 "id": "active", "type": "email:send", "queue": "default", "since": "2030-01-02T03:04:05.678Z",
-                "deadline": null, "server": "4d3c", "host": "web-1", "pid": 42,
+                "deadline": null, "stuck": false, "server": "4d3c", "host": "web-1", "pid": 42,
             }],
             "servers": [{
                 "id": "4d3c", "host": "web-1", "pid": 42, "status": "active", "concurrency": 10, "active": 1,

@@ -32,27 +32,28 @@ impl Server {
         let inspector = session.inspector().await?;
         let states = inspector.servers().await?;
         let now = session.client().await?.broker().now();
-        let value: Vec<Value> = states.iter().map(to_json).collect();
+        let value: Vec<Value> = states.iter().map(|state| to_json(state, now)).collect();
         session.answer(&value, |style| match states.is_empty() {
             true => "no server is running\n".to_owned(),
             false => {
-                let infos = states.iter().map(|state| &state.info);
-                table(infos.map(|info| (info, info.start_time.and_then(Timestamp::to_datetime))), now, style)
+                let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
+                table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
             }
         })
     }
 }
 
-/// Servers with what they do and since when.
+/// Servers with what they do, and how many of their runs are stuck.
 pub(super) fn table<'a>(
-    servers: impl Iterator<Item = (&'a ServerInfo, Option<DateTime<Utc>>)>,
+    servers: impl Iterator<Item = (&'a ServerInfo, usize)>,
     now: DateTime<Utc>,
     style: Style,
 ) -> String {
     let mut table = Table::new(style, &["HOST", "PID", "STATE", "ACTIVE", "QUEUES", "STARTED", "VERSION"])
         .right([1, 3])
         .wrapped([4]);
-    for (info, started) in servers {
+    for (info, stuck) in servers {
+        let started = info.start_time.and_then(Timestamp::to_datetime);
         let mut queues: Vec<_> = info
             .queues
             .iter()
@@ -65,7 +66,10 @@ pub(super) fn table<'a>(
             Cell::from(&info.host),
             info.pid.into(),
             if info.status == "active" { state.good() } else { state.warning() },
-            format!("{}/{}", info.active_worker_count, info.concurrency).into(),
+            match (format!("{}/{}", info.active_worker_count, info.concurrency), stuck) {
+                (busy, 0) => busy.into(),
+                (busy, stuck) => Cell::from(format!("{busy}, {stuck} stuck")).bad(),
+            },
             queues.join(" ").into(),
             started.map(|at| ago(now, at)).unwrap_or_default().into(),
             match &*info.rust_version {
@@ -77,8 +81,9 @@ pub(super) fn table<'a>(
     table.into_text()
 }
 
-/// The fields of a server in `Statistics`, and of each task also since when it runs and until when it may.
-fn to_json(state: &ServerState) -> Value {
+/// The fields of a server in `Statistics`, and of each task also since when it runs, until when it may, and whether it is
+/// stuck.
+fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
     let info = &state.info;
     let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);
     let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
@@ -91,6 +96,7 @@ fn to_json(state: &ServerState) -> Value {
             "queue": worker.queue,
             "since": at(worker.start_time),
             "deadline": at(worker.deadline),
+            "stuck": worker.is_stuck(now),
         })
     });
     json!({
@@ -106,4 +112,27 @@ fn to_json(state: &ServerState) -> Value {
         "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
         "tasks": tasks.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::WorkerInfo;
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_stuck_is_told_in_the_table_and_in_json() {
+        let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let run = |id: &str, left| WorkerInfo {
+            task_id: id.into(),
+            deadline: Some((now + TimeDelta::seconds(left)).into()),
+            ..WorkerInfo::default()
+        };
+        let info = ServerInfo { active_worker_count: 2, concurrency: 10, ..ServerInfo::default() };
+        let text = |stuck| table([(&info, stuck)].into_iter(), now, Style::default());
+        assert!(text(0).contains("2/10 ") && text(1).contains("2/10, 1 stuck"), "{}", text(1));
+        let json = to_json(&ServerState::new(info.clone(), vec![run("a", 5), run("b", -60)]), now);
+        assert_eq!([&json["tasks"][0]["stuck"], &json["tasks"][1]["stuck"]], [&json!(false), &json!(true)]);
+    }
 }

@@ -3,7 +3,7 @@
 use asynq_runtime::{
     broker::QueueStats,
     inspector::{CountOf, Statistics, UnreadableQueue},
-    task::{QueueName, ServerInfo, Timestamp},
+    task::{QueueName, ServerInfo},
 };
 use clap::Args;
 
@@ -44,7 +44,7 @@ pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> R
 }
 
 fn text(statistics: &Statistics, style: Style) -> String {
-    let Statistics { broker, at, totals, queues, unreadable, servers, queues_left_out, .. } = statistics;
+    let Statistics { broker, at, totals, queues, unreadable, running, servers, queues_left_out, .. } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
     if queues.is_empty() && unreadable.is_empty() {
         text.push_str("no queues yet: nothing was ever enqueued here\n");
@@ -66,8 +66,9 @@ fn text(statistics: &Statistics, style: Style) -> String {
     if servers.is_empty() {
         text.push_str("no server is running\n");
     } else {
-        let servers = servers.iter().map(|info: &ServerInfo| (info, info.start_time.and_then(Timestamp::to_datetime)));
-        text.push_str(&server::table(servers, *at, style));
+        let is_stuck =
+            |info: &ServerInfo| running.iter().filter(|run| run.stuck && run.server == info.server_id).count();
+        text.push_str(&server::table(servers.iter().map(|info| (info, is_stuck(info))), *at, style));
     }
     text
 }

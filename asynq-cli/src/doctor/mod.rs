@@ -5,6 +5,7 @@ mod evidence;
 mod finding;
 mod queues;
 mod schedule;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ pub(crate) fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = broker::check(evidence);
     findings.extend(queues::check(evidence));
     findings.extend(schedule::check(evidence));
+    findings.extend(servers::check(evidence));
     findings.sort_by_key(|finding| finding.severity);
     findings
 }

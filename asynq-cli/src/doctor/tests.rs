@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Examination, Fact, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
-    task::{ArchiveLimit, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp},
+    task::{ArchiveLimit, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -86,6 +86,12 @@ fn set(node: &mut Node, name: &str, value: &str) {
     node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
 }
 
+/// A run that must end so long from now.
+fn run(left: TimeDelta) -> WorkerInfo {
+    let deadline = Some(Timestamp::from(now() + left));
+    WorkerInfo { task_id: "t1".into(), task_type: "mail".into(), deadline, ..WorkerInfo::default() }
+}
+
 fn slow(ago: TimeDelta, ms: u64) -> SlowCall {
     SlowCall { at: now() - ago, took: Duration::from_millis(ms), what: "EVALSHA asynq:{q}:pending".into() }
 }
@@ -134,6 +140,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
             e.queues[0].unknown.insert(("mail".into(), Stranger::Shape), Strangers { waiting: 1, archived: 1 });
         }),
         ("warning full-archive default", |e| e.queues[0].stats.archived = 9_500),
+        ("error stuck h:7", |e| e.servers[0].workers = vec![run(TimeDelta::seconds(-11)), run(TimeDelta::seconds(30))]),
     ];
     for (expected, fault) in cases {
         let mut evidence = sound();
@@ -162,6 +169,7 @@ fn what_is_no_fault_is_not_told() {
         }),
         ("a slow call of last week", |e| e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::days(7), 500)])),
         ("a file too large to be checked", |e| set(&mut e.nodes[0], "quick_check", "unknown: too large")),
+        ("a run that has just reached its deadline", |e| e.servers[0].workers = vec![run(TimeDelta::seconds(-9))]),
         ("an empty queue that nobody serves", |e| {
             e.servers.clear();
             e.queues[0].stats.pending = 0;
@@ -211,6 +219,15 @@ fn is_understood(mend: &str) {
             panic!("{command}: {error}");
         }
     }
+}
+
+#[test]
+fn some_of_the_runs_that_are_stuck_are_named() {
+    let mut evidence = sound();
+    let stuck = |n: u32| WorkerInfo { task_id: format!("t{n}"), ..run(TimeDelta::minutes(-1)) };
+    evidence.servers[0].workers = (1..=4).rev().map(stuck).collect();
+    let found = &diagnose(&evidence)[0].found;
+    assert_eq!(found, "4 runs whose time is over go on: mail t1, mail t2, mail t3, …");
 }
 
 #[test]

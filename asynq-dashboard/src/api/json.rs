@@ -180,7 +180,7 @@ pub(super) fn found(app: &AppState, found: &Found) -> Value {
 
 /// One server with what it runs.
 pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
-    let info = &server.info;
+    let (info, now) = (&server.info, app.client().broker().now());
     let queues: Map<String, Value> = info
         .queues
         .iter()
@@ -194,6 +194,7 @@ pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
             "payload": shown(&payload::payload(app.registry(), &worker.task_type, &worker.task_payload)),
             "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
             "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
+            "stuck": worker.is_stuck(now),
         })
     });
     json!({

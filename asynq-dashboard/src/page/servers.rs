@@ -22,6 +22,8 @@ use crate::{failure::Failure, path::href, state::AppState};
 const MOST_RUNNING: usize = 100;
 /// Most servers that are listed.
 const MOST_SERVERS: usize = 200;
+/// What a run that is stuck means.
+pub(super) const STUCK: &str = "its time is over and its thread has not returned; task and slot wait for it";
 
 /// Answers `/servers`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
@@ -32,11 +34,13 @@ pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
 
 fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
     let running: usize = servers.iter().map(|server| server.workers.len()).sum();
+    let stuck: usize = servers.iter().map(|server| stuck(server, now)).sum();
     let room: i64 = servers.iter().map(|server| i64::from(server.info.concurrency)).sum();
     html! {
         div.title {
             h1 { "Servers" }
             p { (counted(servers.len() as u64, "server")) ", " (count(running as u64)) " of " (count(u64::try_from(room).unwrap_or(0))) " places busy" }
+            @if stuck > 0 { span.tag.bad { (count(stuck as u64)) " stuck" } }
         }
         @if servers.is_empty() {
             div.panel { (empty("Nobody works", &html! {
@@ -51,7 +55,7 @@ fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
 fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
     let info = &server.info;
     let mut workers: Vec<&WorkerInfo> = server.workers.iter().collect();
-    workers.sort_by_key(|worker| worker.start_time.and_then(Timestamp::to_datetime));
+    workers.sort_by_key(|worker| (!worker.is_stuck(now), worker.start_time.and_then(Timestamp::to_datetime)));
     html! {
         section.panel.flush id={ "s-" (info.server_id) } {
             div.row {
@@ -81,6 +85,11 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
     }
 }
 
+/// How many of its runs outlive their deadlines.
+fn stuck(server: &ServerState, now: DateTime<Utc>) -> usize {
+    server.workers.iter().filter(|worker| worker.is_stuck(now)).count()
+}
+
 /// How many of its places are busy.
 fn places(server: &ServerState) -> Markup {
     let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
@@ -103,6 +112,7 @@ fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
                     Some(at) if at < now => span.alarm { (when(now, at)) },
                     at => (when_known(now, at)),
                 }
+                @if worker.is_stuck(now) { " " span.tag.bad title=(STUCK) { "stuck" } }
             }
         }
     }
@@ -123,6 +133,7 @@ fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
 #[cfg(test)]
 mod tests {
     use asynq_runtime::task::QueueWeight;
+    use chrono::TimeDelta;
 
     use super::*;
 
@@ -147,6 +158,20 @@ mod tests {
         assert!(html.contains("1 server, 102 of 10 places busy") && html.contains("2 more run here"), "{html}");
         assert!(!html.contains("<web>") && !html.contains("<t>"));
         assert!(html.contains("Go</span>"));
+    }
+
+    #[test]
+    fn a_run_that_outlives_its_deadline_is_marked_and_stands_first() {
+        let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let at = |seconds| Some(Timestamp::from(now + TimeDelta::seconds(seconds)));
+        let mut server = server(2);
+        (server.workers[0].start_time, server.workers[0].deadline) = (at(-60), at(-9));
+        (server.workers[1].start_time, server.workers[1].deadline) = (at(-30), at(-11));
+        server.workers[1].task_id = "late".into();
+        let html = render("", &[server], now).into_string();
+        assert!(html.contains("<span class=\"tag bad\">1 stuck</span>"), "{html}");
+        assert_eq!(html.matches(STUCK).count(), 1);
+        assert!(html.find("late").unwrap() < html.find("&lt;t&gt;").unwrap());
     }
 
     #[test]

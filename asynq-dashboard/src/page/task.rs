@@ -15,6 +15,7 @@ use super::{
     Page, Tab,
     format::{count, counted, size, span, when},
     part::{button::Button, state::state, tasks::fact, text},
+    servers::STUCK,
     timeline,
 };
 use crate::{
@@ -114,6 +115,7 @@ fn render(view: &View) -> Markup {
         div.title {
             h1 { (text::cell(&task.r#type)) }
             (state(task.state))
+            @if view.runs_at.as_ref().is_some_and(|(_, worker)| worker.is_stuck(view.now)) { span.tag.bad { "stuck: " (STUCK) } }
             @if task.is_orphan(view.now) { span.tag.bad { "orphan: its lease has passed and nobody runs it" } }
             span.grow {}
             @if view.can_change { (actions(view, &queue)) }

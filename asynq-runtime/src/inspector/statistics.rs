@@ -54,7 +54,7 @@ impl Inspector {
 ///   }],
 ///   "running": [{
 ///     "id": "t1", "type": "email:send", "queue": "default", "since": "2030-01-02T03:04:00.000Z",
-///     "deadline": "2030-01-02T03:34:00.000Z", "server": "4d3c", "host": "web-1", "pid": 42
+///     "deadline": "2030-01-02T03:34:00.000Z", "stuck": false, "server": "4d3c", "host": "web-1", "pid": 42
 ///   }],
 ///   "servers": [{
 ///     "id": "4d3c", "host": "web-1", "pid": 42, "status": "active", "concurrency": 10, "active": 1,
@@ -153,6 +153,8 @@ pub struct RunningTask {
     pub since: Option<DateTime<Utc>>,
     /// When the attempt must end.
     pub deadline: Option<DateTime<Utc>>,
+    /// Whether it outlives that, as [`WorkerInfo::is_stuck`] says.
+    pub stuck: bool,
     /// Id of the server that runs it; one of [`Statistics::servers`] has it.
     pub server: String,
     /// Where that server is.
@@ -193,6 +195,7 @@ impl Statistics {
         let (mut running, mut servers) = (Vec::new(), Vec::with_capacity(states.len()));
         for ServerState { info, workers, .. } in states {
             running.extend(workers.into_iter().map(|worker| RunningTask {
+                stuck: worker.is_stuck(at),
                 id: worker.task_id,
                 r#type: worker.task_type,
                 queue: worker.queue,
@@ -277,6 +280,7 @@ fn running(task: &RunningTask) -> Value {
         "queue": task.queue,
         "since": task.since.map(time),
         "deadline": task.deadline.map(time),
+        "stuck": task.stuck,
         "server": task.server,
         "host": task.host,
         "pid": task.pid,

@@ -3,7 +3,7 @@
 
 use asynq_grammar::pattern::matches;
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::QueueName;
 
@@ -160,6 +160,19 @@ pub struct WorkerInfo {
     pub deadline: Option<Timestamp>,
 }
 
+impl WorkerInfo {
+    /// Since when a listed run counts as stuck, from its deadline on: a job has 5 s to notice that its time is over, and a
+    /// server lists what it runs every 5 s.
+    const STUCK_AFTER: TimeDelta = TimeDelta::seconds(10);
+
+    /// Whether the run outlives its deadline: a blocking job does whose thread does not return, or an async one that
+    /// blocks its thread. Its task, its slot and its lease wait for it. `now` is the broker's time.
+    pub fn is_stuck(&self, now: DateTime<Utc>) -> bool {
+        let deadline = self.deadline.and_then(Timestamp::to_datetime);
+        deadline.is_some_and(|deadline| now.signed_duration_since(deadline) > Self::STUCK_AFTER)
+    }
+}
+
 /// A periodic entry as its scheduler shows it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SchedulerEntry {
@@ -241,6 +254,17 @@ mod tests {
         for none in [Timestamp::NEVER, Timestamp { seconds: i64::MAX, nanos: 0 }, Timestamp { seconds: 0, nanos: -1 }] {
             assert_eq!(none.to_datetime(), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_run_is_stuck_when_its_deadline_has_passed_by_more_than_a_listing_is_old() {
+        let deadline = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let worker = WorkerInfo { deadline: Some(deadline.into()), ..WorkerInfo::default() };
+        for (milliseconds, expected) in [(-1, false), (0, false), (10_000, false), (10_001, true), (86_400_000, true)] {
+            assert_eq!(worker.is_stuck(deadline + TimeDelta::milliseconds(milliseconds)), expected, "{milliseconds}");
+        }
+        let never = WorkerInfo { deadline: Some(Timestamp::NEVER), ..WorkerInfo::default() };
+        assert!(!never.is_stuck(deadline) && !WorkerInfo::default().is_stuck(deadline), "it has no deadline");
     }
 
     #[test]

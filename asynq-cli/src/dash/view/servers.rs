@@ -27,13 +27,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             .iter()
             .map(|queue| format!("{}:{}", clean(queue.queue.as_deref().unwrap_or("")), queue.weight.unwrap_or(0)))
             .collect();
+        // Runs that are stuck say more of a server than its status does.
+        let status = match server.workers.iter().filter(|worker| worker.is_stuck(now)).count() {
+            0 => Line::from(clean(&info.status)),
+            stuck => Line::from(format!("{stuck} stuck")).red(),
+        };
         Row::new([
-            format!("{}:{}", clean(&info.host), info.pid),
-            clean(&info.status),
-            format!("{}/{}", server.workers.len(), info.concurrency),
-            since(info.start_time, now),
-            if info.is_gos() { "Go".into() } else { format!("Rust {}", clean(&info.rust_version)) },
-            queues.join(" "),
+            Line::from(format!("{}:{}", clean(&info.host), info.pid)),
+            status,
+            Line::from(format!("{}/{}", server.workers.len(), info.concurrency)),
+            Line::from(since(info.start_time, now)),
+            Line::from(if info.is_gos() { "Go".into() } else { format!("Rust {}", clean(&info.rust_version)) }),
+            Line::from(queues.join(" ")),
         ])
     });
     let widths = [
@@ -52,19 +57,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
         return;
     }
     let rows = server.workers.iter().map(|worker| {
+        let lasts = since(worker.start_time, now);
         Row::new([
-            clean(&worker.task_id),
-            clean(&worker.task_type),
-            clean(&worker.queue),
-            since(worker.start_time, now),
-            brief(&worker.task_payload, 200),
+            Line::from(clean(&worker.task_id)),
+            Line::from(clean(&worker.task_type)),
+            Line::from(clean(&worker.queue)),
+            if worker.is_stuck(now) { Line::from(format!("{lasts} stuck")).red() } else { Line::from(lasts) },
+            Line::from(brief(&worker.task_payload, 200)),
         ])
     });
     let widths = [
         Constraint::Length(36),
         Constraint::Length(24),
         Constraint::Length(16),
-        Constraint::Length(10),
+        Constraint::Length(11),
         Constraint::Fill(1),
     ];
     list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.collect(), usize::MAX);
@@ -73,4 +79,32 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
 fn since(start: Option<Timestamp>, now: DateTime<Utc>) -> String {
     let span = start.and_then(Timestamp::to_datetime).and_then(|start| (now - start).to_std().ok());
     span.map_or_else(|| "-".to_owned(), about)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::{ServerInfo, WorkerInfo};
+    use chrono::TimeDelta;
+    use ratatui::{Terminal, backend::TestBackend};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_stuck_is_drawn_with_its_server() {
+        let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let drawn = |left| {
+            let at = |span| Some(Timestamp::from(now + span));
+            let (start_time, deadline) = (at(TimeDelta::minutes(-9)), at(left));
+            let run = WorkerInfo { task_id: "t1".into(), start_time, deadline, ..WorkerInfo::default() };
+            let info = ServerInfo { status: "active".into(), ..ServerInfo::default() };
+            let mut terminal = Terminal::new(TestBackend::new(120, 12)).unwrap();
+            let servers = [ServerState::new(info, vec![run])];
+            terminal.draw(|frame| draw(frame, frame.area(), &servers, 0, now)).unwrap();
+            terminal.backend().to_string()
+        };
+        let sound = drawn(TimeDelta::seconds(-5));
+        assert!(sound.contains("active") && !sound.contains("stuck"), "{sound}");
+        let stuck = drawn(TimeDelta::seconds(-60));
+        assert!(stuck.contains("1 stuck") && stuck.contains("9m stuck"), "{stuck}");
+    }
 }

@@ -1,0 +1,37 @@
+//! Checks of the servers: whether what they run comes to an end.
+
+use asynq_runtime::broker::ServerState;
+use chrono::{DateTime, Utc};
+
+use super::{Evidence, Finding, Severity};
+
+/// So many runs are named.
+const EXAMPLES: usize = 3;
+
+pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
+    evidence.servers.iter().filter_map(|server| stuck(server, evidence.now)).collect()
+}
+
+/// A server with runs that outlive their deadlines.
+fn stuck(server: &ServerState, now: DateTime<Utc>) -> Option<Finding> {
+    let mut stuck: Vec<_> = server.workers.iter().filter(|worker| worker.is_stuck(now)).collect();
+    stuck.sort_by(|a, b| (&a.task_type, &a.task_id).cmp(&(&b.task_type, &b.task_id)));
+    let runs = match stuck.len() {
+        0 => return None,
+        1 => "1 run whose time is over goes on".to_owned(),
+        n => format!("{n} runs whose time is over go on"),
+    };
+    let named: Vec<String> =
+        stuck.iter().take(EXAMPLES).map(|worker| format!("{} {}", worker.task_type, worker.task_id)).collect();
+    let more = if stuck.len() > EXAMPLES { ", …" } else { "" };
+    Some(Finding {
+        severity: Severity::Error,
+        check: "stuck",
+        subject: format!("{}:{}", server.info.host, server.info.pid),
+        found: format!("{runs}: {}{more}", named.join(", ")),
+        means: "the job blocks its thread and does not return: its task, its slot and its lease wait for it",
+        mend:
+            "give what the job waits for a time-out, or the job a `kill_after`; a restart of the worker frees the slot"
+                .to_owned(),
+    })
+}
