@@ -84,6 +84,8 @@ fn every_button_does_what_it_says<S: Store>() {
         assert_eq!((&edited.payload[..], edited.state), (&b"{\"path\":\"new.jpg\"}"[..], TaskState::Archived));
         browser.until("document.querySelector('pre').textContent.includes('new.jpg')").await;
         world.act("button[value=run]", "is pending").await;
+        // The buttons of the page before name the state that the task had there, and are refused.
+        browser.until("document.querySelector('.title .s-pending')").await;
         assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, Some(TaskState::Pending));
         world.act("[data-post$='/delete']", "is deleted").await;
         browser.until("location.pathname === '/queues/images'").await;

@@ -48,12 +48,12 @@ pub(super) const AXES: &[Axis] = &[
 
 /// A drain per step and broker.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
-    let few = |n: u64| if extent.quick { (n / 50).clamp(10, 1_000) } else { n };
     let steps = AXES.iter().flat_map(|axis| axis.steps.iter().map(move |step| (axis, *step)));
     let runs = steps.flat_map(|step| BROKERS.map(|broker| (step, broker)));
     let runs = runs.map(|((axis, (value, n)), broker)| {
         let (workload, broker) = ("drain".to_owned(), broker.to_owned());
-        let mut order = Order { workload, broker, n: few(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
+        let mut order =
+            Order { workload, broker, n: extent.tasks(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
         (axis.set)(&mut order, value);
         Planned { key: key(&order.broker, axis, value), order, times: 1 }
     });

@@ -31,6 +31,16 @@ pub(crate) struct Extent {
     pub(crate) folder: PathBuf,
 }
 
+/// What the number of tasks is divided by when it has to be quick.
+const QUICK: u64 = 500;
+
+impl Extent {
+    /// How many tasks stand for `n`.
+    fn tasks(&self, n: u64) -> u64 {
+        if self.quick { (n / QUICK).max(10) } else { n }
+    }
+}
+
 /// What was found, by the plan's keys; medians.
 pub(crate) type Found = BTreeMap<String, Measured>;
 

@@ -12,8 +12,6 @@ pub(super) struct Planned {
     pub(super) times: usize,
 }
 
-/// What a round is divided by when it has to be quick.
-const QUICK: u64 = 50;
 /// Scheduled tasks that are there in `… crowded`, and those that run beside them: together fewer than 2^20, at which Redis
 /// doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
@@ -25,20 +23,20 @@ const COMPUTE: u64 = 36;
 
 /// The runs of a round.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
-    let few = |n: u64| if extent.quick { (n / QUICK).max(10) } else { n };
     let seconds = |seconds| Some(if extent.quick { 1 } else { seconds });
     let mut plan = Vec::new();
     let mut add = |key: &str, workload: &str, n: u64, concurrency: usize, more: &dyn Fn(&mut Order)| {
         let broker = key.split(' ').next().unwrap_or_default().to_owned();
         let workload = workload.to_owned();
-        let mut order = Order { workload, broker, n: few(n), concurrency, payload_bytes: 100, ..Order::default() };
+        let mut order =
+            Order { workload, broker, n: extent.tasks(n), concurrency, payload_bytes: 100, ..Order::default() };
         more(&mut order);
         plan.push(Planned { key: key.to_owned(), order, times: extent.runs });
     };
     let plain = |_: &mut Order| {};
     let crowded = |of: &'static str| {
         move |order: &mut Order| {
-            (order.of, order.present) = (Some(of.to_owned()), Some(few(CROWD)));
+            (order.of, order.present) = (Some(of.to_owned()), Some(extent.tasks(CROWD)));
         }
     };
     let from = |source| move |order: &mut Order| order.from = Some(source);
