@@ -36,20 +36,20 @@ pub(crate) async fn until_closed(redis: &mut MultiplexedConnection, id: i64) {
 
 /// Enqueues one by one until there is such a connection; returns its id and how many tasks there are now.
 async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> (i64, usize) {
-    warm_with(broker, redis, "warm").await
+    warm_after(broker, redis, 0).await
 }
 
-/// The same with tasks of this name.
-async fn warm_with(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) -> (i64, usize) {
-    let (before, mut n) = (direct(redis).await, 0);
+/// The same for the connection that comes after the one of this id, if it has not come already.
+async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gone: i64) -> (i64, usize) {
+    let mut n = 0;
     let id = eventually("the broker opens a connection", async || {
         // Eight calls in a row, with little time between them.
         for _ in 0..8 {
             n += 1;
-            put(broker, &[&format!("{name}{n}")]).await;
+            put(broker, &[&format!("warm{gone}-{n}")]).await;
         }
         // It is of use only after its greeting, which ends with the question whether it may kill.
-        let id = direct(redis).await.into_iter().find(|id| !before.contains(id))?;
+        let id = direct(redis).await.into_iter().find(|id| *id > gone)?;
         (last_command(redis, id).await == "evalsha").then_some(id)
     });
     (id.await, n)
@@ -139,8 +139,10 @@ async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
     let worker = server.broker().await;
     let me = member("w");
+    let mut gone = 0;
     for round in 0..3 {
-        let (_, n) = warm(&broker, &mut redis).await;
+        let (id, n) = warm_after(&broker, &mut redis, gone).await;
+        gone = id;
         assert_eq!(take(&worker, &me, n).await.len(), n);
         let id = format!("lost{round}");
         proxy.lose_answers(1);
@@ -188,7 +190,7 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker_with(in_time(LIMIT)).await;
-    let (_, n) = warm(&broker, &mut redis).await;
+    let (gone, n) = warm(&broker, &mut redis).await;
     server.stop();
     tokio::join!(put(&broker, &["still"]), async {
         tokio::time::sleep(STILL).await;
@@ -197,7 +199,7 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     let observer = server.broker().await;
     assert_eq!(pending(&observer).await, n + 1);
     // The same when Redis takes commands and does not run them.
-    let (_, more) = warm_with(&broker, &mut redis, "again").await;
+    let (_, more) = warm_after(&broker, &mut redis, gone).await;
     let ms = u64::try_from(STILL.as_millis()).unwrap();
     let () = redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").query_async(&mut redis).await.unwrap();
     put(&broker, &["paused"]).await;
@@ -215,7 +217,7 @@ async fn a_connection_that_was_closed_while_nobody_looked_costs_no_call() {
         put(&broker, &[next]).await;
     }
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
-    let (id, more) = warm_with(&broker, &mut redis, "again").await;
+    let (id, more) = warm_after(&broker, &mut redis, id).await;
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     put(&broker, &["forgotten"]).await;
     assert_eq!((direct(&mut redis).await, last_command(&mut redis, id).await), (vec![id], "eval".to_owned()));
