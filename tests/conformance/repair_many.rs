@@ -158,7 +158,7 @@ async fn one_group_is_changed_and_the_other_stays() {
 }
 
 #[tokio::test]
-async fn aggregating_means_all_groups_in_the_order_in_which_they_were_joined() {
+async fn aggregating_means_all_groups() {
     let t = Fixture::start().await;
     for (id, name) in [("a", "z"), ("b", "g"), ("c", "z"), ("d", "h")] {
         t.enqueue(task(id).grouped(name)).await;
@@ -166,9 +166,13 @@ async fn aggregating_means_all_groups_in_the_order_in_which_they_were_joined() {
     }
     let run = async || some(&t, Chosen::InState(TaskState::Aggregating), BulkAction::Run, 3).await;
     assert_eq!(run().await, slice(3, 0, true));
-    assert_eq!(t.group_sizes().await, [("h".to_owned(), 1)]);
+    assert_eq!(t.group_sizes().await.len(), 1);
     assert_eq!(run().await, slice(1, 0, false));
-    assert_eq!(t.drain().await, ["a", "b", "c", "d"]);
+    let mut ran = t.drain().await;
+    // The members of a group come in the order in which they joined it; how groups follow each other is the broker's.
+    assert!(ran.iter().position(|id| id == "a") < ran.iter().position(|id| id == "c"), "{ran:?}");
+    ran.sort();
+    assert_eq!(ran, ["a", "b", "c", "d"]);
 }
 
 #[tokio::test]

@@ -26,7 +26,8 @@ pub trait Inspect {
     async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError>;
 
     /// One page of the tasks in `state`: pending and active oldest first, the others by the second of their time, ascending;
-    /// within a second in no promised order (aggregating: over all groups). Messages that cannot be read are left out.
+    /// within a second in no promised order. Aggregating tasks come so within each group; SQLite orders those of all groups by
+    /// their time, on Redis one group follows another in no promised order. Messages that cannot be read are left out.
     ///
     /// # Errors
     ///

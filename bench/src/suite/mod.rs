@@ -37,7 +37,7 @@ const QUICK: u64 = 500;
 impl Extent {
     /// How many tasks stand for `n`.
     fn tasks(&self, n: u64) -> u64 {
-        if self.quick { (n / QUICK).max(10) } else { n }
+        if self.quick { (n / QUICK).max(2) } else { n }
     }
 }
 

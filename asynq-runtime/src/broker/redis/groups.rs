@@ -28,6 +28,8 @@ const RECEIPT_KEPT: Duration = Duration::from_secs(600);
 const SETS: usize = 100;
 /// Groups that one script looks at.
 const PER_LIST: usize = 100;
+/// Where a walk over groups begins, as `group_step.lua` takes it.
+pub(super) const BEGIN: &str = "0";
 /// Names that one step of a scan looks at.
 const PER_SCAN: usize = 1000;
 
@@ -210,6 +212,11 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
         members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
     }
     Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
+}
+
+/// Where a walk over groups goes on, as a script answered it; `None` at the end.
+pub(super) fn next_step(value: Value) -> Option<String> {
+    reply::text(value).filter(|next| !next.is_empty())
 }
 
 /// How many sets went back, and whether there are more.

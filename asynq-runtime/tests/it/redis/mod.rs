@@ -9,6 +9,7 @@ mod groups;
 mod idle;
 mod looking;
 mod lost;
+mod many_groups;
 mod presence;
 mod repair;
 mod schedule;

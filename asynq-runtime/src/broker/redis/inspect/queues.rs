@@ -10,9 +10,10 @@ use crate::{
         BrokerError, DayStats, QueueStats,
         redis::{
             RedisBroker,
+            groups::next_step,
             keys::{Keys, QUEUES},
             reply,
-            script::{Call, MEMORY, STATS},
+            script::{Call, GROUPED, MEMORY, STATS},
         },
     },
     task::QueueName,
@@ -34,7 +35,27 @@ impl RedisBroker {
         let mut names = keys.containers();
         names.extend([keys.paused(), keys.processed_on(now), keys.failed_on(now), keys.processed(), keys.failed()]);
         let call = STATS.on(&names).arg(self.clock.argument()).arg(keys.prefix());
-        read_stats(queue, &reply::array(self.looking().send_one(call).await?)?)
+        let ask = async || read_stats(queue, reply::array(self.looking().send_one(call.clone()).await?)?);
+        let (stats, next) = ask().await?;
+        let Some(next) = next else { return Ok(stats) };
+        let more = self.grouped(&keys, next).await?;
+        // The rest is asked again after the groups: a task that left one meanwhile is counted twice rather than nowhere.
+        let (mut stats, _) = ask().await?;
+        stats.aggregating += more;
+        stats.size += more;
+        Ok(stats)
+    }
+
+    /// How many tasks wait in the groups from this step of a walk on.
+    async fn grouped(&self, keys: &Keys, step: String) -> Result<u64, BrokerError> {
+        let (mut step, mut tasks) = (Some(step), 0);
+        while let Some(at) = step {
+            let call = GROUPED.on(&[keys.groups()]).arg(keys.prefix()).arg(at);
+            let mut answer = reply::array(self.looking().send_one(call).await?)?.into_iter();
+            step = answer.next().and_then(next_step);
+            tasks += answer.next().as_ref().map_or(0, counter);
+        }
+        Ok(tasks)
     }
 
     pub(super) async fn set_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
@@ -87,8 +108,10 @@ fn counter(value: &Value) -> u64 {
     reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }
 
-fn read_stats(queue: &QueueName, values: &[Value]) -> Result<QueueStats, BrokerError> {
-    let [now, counts @ .., since] = values else { return Err(reply::unexpected("no statistics")) };
+/// The numbers, with the tasks of the first step of a walk over the groups, and where that walk goes on.
+fn read_stats(queue: &QueueName, values: Vec<Value>) -> Result<(QueueStats, Option<String>), BrokerError> {
+    let [next, now, counts @ .., since] = &values[..] else { return Err(reply::unexpected("no statistics")) };
+    let next = next_step(next.clone());
     let counts: Vec<u64> = counts.iter().map(counter).collect();
     let [pending, active, scheduled, retry, archived, completed, aggregating, paused, ref counters @ ..] = counts[..]
     else {
@@ -99,7 +122,7 @@ fn read_stats(queue: &QueueName, values: &[Value]) -> Result<QueueStats, BrokerE
     };
     let now_ns = reply::number(now).unwrap_or_default();
     let since = reply::number(since).unwrap_or(now_ns);
-    Ok(QueueStats {
+    let stats = QueueStats {
         size: pending + active + scheduled + retry + archived + completed + aggregating,
         pending,
         active,
@@ -115,7 +138,8 @@ fn read_stats(queue: &QueueName, values: &[Value]) -> Result<QueueStats, BrokerE
         latency: Duration::from_nanos(u64::try_from(now_ns.saturating_sub(since)).unwrap_or_default()),
         paused: paused == 1,
         ..QueueStats::empty(queue.clone(), DateTime::from_timestamp_nanos(now_ns))
-    })
+    };
+    Ok((stats, next))
 }
 
 #[cfg(test)]
@@ -125,15 +149,16 @@ mod tests {
     #[test]
     fn the_numbers_of_the_script_are_put_where_they_belong() {
         let text = |text: &str| Value::BulkString(text.into());
-        let mut values = vec![text("1700000005000000000")];
+        let mut values = vec![text("17"), text("1700000005000000000")];
         values.extend((1..=7).map(Value::Int));
         values.push(Value::Int(1));
         values.extend([text("8"), text("3"), text("nonsense"), text("4"), text("1700000002000000000")]);
-        let stats = read_stats(&QueueName::from_wire("q"), &values).unwrap();
+        assert!(read_stats(&QueueName::from_wire("q"), values[..6].to_vec()).is_err());
+        let (stats, next) = read_stats(&QueueName::from_wire("q"), values).unwrap();
+        assert_eq!(next.as_deref(), Some("17"));
         assert_eq!((stats.pending, stats.aggregating, stats.size), (1, 7, 28));
         assert_eq!((stats.processed, stats.failed, stats.processed_total, stats.failed_total), (8, 3, 0, 4));
         assert_eq!((stats.latency, stats.paused), (Duration::from_secs(3), true));
         assert_eq!(stats.timestamp.timestamp(), 1_700_000_005);
-        assert!(read_stats(&QueueName::from_wire("q"), &values[..5]).is_err());
     }
 }

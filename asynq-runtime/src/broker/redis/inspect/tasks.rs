@@ -8,6 +8,7 @@ use crate::{
         BrokerError, Page, TaskBrief,
         redis::{
             RedisBroker,
+            groups::{BEGIN, next_step},
             keys::Keys,
             reply,
             script::{AGGREGATING, Call, LIST, TASK},
@@ -20,6 +21,8 @@ use crate::{
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
 const SLICE: usize = 100;
 const SLICES: usize = 5;
+/// Beyond this a script's numbers are not exact any more, and no list is so long.
+const END: usize = 1 << 52;
 
 impl RedisBroker {
     pub(super) async fn list(
@@ -40,8 +43,37 @@ impl RedisBroker {
         page: Page,
         most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
+        if state == TaskState::Aggregating {
+            return self.list_grouped(queue, page, most).await;
+        }
         let keys = Keys::new(queue);
-        self.list_slices(queue, state, page, |first, last| self.list_call(&keys, state, first, last, most)).await
+        let place = keys.state(state);
+        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, (first, last), most))
+            .await
+    }
+
+    /// A page over all groups: a walk from the first one, that passes over what is before the page by the groups' sizes.
+    async fn list_grouped(
+        &self,
+        queue: &QueueName,
+        page: Page,
+        most: Option<usize>,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let keys = Keys::new(queue);
+        let (mut step, mut pass, mut left) = (Some(BEGIN.to_owned()), page.offset().min(END), page.size);
+        let mut tasks = Vec::new();
+        while let Some(at) = step.filter(|_| left > 0) {
+            let call = AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+            let call = call.arg(argument(most)).arg(at).arg(pass).arg(left.min(SLICE));
+            let mut answer = reply::array(self.looking().send_one(call).await?)?.into_iter();
+            step = answer.next().and_then(next_step);
+            let passed = answer.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
+            pass = passed.ok_or_else(|| reply::unexpected("no place in the groups"))?;
+            let mut slice = read_tasks(queue, answer.collect(), Some(TaskState::Aggregating))?;
+            left = left.saturating_sub(slice.looked_at);
+            tasks.append(&mut slice.tasks);
+        }
+        Ok(tasks)
     }
 
     pub(super) async fn list_group(
@@ -76,8 +108,6 @@ impl RedisBroker {
         page: Page,
         call: impl Fn(usize, usize) -> Call,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        // Beyond this a script's numbers are not exact any more, and no list is so long.
-        const END: usize = 1 << 52;
         let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
         let mut tasks = Vec::new();
         while first < end {
@@ -87,13 +117,13 @@ impl RedisBroker {
             let calls = begins.iter().map(|&first| call(first, last_of(first))).collect();
             let mut seen = 0;
             for (first, answer) in begins.into_iter().zip(self.looking().send(calls).await?) {
-                let mut slice = read_tasks(queue, answer?, Some(state))?;
+                let mut slice = read_tasks(queue, reply::array(answer?)?, Some(state))?;
                 let mut looked_at = slice.looked_at;
                 tasks.append(&mut slice.tasks);
                 // Where tasks are large, one script reads only some of them.
                 while slice.is_cut_short && slice.looked_at > 0 {
                     let answer = self.looking().send_one(call(first + looked_at, last_of(first))).await?;
-                    slice = read_tasks(queue, answer, Some(state))?;
+                    slice = read_tasks(queue, reply::array(answer)?, Some(state))?;
                     looked_at += slice.looked_at;
                     tasks.append(&mut slice.tasks);
                 }
@@ -105,14 +135,6 @@ impl RedisBroker {
             first = next;
         }
         Ok(tasks)
-    }
-
-    fn list_call(&self, keys: &Keys, state: TaskState, first: usize, last: usize, most: Option<usize>) -> Call {
-        if state == TaskState::Aggregating {
-            let call = AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
-            return call.arg(first).arg(last).arg(argument(most));
-        }
-        self.list_place(keys, &keys.state(state), state, (first, last), most)
     }
 
     fn list_place(
@@ -138,7 +160,7 @@ impl RedisBroker {
             .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due()])
             .arg(self.clock.argument())
             .arg(id.as_str());
-        let mut found = read_tasks(queue, self.looking().send_one(call).await?, None)?;
+        let mut found = read_tasks(queue, reply::array(self.looking().send_one(call).await?)?, None)?;
         Ok(found.tasks.pop().map(|brief| brief.task))
     }
 }
@@ -158,8 +180,8 @@ struct Slice {
 }
 
 /// In a listing the state is that of the list, otherwise the one in the hash.
-fn read_tasks(queue: &QueueName, answer: Value, listed: Option<TaskState>) -> Result<Slice, BrokerError> {
-    let mut rows = reply::array(answer)?.into_iter();
+fn read_tasks(queue: &QueueName, rows: Vec<Value>, listed: Option<TaskState>) -> Result<Slice, BrokerError> {
+    let mut rows = rows.into_iter();
     let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
     let looked_at = rows.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
     let is_cut_short = rows.next().and_then(|flag| reply::number(&flag)).map(|flag| flag == 1);

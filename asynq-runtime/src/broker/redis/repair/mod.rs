@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    RedisBroker,
+    RedisBroker, groups,
     keys::Keys,
     reply,
     script::{BULK, CHANGE, Call},
@@ -79,15 +79,26 @@ impl Repair for RedisBroker {
             return Ok(BulkSlice::default());
         }
         let keys = Keys::new(queue);
-        let call = BULK
-            .on(&places(&keys))
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
-            .arg(word(action))
-            .arg(limit.min(SLICE))
-            .arg(state.as_str())
-            .arg(group);
-        read_slice(self.link.send_one(call).await?)
+        let mut step = groups::BEGIN.to_owned();
+        loop {
+            let call = BULK
+                .on(&places(&keys))
+                .arg(self.clock.argument())
+                .arg(keys.prefix())
+                .arg(word(action))
+                .arg(limit.min(SLICE))
+                .arg(state.as_str())
+                .arg(group)
+                .arg(&step);
+            let (mut slice, next) = read_slice(self.link.send_one(call).await?)?;
+            let found_nothing = slice == BulkSlice::default();
+            slice.more |= next.is_some();
+            match next {
+                // The groups of this step have no task.
+                Some(next) if found_nothing => step = next,
+                _ => return Ok(slice),
+            }
+        }
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
@@ -175,11 +186,15 @@ fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
     }))
 }
 
-fn read_slice(answer: Value) -> Result<BulkSlice, BrokerError> {
-    let numbers: Vec<usize> =
-        reply::array(answer)?.iter().filter_map(reply::number).filter_map(|n| usize::try_from(n).ok()).collect();
-    let [changed, ghosts, more] = numbers[..] else { return Err(reply::unexpected("not three numbers")) };
-    Ok(BulkSlice { changed, ghosts, more: more == 1 })
+/// What was done, and where the walk over the groups goes on.
+fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError> {
+    let [changed, ghosts, more, next] = <[Value; 4]>::try_from(reply::array(answer)?)
+        .map_err(|_| reply::unexpected("not three numbers and a place"))?;
+    let number = |value: &Value| reply::number(value).and_then(|n| usize::try_from(n).ok());
+    let (Some(changed), Some(ghosts)) = (number(&changed), number(&ghosts)) else {
+        return Err(reply::unexpected("no numbers of tasks"));
+    };
+    Ok((BulkSlice { changed, ghosts, more: number(&more) == Some(1) }, groups::next_step(next)))
 }
 
 /// Somebody changes the task as fast as we look at it.
@@ -202,8 +217,13 @@ mod tests {
         assert_eq!(word("changed").unwrap(), None);
         assert_eq!(word("active").unwrap(), Some(Changed::Unfit(TaskState::Active)));
         assert!(word("waiting").is_err());
-        let numbers = |numbers: &[i64]| read_slice(Value::Array(numbers.iter().map(|&n| Value::Int(n)).collect()));
-        assert_eq!(numbers(&[3, 1, 1]).unwrap(), BulkSlice { changed: 3, ghosts: 1, more: true });
-        assert!(numbers(&[3, 1]).is_err());
+        let slice = |next: &str| {
+            let numbers = [3, 1, 1].map(Value::Int).into_iter();
+            read_slice(Value::Array(numbers.chain([Value::BulkString(next.into())]).collect()))
+        };
+        let done = BulkSlice { changed: 3, ghosts: 1, more: true };
+        assert_eq!(slice("").unwrap(), (done, None));
+        assert_eq!(slice("17").unwrap(), (done, Some("17".into())));
+        assert!(read_slice(Value::Array(vec![Value::Int(3), Value::Int(1)])).is_err());
     }
 }

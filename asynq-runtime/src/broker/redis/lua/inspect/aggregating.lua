@@ -1,34 +1,40 @@
--- One slice of the tasks that wait in groups, over all groups (PROTOCOL 6.1).
+-- One step of a walk over the tasks that wait in groups, group by group.
 -- KEYS     1 groups
--- ARGV     1 now · 2 prefix of the queue's keys · 3 first · 4 last, both counted from 0, the oldest · 5 most bytes of each
---          payload and result ('' all)
--- Returns  as list.lua
-local call = redis.call
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 most bytes of each payload and result ('' all) · 4 where the walk is
+--          · 5 tasks to pass over from there · 6 tasks wanted (at most 100)
+-- Returns  where the walk goes on ('' at its end) · tasks to pass over from there · then as list.lua
 local _, now_ns = clock(ARGV[1])
-local first, last, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local all = {}
-for _, group in ipairs(call('SMEMBERS', KEYS[1])) do
-  -- No task of the slice lies deeper in its own group than in all of them. pcall: a key of a foreign type is no group.
-  local ids = redis.pcall('ZRANGE', ARGV[2] .. 'g:' .. group, 0, last, 'WITHSCORES')
-  for i = 1, #ids, 2 do all[#all + 1] = { ids[i], ids[i + 1] } end
+local most, pass, wanted = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local names, next_step = step_of(KEYS[1], ARGV[4])
+local found, looked_at, read, before = { '', '', now_ns, 0, 0 }, 0, 0, 0
+
+-- This step has more than is wanted, or than one script may read.
+local function stop()
+  found[1], found[2], found[4] = ARGV[4], whole(pass + looked_at), looked_at
+  return found
 end
-table.sort(all, function(a, b)
-  local x, y = tonumber(a[2]), tonumber(b[2])
-  if x == y then return a[1] < b[1] end
-  return x < y
-end)
-local found, read, ends = { now_ns, 0, 0 }, 0, math.min(last + 1, #all)
-for i = first + 1, ends do
-  found[2] = found[2] + 1
-  local task = redis.pcall('HMGET', ARGV[2] .. 't:' .. all[i][1], 'msg', 'result', 'crashes', 'progress', 'state')
-  if not task.err and task[1] then
-    local row, bytes = brief_of(all[i][1], all[i][2], '', '', task, most)
-    found[#found + 1] = row
-    read = read + bytes
-    if read >= MOST_READ and i < ends then
-      found[3] = 1
-      break
+
+for _, name in ipairs(names) do
+  local key = ARGV[2] .. 'g:' .. name
+  local size = size_of(key)
+  -- Where in this group the walk is.
+  local first = math.max(pass - before, 0)
+  if first < size then
+    if looked_at == wanted then return stop() end
+    local ids = redis.call('ZRANGE', key, first, first + wanted - looked_at - 1, 'WITHSCORES')
+    for i = 1, #ids, 2 do
+      looked_at = looked_at + 1
+      local task = redis.pcall('HMGET', ARGV[2] .. 't:' .. ids[i], 'msg', 'result', 'crashes', 'progress', 'state')
+      if not task.err and task[1] then
+        local row, bytes = brief_of(ids[i], ids[i + 1], '', '', task, most)
+        found[#found + 1] = row
+        read = read + bytes
+        if read >= MOST_READ then return stop() end
+      end
     end
+    if first + #ids / 2 < size then return stop() end
   end
+  before = before + size
 end
+found[1], found[2], found[4] = next_step, whole(math.max(pass - before, 0)), looked_at
 return found

@@ -26,17 +26,18 @@ for i = 1, 6 do
   end
 end
 
+-- Of a queue with very many groups those of one step stand for all.
+local names, next_step = step_of(KEYS[7], '0')
 local waiting, sampled, sum = 0, 0, 0
-for i, group in ipairs(call('SMEMBERS', KEYS[7])) do
+for i, group in ipairs(names) do
   local key = ARGV[1] .. 'g:' .. group
-  -- pcall: a key of a foreign type is no group.
-  local length = redis.pcall('ZCARD', key)
-  if type(length) ~= 'number' then length = 0 end
+  local length = size_of(key)
   waiting = waiting + length
   if length > 0 and i <= tonumber(ARGV[3]) then
     local ids = call('ZRANGE', key, 0, samples - 1)
     sampled, sum = sampled + #ids, sum + add_up(ids)
   end
 end
+if next_step ~= '' and #names > 0 then waiting = waiting / #names * call('SCARD', KEYS[7]) end
 if sampled > 0 then bytes = bytes + sum / sampled * waiting end
 return whole(math.floor(bytes))

@@ -1,8 +1,9 @@
 -- Runs, archives or deletes one slice of the tasks of a state or of a group, in the order of the listing (PROTOCOL 6.4).
 -- KEYS     1-10 as places.lua says
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 limit (at most 100) · 5 state
---          · 6 group ('' all)
+--          · 6 group ('' all) · 7 where the walk over the groups is
 -- Returns  tasks changed · ids without a task that were removed · 1 if more are chosen, else 0
+--          · where the walk over the groups goes on ('' at its end)
 local now_s, now_ns = clock(ARGV[1])
 local op, limit, state = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 call('LREM', KEYS[2], 1, '')
@@ -10,29 +11,25 @@ call('LREM', KEYS[2], 1, '')
 if op == 'run' then call('LLEN', KEYS[1]) elseif op == 'archive' then call('ZCARD', KEYS[6]) end
 
 -- The ids of the slice, oldest first, the group of each where they have one, and how many there are in all.
-local ids, groups, total = {}, {}, 0
+local ids, groups, total, next_step = {}, {}, 0, ''
 if state == 'pending' then
   total = call('LLEN', KEYS[1])
   local found = limit > 0 and call('LRANGE', KEYS[1], -limit, -1) or {}
   for i = #found, 1, -1 do ids[#ids + 1] = found[i] end
 elseif state == 'aggregating' then
-  local all = {}
-  for _, group in ipairs(ARGV[6] ~= '' and { ARGV[6] } or call('SMEMBERS', KEYS[9])) do
-    local name = prefix .. 'g:' .. group
-    -- pcall: a key of a foreign type is no group.
-    local length = pcall('ZCARD', name)
-    if type(length) ~= 'number' then length = 0 end
-    total = total + length
-    -- No task of the slice lies deeper in its own group than in all of them.
-    local found = limit > 0 and length > 0 and call('ZRANGE', name, 0, limit - 1, 'WITHSCORES') or {}
-    for i = 1, #found, 2 do all[#all + 1] = { found[i], tonumber(found[i + 1]), group } end
+  local names = { ARGV[6] }
+  if ARGV[6] == '' then
+    names, next_step = step_of(KEYS[9], ARGV[7])
   end
-  table.sort(all, function(a, b)
-    if a[2] == b[2] then return a[1] < b[1] end
-    return a[2] < b[2]
-  end)
-  for i = 1, math.min(limit, #all) do
-    ids[i], groups[i] = all[i][1], all[i][3]
+  for _, group in ipairs(names) do
+    local name = prefix .. 'g:' .. group
+    local length = size_of(name)
+    total = total + length
+    local room = math.min(limit - #ids, length)
+    for _, id in ipairs(room > 0 and call('ZRANGE', name, 0, room - 1) or {}) do
+      ids[#ids + 1] = id
+      groups[#ids] = group
+    end
   end
 else
   total = call('ZCARD', zsets[state])
@@ -93,4 +90,4 @@ for _, task in ipairs(tasks) do
     call('DEL', key)
   end
 end
-return { #tasks, ghosts, total > #ids and 1 or 0 }
+return { #tasks, ghosts, total > #ids and 1 or 0, next_step }

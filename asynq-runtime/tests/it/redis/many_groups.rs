@@ -1,0 +1,113 @@
+//! What a call costs Redis where a queue has thousands of groups: every script is bounded by what it returns.
+
+use std::collections::BTreeSet;
+
+use asynq_runtime::{
+    broker::{BulkAction, Chosen, Inspect, NewTask, Page, Produce, Repair, redis::RedisBroker},
+    task::{GroupName, TaskState},
+};
+use redis::aio::MultiplexedConnection;
+
+use super::{
+    server::Server,
+    tasks::{commands, queue, task},
+};
+
+/// More than ten steps of a walk.
+const GROUPS: usize = 3_000;
+/// More than one script runs: names of one step, of which Redis may give some more than asked, and a page of tasks.
+const PER_SCRIPT: u64 = 500;
+
+fn grouped(n: usize) -> NewTask {
+    let (mut task, group) = (task(&format!("t{n:04}")), format!("customer-{n:04}"));
+    task.message.group_key = group.as_str().into();
+    task.group = Some(GroupName::new(&group).unwrap());
+    task
+}
+
+/// A queue with one task in each of so many groups.
+async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
+    let server = Server::start(&[]).await;
+    let (redis, broker) = (server.foreign().await, server.broker().await);
+    for outcome in broker.enqueue((0..GROUPS).map(grouped).collect()).await {
+        outcome.unwrap();
+    }
+    (server, redis, broker)
+}
+
+/// How many scripts and commands `call` cost.
+async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future<Output = T>) -> (T, u64, u64) {
+    let before = (scripts(redis).await, commands(redis).await);
+    let result = call.await;
+    (result, scripts(redis).await - before.0, commands(redis).await - before.1)
+}
+
+async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0");
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+async fn page(broker: &RedisBroker, number: usize, size: usize) -> Vec<String> {
+    let tasks = broker.tasks(&queue(), TaskState::Aggregating, Page { number, size }).await.unwrap();
+    tasks.into_iter().map(|task| task.id.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_page_over_all_groups_costs_what_it_shows() {
+    let (_server, mut redis, broker) = with_groups().await;
+    let _ = page(&broker, 1, 1).await;
+    let (first, scripts, asked) = cost(&mut redis, page(&broker, 1, 30)).await;
+    assert_eq!((first.len(), scripts), (30, 1));
+    assert!(asked <= PER_SCRIPT, "{asked} commands for 30 tasks");
+    let (last, scripts, asked) = cost(&mut redis, page(&broker, GROUPS / 30, 30)).await;
+    assert_eq!(last.len(), 30);
+    assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    let mut seen = Vec::new();
+    for number in 1..=GROUPS.div_ceil(70) + 1 {
+        seen.extend(page(&broker, number, 70).await);
+    }
+    assert_eq!(seen.len(), GROUPS);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), GROUPS, "each once");
+}
+
+#[tokio::test]
+async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
+    let (_server, mut redis, broker) = with_groups().await;
+    let (stats, scripts, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
+    let stats = stats.unwrap();
+    assert_eq!((stats.aggregating, stats.size), (GROUPS as u64, GROUPS as u64));
+    assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    let one = redis::cmd("MEMORY").arg("USAGE").arg("asynq:{default}:t:t0000").query_async(&mut redis).await;
+    let (bytes, scripts, asked) = cost(&mut redis, broker.memory_usage(&queue())).await;
+    let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
+    assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
+}
+
+#[tokio::test]
+async fn all_groups_are_emptied_slice_by_slice() {
+    let (_server, mut redis, broker) = with_groups().await;
+    // Names of groups that are none must not end the walk before the others.
+    let () = redis::cmd("SADD")
+        .arg("asynq:{default}:groups")
+        .arg((0..1_000).map(|n| format!("gone-{n}")).collect::<Vec<_>>())
+        .query_async(&mut redis)
+        .await
+        .map(|_: i64| ())
+        .unwrap();
+    let (queue, chosen, mut deleted) = (queue(), Chosen::InState(TaskState::Aggregating), 0);
+    loop {
+        let call = broker.change_some(&queue, &chosen, BulkAction::Delete, 100);
+        let (slice, scripts, asked) = cost(&mut redis, call).await;
+        let slice = slice.unwrap();
+        deleted += slice.changed;
+        // Each task that is deleted takes some commands of its own.
+        assert!(asked / scripts.max(1) <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+        if !slice.more {
+            break;
+        }
+    }
+    let stats = broker.queue_stats(&queue).await.unwrap();
+    assert_eq!((deleted, stats.size), (GROUPS, 0));
+}
