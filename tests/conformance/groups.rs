@@ -212,6 +212,27 @@ async fn a_group_is_ripe_when_nothing_has_joined_for_the_grace_period() {
 }
 
 #[tokio::test]
+async fn a_walk_over_many_groups_names_those_that_are_ripe() {
+    let t = Fixture::start().await;
+    let in_group = |n: usize| task(&format!("t{n}")).grouped(&format!("g{:03}", n % 500));
+    let (old, new) = (|n: &usize| n % 3 == 0, |n: &usize| n % 3 != 0);
+    assert!(t.broker().enqueue((0..500).filter(old).map(in_group).collect()).await.iter().all(Result::is_ok));
+    t.advance(30 * SECOND);
+    assert!(t.broker().enqueue((0..500).filter(new).map(in_group).collect()).await.iter().all(Result::is_ok));
+    assert_eq!(t.ripe(&default_queue(), &grace(MINUTE)).await.len(), 0);
+    t.advance(30 * SECOND);
+    let ripe = t.ripe(&default_queue(), &grace(MINUTE)).await;
+    let expected = (0..500).filter(old).map(|n| group(&format!("g{n:03}"))).collect();
+    assert_eq!(ripe, expected);
+    // By the longest delay, and by the size.
+    let rules = GroupRules { max_delay: Some(MINUTE), ..grace(60 * MINUTE) };
+    assert_eq!(t.ripe(&default_queue(), &rules).await, expected);
+    t.enqueue(task("another").grouped("g001")).await;
+    assert_eq!(t.ripe(&default_queue(), &at_size(2)).await, [group("g001")].into());
+    assert!(t.ripe(&queue("none"), &grace(MINUTE)).await.is_empty());
+}
+
+#[tokio::test]
 async fn each_task_that_joins_begins_the_grace_period_again() {
     let t = Fixture::start().await;
     for i in 0..5 {

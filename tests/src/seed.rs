@@ -1,6 +1,6 @@
 //! Tasks for cases: built in one line, and brought into every state through the contract alone.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
@@ -296,7 +296,23 @@ impl<S: Store> Fixture<S> {
 
     /// Takes a set out of a group if it is ripe.
     pub async fn try_claim(&self, name: &str, rules: &GroupRules) -> Option<TaskSet> {
-        self.broker().claim_set(&default_queue(), &group(name), rules).await.unwrap()
+        let named = self.ripe(&default_queue(), rules).await;
+        let set = self.broker().claim_set(&default_queue(), &group(name), rules).await.unwrap();
+        assert!(set.is_none() || named.contains(&group(name)), "a set of a group that a walk did not name: {set:?}");
+        set
+    }
+
+    /// The groups that a whole walk names as ripe.
+    pub async fn ripe(&self, queue: &QueueName, rules: &GroupRules) -> BTreeSet<GroupName> {
+        let (mut named, mut step) = (BTreeSet::new(), None);
+        loop {
+            let found = self.broker().ripe_groups(queue, rules, step.as_ref()).await.unwrap();
+            named.extend(found.groups);
+            step = found.next;
+            if step.is_none() {
+                return named;
+            }
+        }
     }
 
     /// Takes everything that waits in a group, at most [`TaskSet::MOST`], whatever the time.

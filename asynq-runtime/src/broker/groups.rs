@@ -30,6 +30,20 @@ pub trait Groups {
     /// The broker failed.
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
 
+    /// One step of a walk over the groups of a queue, of some hundred groups: those that are ripe by the rules, of which
+    /// [`claim_set`](Self::claim_set) takes sets, and where the walk goes on. A group that is there from the first step to
+    /// the last is looked at, on Redis now and then twice; a group of nothing but ids without a task may be named, too.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn ripe_groups(
+        &self,
+        queue: &QueueName,
+        rules: &GroupRules,
+        from: Option<&GroupStep>,
+    ) -> Result<RipeGroups, BrokerError>;
+
     /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most [`TaskSet::MOST`]
     /// tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's
     /// until its deadline, 2 minutes from now, and beyond until somebody takes it back; the state of its tasks stays
@@ -108,6 +122,33 @@ impl GroupStats {
     /// The numbers of one group.
     pub fn new(group: GroupName, size: u64, oldest: Option<DateTime<Utc>>) -> Self {
         Self { group, size, oldest }
+    }
+}
+
+/// What one step of a walk over groups found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RipeGroups {
+    /// Names of groups of which sets can be taken now.
+    pub groups: Vec<GroupName>,
+    /// Where the walk goes on; `None` at its end.
+    pub next: Option<GroupStep>,
+}
+
+impl RipeGroups {
+    /// These groups, and what the next step of the walk is to be given.
+    pub(crate) fn new(groups: Vec<GroupName>, next: Option<String>) -> Self {
+        Self { groups, next: next.map(GroupStep) }
+    }
+}
+
+/// Where a walk over groups goes on: a word of the broker that gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupStep(String);
+
+impl GroupStep {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -49,7 +49,9 @@ pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
     diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
-    groups::{GroupRules, GroupStats, Groups, Rejected, SetError, SetMember, SetOutcome, TaskSet},
+    groups::{
+        GroupRules, GroupStats, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
+    },
     inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     maintain::{Forwarded, HeldLock, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},

@@ -4,7 +4,7 @@
 //! other. The set and what was made of it change in one step of the broker (RELIABILITY F16). A server that has nothing to
 //! aggregate by runs no aggregator.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     task::JoinSet,
@@ -28,11 +28,7 @@ use crate::{
 /// Soonest and latest turn; in between a tenth of the grace period.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
-/// Groups that one call lists.
-const PAGE: usize = 100;
-/// Groups of one queue that one turn looks at; the next one goes on behind them.
-const GROUPS: usize = 1000;
-/// Sets of one group that one turn takes, as long as they are full.
+/// Sets of one group that one turn takes, as long as they are full. If there may be more, the next turn comes at once.
 const SETS: usize = 10;
 /// Sets in hand at a time.
 const IN_HAND: usize = 4;
@@ -58,20 +54,15 @@ enum Unfinished {
 
 /// Aggregates until the server closes; then sets that are not made yet go back to their groups.
 pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut aggregator = Aggregator {
-        sets: JoinSet::new(),
-        left_alone: LeftAlone::default(),
-        behind: HashMap::new(),
-        hub: Arc::clone(&hub),
-    };
+    let mut aggregator = Aggregator { sets: JoinSet::new(), left_alone: LeftAlone::default(), hub: Arc::clone(&hub) };
     let mut trouble = Trouble::of("aggregator", LATEST);
     let between = (hub.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
     while !hub.closing.is_cancelled() {
         let pause = match aggregator.turn().await {
-            Ok(()) => {
+            Ok(has_more) => {
                 trouble.over();
                 hub.signals.aggregated.ring();
-                between
+                if has_more { Duration::ZERO } else { between }
             }
             Err(error) if hub.has_closed(&error) => break,
             Err(error) => trouble.met(&error),
@@ -87,63 +78,58 @@ struct Aggregator {
     /// What is being made, and ended.
     sets: JoinSet<(QueueName, GroupName, Result<(), Unfinished>)>,
     left_alone: LeftAlone,
-    /// Where the next turn goes on in queues that have more groups than a turn looks at.
-    behind: HashMap<QueueName, GroupName>,
 }
 
 impl Aggregator {
-    /// Looks at every group of every queue once, or at many of them.
-    async fn turn(&mut self) -> Result<(), BrokerError> {
+    /// Looks at every group of every queue once. Returns whether a group may have more full sets than were taken.
+    async fn turn(&mut self) -> Result<bool, BrokerError> {
         let hub = Arc::clone(&self.hub);
+        let mut has_more = false;
         for queue in hub.queues.now().names() {
-            let mut after = self.behind.remove(queue);
-            for page in 1.. {
-                let groups = hub.answer(hub.broker.groups(queue, after.as_ref(), PAGE)).await?;
-                let is_last = groups.len() < PAGE;
-                for stats in groups {
-                    self.group(queue, &stats.group).await?;
+            let mut step = None;
+            loop {
+                let call = hub.broker.ripe_groups(queue, &hub.aggregations.rules, step.as_ref());
+                let ripe = hub.answer(call).await?;
+                for group in &ripe.groups {
+                    has_more |= self.group(queue, group).await?;
                     if hub.closing.is_cancelled() {
-                        return Ok(());
+                        return Ok(false);
                     }
-                    after = Some(stats.group);
                 }
-                if is_last {
-                    break;
-                }
-                if page * PAGE >= GROUPS {
-                    self.behind.extend(after.map(|group| (queue.clone(), group)));
+                step = ripe.next;
+                if step.is_none() {
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(has_more)
     }
 
-    /// Takes the sets of one group for which it is time.
-    async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<(), BrokerError> {
+    /// Takes the sets of one group for which it is time. Returns whether there may be more full ones.
+    async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
         let hub = Arc::clone(&self.hub);
         let full = most(&hub.aggregations.rules);
         for _ in 0..SETS {
             if self.left_alone.contains(queue, group, Instant::now()) {
-                break;
+                return Ok(false);
             }
             while self.sets.len() >= IN_HAND {
                 self.ended().await;
             }
             if hub.closing.is_cancelled() {
-                break;
+                return Ok(false);
             }
             let Some(set) = hub.answer(hub.broker.claim_set(queue, group, &hub.aggregations.rules)).await? else {
-                break;
+                return Ok(false);
             };
             let is_full = set.members.len() >= full;
             let (queue, group, hub) = (queue.clone(), group.clone(), Arc::clone(&hub));
             self.sets.spawn(async move { (queue, group, end(&hub, set).await) });
             if !is_full {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Pauses, and sees to the sets that end meanwhile.

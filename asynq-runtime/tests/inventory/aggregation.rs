@@ -279,6 +279,21 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     soon(running.shutdown()).await.unwrap();
 }
 
+/// Had each turn its pause of five seconds here, these would take more than three minutes, and the wait ends after one.
+#[tokio::test]
+async fn full_sets_are_taken_one_after_the_other_without_a_pause() {
+    const NOTES: usize = 2_000;
+    const SIZE: usize = 5;
+    let broker: Arc<dyn Broker> = Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap());
+    let client = Client::new(broker.clone());
+    let notes = client.enqueue_many((0..NOTES).map(|n| note::job(n.to_string()))).await.unwrap();
+    assert!(notes.iter().all(Result::is_ok));
+    let server = server("").broker(broker).state(Seen::default()).group_grace("1h").group_max_size(SIZE);
+    let running = server.build().await.unwrap().start().await.unwrap();
+    soon(running.signals().settled.reached((NOTES / SIZE) as u64)).await;
+    running.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_stopping_server_puts_its_sets_back_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,10 +13,12 @@ use super::{
     keys::Keys,
     produce::whole_seconds,
     reply,
-    script::{CLAIM, Call, LIST_GROUPS, PUT_BACK},
+    script::{CLAIM, Call, LIST_GROUPS, PUT_BACK, RIPE},
 };
 use crate::{
-    broker::{BrokerError, GroupRules, GroupStats, Groups, SetError, SetMember, SetOutcome, TaskSet},
+    broker::{
+        BrokerError, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
+    },
     task::{Extra, GroupName, QueueName, TaskId},
 };
 
@@ -61,6 +63,22 @@ impl Groups for RedisBroker {
         Ok(self.group_stats(&Keys::new(queue), &[name]).await?.pop())
     }
 
+    async fn ripe_groups(
+        &self,
+        queue: &QueueName,
+        rules: &GroupRules,
+        from: Option<&GroupStep>,
+    ) -> Result<RipeGroups, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
+        let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
+        let next = answer.next().and_then(next_step);
+        // A name that is no text is nobody's: no asynq program can write it.
+        let names = answer.filter_map(|name| String::from_utf8(reply::bytes(name)?).ok());
+        Ok(RipeGroups::new(names.map(|name| GroupName::from_wire(&name)).collect(), next))
+    }
+
     async fn claim_set(
         &self,
         queue: &QueueName,
@@ -69,17 +87,13 @@ impl Groups for RedisBroker {
     ) -> Result<Option<TaskSet>, BrokerError> {
         let keys = Keys::new(queue);
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
-        let size = rules.max_size.map(|size| size.clamp(1, TaskSet::MOST));
-        let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let call = CLAIM
             .on(&[keys.group(group), keys.groups(), keys.sets(), keys.set(group, &id), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
-            .arg(group.as_str())
-            .arg(whole_seconds(rules.grace).max(1))
-            .arg(optional(rules.max_delay.map(whole_seconds)))
-            .arg(optional(size.map(|size| size as u64)))
-            .arg(size.unwrap_or(TaskSet::MOST))
+            .arg(group.as_str());
+        let call = with_rules(call, rules)
+            .arg(enough(rules).unwrap_or(TaskSet::MOST))
             .arg(SET_BYTES)
             .arg(TaskSet::DEADLINE.as_secs());
         read_set(self.link.send_one(call).await?, queue, group, id)
@@ -176,6 +190,19 @@ impl RedisBroker {
             .arg(TaskSet::MOST)
             .arg(TaskSet::DEADLINE.as_secs())
     }
+}
+
+/// How many tasks make a group ripe by themselves: more than a set can hold are enough in any case.
+fn enough(rules: &GroupRules) -> Option<usize> {
+    rules.max_size.map(|size| size.clamp(1, TaskSet::MOST))
+}
+
+/// The rules as `ripe.lua` takes them.
+fn with_rules(call: Call, rules: &GroupRules) -> Call {
+    let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    call.arg(whole_seconds(rules.grace).max(1))
+        .arg(optional(rules.max_delay.map(whole_seconds)))
+        .arg(optional(enough(rules).map(|size| size as u64)))
 }
 
 /// The first so many names after one.

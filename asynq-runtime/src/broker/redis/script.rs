@@ -39,7 +39,8 @@ scripts! {
     SWEEP = "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";
-    CLAIM = "groups/claim";
+    CLAIM = "ripe" "groups/claim";
+    RIPE = "group_step" "ripe" "groups/ripe";
     FINISH = "fits" "new_task" "groups/finish";
     PUT_BACK = "groups/put_back";
     LIST_GROUPS = "groups/list";

@@ -8,7 +8,7 @@ mod finish;
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, GroupRules, GroupStats, Groups, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetOutcome, TaskSet},
     task::{GroupName, QueueName},
 };
 
@@ -20,6 +20,8 @@ use super::{
     tx::{Tx, View},
 };
 
+/// Groups that one step of a walk looks at.
+const PER_STEP: usize = 200;
 /// Most sets that one call puts back.
 const MOST_SETS: usize = 100;
 
@@ -44,6 +46,33 @@ impl Groups for SqliteBroker {
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
         self.store.read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats)).await
+    }
+
+    async fn ripe_groups(
+        &self,
+        queue: &QueueName,
+        rules: &GroupRules,
+        from: Option<&GroupStep>,
+    ) -> Result<RipeGroups, BrokerError> {
+        let (queue, rules) = (queue.clone(), *rules);
+        let from = from.map_or("", GroupStep::as_str).to_owned();
+        self.store
+            .read(move |view| {
+                let Some(q) = view.queue(&queue)? else { return Ok(RipeGroups::default()) };
+                let (mut ripe, mut name) = (Vec::new(), from.clone());
+                for _ in 0..PER_STEP {
+                    let Some(next) = view.find(&sql::GROUPS_NEXT, params![q, name], |row| row.get(0))? else {
+                        return Ok(RipeGroups::new(ripe, None));
+                    };
+                    name = next;
+                    let group = GroupName::from_wire(&name);
+                    if claim::is_ripe(view, q, &group, &rules)? {
+                        ripe.push(group);
+                    }
+                }
+                Ok(RipeGroups::new(ripe, Some(name)))
+            })
+            .await
     }
 
     async fn claim_set(

@@ -52,6 +52,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("expired", (&sql::MAINTAIN_EXPIRED, format!("{at} AND at<?"))),
             ("oldest archived", (&sql::MAINTAIN_OLDEST_ARCHIVED, at.clone())),
             ("groups", (&sql::GROUPS_LIST, format!("INDEX {p}task_group (q=? AND grp>?)"))),
+            ("next group", (&sql::GROUPS_NEXT, format!("INDEX {p}task_group (q=? AND grp>?)"))),
             ("one group", (&sql::GROUPS_ONE, format!("INDEX {p}task_group (q=? AND grp=?)"))),
             ("span of a group", (&sql::GROUPS_SPAN, format!("INDEX {p}task_group (q=? AND grp=?)"))),
             ("size of a group", (&sql::GROUPS_REACHES, format!("INDEX {p}task_group (q=? AND grp=?)"))),

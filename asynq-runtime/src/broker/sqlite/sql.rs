@@ -122,6 +122,7 @@ statements! {
     MAINTAIN_OLDEST_ARCHIVED = "maintain/oldest_archived";
     GROUPS_LIST = "groups/list";
     GROUPS_ONE = "groups/one";
+    GROUPS_NEXT = "groups/next";
     GROUPS_SPAN = "groups/span";
     GROUPS_REACHES = "groups/reaches";
     GROUPS_WAITING = "groups/waiting";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use asynq_runtime::{
-    broker::{BulkAction, Chosen, Inspect, NewTask, Page, Produce, Repair, redis::RedisBroker},
+    broker::{BulkAction, Chosen, GroupRules, Groups, Inspect, NewTask, Page, Produce, Repair, redis::RedisBroker},
     task::{GroupName, TaskState},
 };
 use redis::aio::MultiplexedConnection;
@@ -83,6 +83,28 @@ async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
     let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
     assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
+}
+
+#[tokio::test]
+async fn to_find_that_no_group_is_ripe_takes_a_script_per_step() {
+    let (_server, mut redis, broker) = with_groups().await;
+    let walk = async {
+        let mut step = None;
+        loop {
+            let found = broker.ripe_groups(&queue(), &GroupRules::default(), step.as_ref()).await.unwrap();
+            assert!(found.groups.is_empty(), "{found:?}");
+            step = found.next;
+            if step.is_none() {
+                return;
+            }
+        }
+    };
+    let ((), scripts, asked) = cost(&mut redis, walk).await;
+    // Two commands for each group: how many wait there, and when the last one joined.
+    assert!(
+        scripts <= GROUPS as u64 / 100 && asked / scripts <= 2 * PER_SCRIPT,
+        "{asked} commands in {scripts} scripts"
+    );
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
-        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, Groups, Inspect, Lead, MoveError, Node,
-        Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, Schedules, Semaphores, SetError, SetOutcome,
-        TaskSet, Tick, Ticked,
+        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, Lead,
+        MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
+        Semaphores, SetError, SetOutcome, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -81,6 +81,16 @@ impl Groups for Flaky {
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         self.pulse("group").await;
         self.inner.group(queue, group).await
+    }
+
+    async fn ripe_groups(
+        &self,
+        queue: &QueueName,
+        rules: &GroupRules,
+        from: Option<&GroupStep>,
+    ) -> Result<RipeGroups, BrokerError> {
+        self.pulse("ripe_groups").await;
+        self.inner.ripe_groups(queue, rules, from).await
     }
 
     async fn claim_set(

@@ -6,17 +6,13 @@
 -- Returns  nothing where it is not ripe; else the deadline, Unix seconds · then per task: id · msg · x ('' none)
 local call = redis.call
 local now_s = clock(ARGV[1])
-local grace, longest, size, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local rules, most = rules_of(ARGV[4], ARGV[5], ARGV[6]), tonumber(ARGV[7])
 -- Removes nothing; as the first write it lets the script run when memory is full (F10). Each of the three stops the script
 -- before anything is changed where a key is of a foreign type.
 call('ZREM', KEYS[3], '')
 call('SCARD', KEYS[2])
 call('ZCARD', KEYS[1])
 
-local function score_at(rank) return tonumber(call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2]) end
-local function is_ripe(waiting)
-  return (size and waiting >= size) or (longest and score_at(0) <= now_s - longest) or score_at(-1) <= now_s - grace
-end
 local function in_slices(command, key, items)
   for i = 1, #items, 100 do call(command, key, unpack(items, i, math.min(i + 99, #items))) end
 end
@@ -28,7 +24,7 @@ for _ = 1, 20 do
     call('SREM', KEYS[2], ARGV[3])
     return false
   end
-  if not is_ripe(waiting) then return false end
+  if not is_ripe(KEYS[1], waiting, rules, now_s) then return false end
   local found, members, ghosts, room = { whole(now_s + tonumber(ARGV[9])) }, {}, {}, tonumber(ARGV[8])
   local ids = call('ZRANGE', KEYS[1], 0, most - 1, 'WITHSCORES')
   for i = 1, #ids, 2 do

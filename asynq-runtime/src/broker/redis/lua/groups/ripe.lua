@@ -1,0 +1,15 @@
+-- Names the groups of one step of a walk that are ripe.
+-- KEYS     1 groups
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 where the walk is · 4 grace seconds · 5 longest wait seconds ('' none)
+--          · 6 size that makes it ripe ('' none)
+-- Returns  where the walk goes on ('' at its end) · names
+local now_s = clock(ARGV[1])
+local rules = rules_of(ARGV[4], ARGV[5], ARGV[6])
+local names, next_step = step_of(KEYS[1], ARGV[3])
+local found = { next_step }
+for _, name in ipairs(names) do
+  local key = ARGV[2] .. 'g:' .. name
+  local waiting = size_of(key)
+  if waiting > 0 and is_ripe(key, waiting, rules, now_s) then found[#found + 1] = name end
+end
+return found
