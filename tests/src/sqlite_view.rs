@@ -226,6 +226,7 @@ hand_on! {
     Groups {
         groups(queue: &QueueName, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupStats>, BrokerError>;
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
+        ripe_groups(queue: &QueueName, rules: &GroupRules, from: Option<&GroupStep>) -> Result<RipeGroups, BrokerError>;
         claim_set(queue: &QueueName, group: &GroupName, rules: &GroupRules) -> Result<Option<TaskSet>, BrokerError>;
         finish_set(set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
         release_set(set: &TaskSet) -> Result<(), BrokerError>;

@@ -57,8 +57,12 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
     hub.put_back(&hub.runs.unended());
     // Nor has the fetcher where they block its thread.
-    if let Ok(Err(error)) = timeout_at(end + SETTLE, hub.release_unanswered(Duration::ZERO)).await {
-        tracing::warn!("tasks that never came here run again when their lease is over: {error}");
+    let why = match timeout_at(end + SETTLE, hub.release_unanswered(Duration::ZERO)).await {
+        Ok(answer) => answer.err().map(|error| error.to_string()),
+        Err(_) => Some("the broker did not answer in time".to_owned()),
+    };
+    if let Some(why) = why {
+        tracing::warn!("tasks that never came here, if there are any, run again when their lease is over: {why}");
     }
     hub.outbox.hand_back();
     if !within(end + SETTLE, hub.outbox.emptied()).await {

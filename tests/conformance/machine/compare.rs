@@ -11,6 +11,7 @@ use asynq_tests::default_queue;
 use super::{
     facts::{Hold, Place},
     play::{Check, Machine, ensure, ok},
+    upkeep::is_sorted_in_each,
 };
 
 const STATES: [TaskState; 7] = [
@@ -97,6 +98,11 @@ impl Machine<'_> {
         let is_in_order = match state {
             TaskState::Pending => ids == model.pending,
             TaskState::Active => true,
+            // How groups follow each other is the broker's.
+            TaskState::Aggregating => {
+                let group = |id: &&str| model.tasks[*id].group.as_deref().unwrap_or_default();
+                is_sorted_in_each(&ids.iter().map(|id| (group(id), second(id))).collect::<Vec<_>>())
+            }
             _ => ids.iter().is_sorted_by_key(second),
         };
         ensure!(is_in_order, "{state} is in the order {ids:?}");

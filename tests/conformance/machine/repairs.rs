@@ -94,12 +94,18 @@ impl Machine<'_> {
             (ok("change_some", answer)?, BulkSlice { changed: chosen.len(), ..BulkSlice::default() });
         ensure!(answer == expected, "{action:?} of all {state} was answered {answer:?}, not {expected:?}");
         let before = self.model.pending.len();
-        let times: Vec<i64> = chosen.iter().map(|id| self.model.tasks[id].place.time()).collect();
+        let key = |id: &String| {
+            let task = &self.model.tasks[id];
+            let group = task.group.clone().filter(|_| state == TaskState::Aggregating);
+            (group.unwrap_or_default(), (task.place.time() + 999) / 1000)
+        };
+        let times: Vec<(String, i64)> = chosen.iter().map(key).collect();
         for id in &chosen {
             self.model.change(id, change, now);
         }
         if change == Change::Run {
-            self.adopt_order(before, &times.into_iter().map(|at| (at + 999) / 1000).collect::<Vec<_>>()).await?;
+            let times: Vec<(&str, i64)> = times.iter().map(|(group, time)| (group.as_str(), *time)).collect();
+            self.adopt_order_of_each(before, &times).await?;
         }
         Ok(())
     }

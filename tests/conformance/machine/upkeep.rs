@@ -38,12 +38,18 @@ impl Machine<'_> {
     /// Of tasks that became pending together, those of one time may come in any order: takes over the store's order. `times`
     /// are those of the tasks behind the first `before`, in the order of the model.
     pub(super) async fn adopt_order(&mut self, before: usize, times: &[i64]) -> Check {
+        let times: Vec<(&str, i64)> = times.iter().map(|time| ("", *time)).collect();
+        self.adopt_order_of_each(before, &times).await
+    }
+
+    /// The same for tasks of several groups, where only those of one group follow each other by their times.
+    pub(super) async fn adopt_order_of_each(&mut self, before: usize, times: &[(&str, i64)]) -> Check {
         let seen = self.listed(TaskState::Pending).await?;
         let seen: Vec<String> = seen.into_iter().map(|task| task.id.to_string()).collect();
         let (old, new) = self.model.pending.split_at(before);
         let time_of = |id: &String| new.iter().position(|other| other == id).map(|place| times[place]);
-        let shown: Option<Vec<i64>> = seen.iter().skip(before).map(time_of).collect();
-        let in_order = shown.is_some_and(|shown| shown.len() == times.len() && shown.is_sorted());
+        let shown: Option<Vec<(&str, i64)>> = seen.iter().skip(before).map(time_of).collect();
+        let in_order = shown.is_some_and(|shown| shown.len() == times.len() && is_sorted_in_each(&shown));
         ensure!(seen.starts_with(old) && in_order, "pending is {seen:?}, not {old:?} and then {new:?}, due {times:?}");
         self.model.pending = seen;
         Ok(())
@@ -131,4 +137,10 @@ impl Machine<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the times of each group are in order.
+pub(super) fn is_sorted_in_each(times: &[(&str, i64)]) -> bool {
+    let groups: BTreeSet<&str> = times.iter().map(|(group, _)| *group).collect();
+    groups.iter().all(|group| times.iter().filter(|(of, _)| of == group).is_sorted_by_key(|(_, time)| time))
 }

@@ -6,5 +6,5 @@ mod wait;
 
 pub use self::{
     skip::note_skip,
-    wait::{PATIENCE, eventually, eventually_blocking, soon},
+    wait::{PATIENCE, eventually, eventually_blocking, has_time_to_leave, soon},
 };

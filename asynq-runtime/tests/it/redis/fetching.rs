@@ -17,7 +17,7 @@ use asynq_runtime::{
     server::Running,
     task::QueueName,
 };
-use asynq_test_support::{eventually, soon};
+use asynq_test_support::{eventually, has_time_to_leave, soon};
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
@@ -407,11 +407,11 @@ async fn a_blocked_worker_that_leaves_hands_back_all_that_it_has() {
     let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
     let began = Instant::now();
     soon(running.shutdown()).await.unwrap();
-    let in_time = began.elapsed() < SHUTDOWN_TIMEOUT + Duration::from_millis(700);
+    let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
     assert_eq!(*ran.lock().unwrap(), [""; 0], "no job has ended");
     let stats = broker.queue_stats(&queue()).await.unwrap();
-    // What a slow machine does not get done within the server's last second is the server's until the leases are over.
-    assert!(stats.active == 0 || !in_time, "{stats:?}");
+    // On a slow machine some are left to their leases.
+    assert!(stats.active == 0 || !is_in_time, "{stats:?}");
     let back = take(&broker, &member("other"), ALL).await;
     assert!(ids(&back).is_sorted(), "{:?}", ids(&back));
     assert_eq!(back.len() + usize::try_from(stats.active).unwrap(), ALL);

@@ -2,11 +2,11 @@
 
 use std::{
     sync::{Arc, Mutex, mpsc::Receiver},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use asynq_runtime::{Client, State, TaskState, broker::Broker, job::BoxFuture, prelude::*, server::JobResponse};
-use asynq_test_support::eventually_blocking;
+use asynq_test_support::{eventually_blocking, has_time_to_leave};
 use tokio::sync::Notify;
 use tower::util::MapFutureLayer;
 
@@ -123,8 +123,13 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
     for _ in 0..TASKS - 50 {
         told(&mut log).await;
     }
+    let began = Instant::now();
     soon(running.shutdown()).await.unwrap();
-    assert_eq!(ids(&broker, TaskState::Pending).await, (0..TASKS).map(name).collect::<Vec<_>>());
+    let is_in_time = has_time_to_leave(began, Duration::from_millis(50));
+    let back = ids(&broker, TaskState::Pending).await;
+    // On a slow machine some are left to their leases: those that would have gone back last, to the head of the line.
+    assert!(back.len() == TASKS || !is_in_time, "{} of {TASKS} went back", back.len());
+    assert_eq!(back, (TASKS - back.len()..TASKS).map(name).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
