@@ -7,7 +7,7 @@ use std::{error::Error, fmt, ops::Range, time::Duration};
 
 use crate::duration::{self, DurationError};
 
-/// No task waits longer than this for its next attempt; asynq's own formula has no cap and overflows (RELIABILITY F37).
+/// No task waits longer than this for its next attempt; asynq's own formula has no cap and overflows.
 pub const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
 
 /// How long a failed task waits for its next attempt.

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 
 /// A source of the current instant.
 ///
-/// Brokers keep their own time (DECISIONS §5): Redis scripts use `TIME`, SQLite the machine's clock. A clock given to a
+/// Brokers keep their own time: Redis scripts use `TIME`, SQLite the machine's clock. A clock given to a
 /// broker replaces that, which is what tests with a [`ManualClock`] do.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The current instant.

@@ -1,4 +1,4 @@
-//! Limits how many tasks do something at a time, over all programs: asynq's `x/rate` (PROTOCOL §13).
+//! Limits how many tasks do something at a time, over all programs: asynq's `x/rate`.
 //!
 //! Concurrency settings limit one server. A [`Semaphore`] limits all of them together: of the tasks that ask for a token
 //! of one scope, at most so many hold one at a time, wherever they run. On Redis, Go programs and ours share the tokens of

@@ -1,4 +1,4 @@
-//! Reads the interval of `@every`: Go's duration syntax (PROTOCOL §9.2).
+//! Reads the interval of `@every`: Go's duration syntax.
 
 use std::{ops::Range, time::Duration};
 

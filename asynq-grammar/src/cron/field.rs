@@ -34,7 +34,7 @@ pub struct Fields {
 
 impl Fields {
     /// Whether the hour was written with a star (`*`, `?`, `*/n`): such a schedule follows the wall clock through a change
-    /// of the offset, while one with fixed hours fires once for each of them (RELIABILITY F26).
+    /// of the offset, while one with fixed hours fires once for each of them.
     #[must_use]
     pub fn follows_the_clock(&self) -> bool {
         self.hour_star
@@ -131,7 +131,7 @@ impl Fields {
         None
     }
 
-    /// The days of a month that match (PROTOCOL §9.2): with an unstepped star on either side both must, else either.
+    /// The days of a month that match: with an unstepped star on either side both must, else either.
     fn days_of(&self, year: i32, month: u32) -> u64 {
         let length = days_in_month(year, month);
         let first = weekday(year, month, 1);

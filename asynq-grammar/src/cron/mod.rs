@@ -1,6 +1,6 @@
 //! Cron expressions: text to sets of seconds, minutes, hours and days, and back to an English sentence.
 //!
-//! Two readings of one grammar (PROTOCOL §9.2): [`Mode::Compat`] takes precisely what robfig/cron v3 takes, mistakes
+//! Two readings of one grammar: [`Mode::Compat`] takes precisely what robfig/cron v3 takes, mistakes
 //! included; [`Mode::Default`] adds seconds, `L`, `W` and `#`, and refuses what is almost surely a mistake, a schedule
 //! that can never fire among it.
 

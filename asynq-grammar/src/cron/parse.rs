@@ -1,4 +1,4 @@
-//! Reads a cron text (PROTOCOL §9.2, CRON.md §4); every mistake knows its field and its bytes.
+//! Reads a cron text; every mistake knows its field and its bytes.
 
 use std::ops::Range;
 

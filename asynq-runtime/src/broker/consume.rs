@@ -1,4 +1,4 @@
-//! Contract: take tasks out of queues to run them (PROTOCOL §5.5, FENCE.md §3).
+//! Contract: take tasks out of queues to run them (docs/design/fence.md#taking-a-task).
 
 use std::{fmt, time::Duration};
 
@@ -13,8 +13,8 @@ pub trait Consume {
     /// Takes up to `n` tasks of each wanted queue, in the given order, all in one round trip; paused queues give none.
     /// Each becomes active with a lease and a fresh run token in the same atomic step.
     ///
-    /// Ids without a task (F13) are set aside, never returned. A message that cannot be read, or whose id or queue is
-    /// another than where it lay, comes back as undecodable, so that the caller can archive it with the reason (F14).
+    /// Ids without a task are set aside, never returned. A message that cannot be read, or whose id or queue is
+    /// another than where it lay, comes back as undecodable, so that the caller can archive it with the reason.
     ///
     /// After a call whose answer was lost, the next call of the same member gets those tasks first, and others of their queue
     /// only as far as they are fewer than `n`.
@@ -74,7 +74,7 @@ pub trait Consume {
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
-    /// otherwise on the next write by anyone (DECISIONS §5 "Wake-up"), and at the latest after `limit`, the safety net.
+    /// otherwise on the next write by anyone, and at the latest after `limit`, the safety net.
     /// It does not return for the queues that [`ready`](Self::ready) leaves out. It may return early for nothing. Dropping the
     /// future is safe.
     ///
@@ -92,7 +92,7 @@ pub trait Consume {
     /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
     /// nothing after `limit`, when `stop` is cancelled, or for no reason.
     ///
-    /// What was taken when the future was dropped comes with the member's next call (F6); so who will make none cancels
+    /// What was taken when the future was dropped comes with the member's next call; so who will make none cancels
     /// `stop` and waits for the answer.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ pub struct RunKey {
     pub row: i64,
 }
 
-/// A run's token: 19 decimal digits that read as a time in nanoseconds (FENCE.md §3). It is drawn when
+/// A run's token: 19 decimal digits that read as a time in nanoseconds. It is drawn when
 /// the call that takes the task is made: brokers compare it for equality alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);

@@ -1,4 +1,4 @@
-//! Contract: aggregate the tasks of a group into new ones (PROTOCOL §5.12–5.15, 7.14; RELIABILITY F15–F18).
+//! Contract: aggregate the tasks of a group into new ones (docs/design/failures.md#a-set-is-aggregated-twice).
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ pub trait Groups {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError>;
 
-    /// Ends a set: stores what was made of it, frees the unique locks of its tasks (F19b) and deletes them, all in one
-    /// atomic step (F16). Every task of the set must be in the outcome, as a member of what was made or by itself.
+    /// Ends a set: stores what was made of it, frees the unique locks of its tasks and deletes them, all in one
+    /// atomic step. Every task of the set must be in the outcome, as a member of what was made or by itself.
     ///
     /// A repeat after a lost answer ([`SetOutcome::resend`]) recognises its first send by a receipt, which is kept for 10
     /// minutes; the new tasks' ids are made of the set's, so that none is stored twice after that.
@@ -80,7 +80,7 @@ pub trait Groups {
     /// The broker failed; they go back at the deadline.
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError>;
 
-    /// Puts the tasks of sets whose deadline has passed back to their groups, and makes those groups known again (F17);
+    /// Puts the tasks of sets whose deadline has passed back to their groups, and makes those groups known again;
     /// at most 100 sets. Returns how many sets.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl TaskSet {
     /// How long a set is its taker's, as in asynq.
     pub const DEADLINE: Duration = Duration::from_secs(120);
 
-    /// The id of the `n`th task that is made of this set: the same at every try, so that it is stored once (F16).
+    /// The id of the `n`th task that is made of this set: the same at every try, so that it is stored once.
     pub fn task_id(&self, n: usize) -> TaskId {
         match n {
             0 => TaskId::from_wire(&format!("agg:{}", self.id)),
@@ -218,7 +218,7 @@ pub struct Rejected {
     /// Why, for people; cut to 4 KiB.
     pub error: String,
     /// The raw bytes of one that could not be decoded: they become the payload of a message made in its place, so that
-    /// nothing is lost (F14). `None` where the message can be read.
+    /// nothing is lost. `None` where the message can be read.
     pub raw: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! Contract: look into queues, and pause them (PROTOCOL §5.25, §6.1, 6.2, 6.5, 6.6).
+//! Contract: look into queues, and pause them.
 
 use std::{ops::Deref, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Contract: what keeps queues healthy (PROTOCOL §5.11, 5.16–5.18, RELIABILITY F5, F13, F20–F22).
+//! Contract: what keeps queues healthy (docs/design/recovery.md).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::task::{QueueName, TaskId};
 #[async_trait::async_trait]
 pub trait Maintain {
     /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue; one that was
-    /// enqueued with a group goes to its group instead, and the group becomes known (F18).
+    /// enqueued with a group goes to its group instead, and the group becomes known.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ pub trait Maintain {
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
 
     /// Makes each unique lock that its running task still holds last at least until a lease that begins now ends; for
-    /// tasks that ask for it (F19e). A lock that is another's by now stays as it is.
+    /// tasks that ask for it. A lock that is another's by now stays as it is.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ pub trait Maintain {
         Ok(Duration::ZERO)
     }
 
-    /// Mends what a crash of something else left behind: active without a lease, ids without a task (F11, F13), groups
-    /// that have tasks and are not known (F17).
+    /// Mends what a crash of something else left behind: active without a lease, ids without a task, groups
+    /// that have tasks and are not known.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ pub trait Maintain {
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
 
     /// Deletes archived tasks, id and contents, oldest first, at most `limit`: those archived `max_age` ago or earlier,
-    /// and those beyond the newest `max_size` (PROTOCOL D21; exact, unlike F21). Returns how many.
+    /// and those beyond the newest `max_size`. Returns how many.
     ///
     /// # Errors
     ///

@@ -3,12 +3,12 @@
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
 //! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires periodic
 //! entries, and *semaphores* count across programs. Every primitive of the hot path takes a batch and the single form is a
-//! batch of one, so that it never pays one round trip per task (DECISIONS §4).
+//! batch of one, so that it never pays one round trip per task.
 //!
 //! Rules that hold for every method of every broker:
 //!
 //! - **Time is the broker's.** Delays are given as durations and added to the broker's clock; a caller's clock decides
-//!   nothing (RELIABILITY F27).
+//!   nothing.
 //! - **Every call has a deadline.** A call that gets no answer ends with [`BrokerError::is_unavailable`]; it is never
 //!   repeated blindly, because its first send may have worked. Each contract says how a repeat is made safe.
 //! - **A batch has one answer per item**, in the order of the items.

@@ -1,4 +1,4 @@
-//! Contract: who works here, and the cancel channel (PROTOCOL §5.19–5.20, 5.26–5.28).
+//! Contract: who works here, and the cancel channel (docs/design/wire.md#keys-of-a-server).
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ pub trait Cancellations: fmt::Debug + Send {
     async fn next(&mut self) -> Result<TaskId, BrokerError>;
 }
 
-/// `HOST:PID:UUID`, which names one server object (PROTOCOL §2.1).
+/// `HOST:PID:UUID`, which names one server object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerName {
     /// Host name, `unknown-host` if there is none.

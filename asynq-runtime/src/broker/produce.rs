@@ -1,4 +1,4 @@
-//! Contract: put tasks into a queue (PROTOCOL §4.2, §5.1–5.4).
+//! Contract: put tasks into a queue (docs/design/wire.md#enqueue).
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState};
 pub trait Produce {
     /// Stores each task as scheduled when its time is later than the broker's now, else as aggregating when it has a group
     /// (which becomes known), else as pending; and makes its queue known to Go's tools. A scheduled task with a group goes
-    /// to its group when it is due (F18). One outcome per item: a refused item never affects its neighbours.
+    /// to its group when it is due. One outcome per item: a refused item never affects its neighbours.
     ///
     /// An id is taken as long as a task of that id exists in the queue, in any state. A unique lock is looked at before
-    /// it is taken, so that an id conflict leaves none behind (F19a). A lock that bears the task's own id is what a crash left
+    /// it is taken, so that an id conflict leaves none behind. A lock that bears the task's own id is what a crash left
     /// behind, for no task of this id exists: it is taken over, with the time of the new task.
     ///
     /// Calls of several tasks of one client at the same time may travel together (group commit). A repeat after a lost
-    /// answer is the broker's own: it recognises its first send by the id and message (F9) and reports it as placed.
+    /// answer is the broker's own: it recognises its first send by the id and message and reports it as placed.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
 }
 
@@ -65,7 +65,7 @@ pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
 /// A lock that at most one waiting or running task holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueLock {
-    /// Full key, `asynq:{queue}:unique:type:md5` (PROTOCOL §2.2).
+    /// Full key, `asynq:{queue}:unique:type:md5`.
     pub key: String,
     /// How long it is held at most; at least 1 s, whole seconds. For a scheduled task it starts when the task is due.
     pub ttl: Duration,

@@ -1,4 +1,4 @@
-//! Contract: what people do to tasks and queues (PROTOCOL §6.3–6.5; RELIABILITY F20, F21, F44).
+//! Contract: what people do to tasks and queues.
 //!
 //! Go's tools do the same things to the same keys at the same time; each step here is atomic and leaves every task in
 //! exactly one place. Nothing here touches an active task: its worker would not know.
@@ -101,7 +101,7 @@ pub trait Repair {
         limit: usize,
     ) -> Result<BulkSlice, BrokerError>;
 
-    /// Deletes everything of a queue whose tasks are all gone: counters, pause, groups, our own keys, its name (F44). What
+    /// Deletes everything of a queue whose tasks are all gone: counters, pause, groups, our own keys, its name. What
     /// was left by others, a lock or a set without tasks, goes too. On Redis, a broker of another program that enqueued to
     /// it within the last minute lists its name again only when that minute is over.
     ///
@@ -143,7 +143,7 @@ pub enum BulkAction {
 }
 
 impl BulkAction {
-    /// Whether tasks in `state` can be treated so; asynq's bulk calls have the same rules (PROTOCOL §6.4).
+    /// Whether tasks in `state` can be treated so; asynq's bulk calls have the same rules.
     pub fn fits(self, state: TaskState) -> bool {
         use TaskState::{Active, Aggregating, Archived, Pending, Retry, Scheduled};
         match self {
@@ -181,7 +181,7 @@ pub enum QueueDeleted {
 pub struct PayloadEdit {
     /// The new bytes.
     pub payload: Bytes,
-    /// The bytes that it replaces: if they are others by now, nothing is changed (W16). `None` = whatever is there.
+    /// The bytes that it replaces: if they are others by now, nothing is changed. `None` = whatever is there.
     pub expected: Option<Bytes>,
     /// The key of the unique lock that goes with the new payload. It is used only where the task has a lock, and
     /// replaces the old one with the time that one had left; `None` keeps the old key. On Redis a key of the queue, or

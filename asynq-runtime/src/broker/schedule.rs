@@ -1,4 +1,4 @@
-//! Contract: each tick of a periodic entry enqueued once, and who plans the ticks (CRON.md §7, PROTOCOL §5.21–5.24, §9).
+//! Contract: each tick of a periodic entry enqueued once, and who plans the ticks (docs/design/schedules.md).
 //!
 //! [`tick`](Schedules::tick) alone makes a tick fire once, however many schedulers send it. Leadership only saves work.
 

@@ -1,4 +1,4 @@
-//! Contract: tokens that at most so many tasks hold at a time, over all programs (PROTOCOL §13, asynq's `x/rate`).
+//! Contract: tokens that at most so many tasks hold at a time, over all programs.
 
 use chrono::{DateTime, Utc};
 

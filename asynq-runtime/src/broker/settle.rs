@@ -1,4 +1,4 @@
-//! Contract: end a run (PROTOCOL §5.6–5.10, FENCE.md §3–4).
+//! Contract: end a run (docs/design/fence.md#settle).
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,7 +59,7 @@ pub struct Settlement {
 /// What becomes of a task whose run ends.
 ///
 /// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) sets `crashes` back to 0:
-/// an attempt that ended by itself clears the suspicion (DECISIONS §5).
+/// an attempt that ended by itself clears the suspicion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Success (or revoked): delete it, free its unique lock, count it as processed.
@@ -105,7 +105,7 @@ pub enum Settled {
     Gone,
 }
 
-/// Most bytes of an error text (RELIABILITY F36): more is no help to anybody, and every program that lists tasks reads it.
+/// Most bytes of an error text: more is no help to anybody, and every program that lists tasks reads it.
 const LONGEST_ERROR: usize = 4096;
 
 /// The error text as every broker stores it: at most 4 KiB, cut between two characters.

@@ -1,4 +1,4 @@
-//! Draws run tokens (FENCE.md §3).
+//! Draws run tokens (docs/design/fence.md#the-token).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,7 +1,7 @@
-//! Takes sets of tasks out of ripe groups and ends each with what was made of it (PROTOCOL §7.14).
+//! Takes sets of tasks out of ripe groups and ends each with what was made of it.
 //!
 //! User code makes the new tasks where jobs run, with a time; several sets at once, so that a slow group holds up no
-//! other. The set and what was made of it change in one step of the broker (RELIABILITY F16). A server that has nothing to
+//! other. The set and what was made of it change in one step of the broker. A server that has nothing to
 //! aggregate by runs no aggregator.
 
 use std::{sync::Arc, time::Duration};

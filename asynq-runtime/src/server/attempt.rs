@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// One dequeued task. What could not be read is a message made in its place, with the bytes as its payload, so that
-/// nothing is lost (RELIABILITY F14).
+/// nothing is lost.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) key: RunKey,

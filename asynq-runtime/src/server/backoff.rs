@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::dice::Dice;
 
-/// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows (RELIABILITY F37).
+/// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows.
 pub(crate) const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 
-/// asynq's delay before the next attempt of a task that has failed `retried` times before (PROTOCOL §7.6): n⁴ + 15 s,
+/// asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s,
 /// and up to 29·(n+1) s on top, as `roll` says (0..30), so that tasks that failed together do not return together.
 pub(crate) fn retry_delay(retried: u32, roll: u32) -> Duration {
     let n = u64::from(retried);

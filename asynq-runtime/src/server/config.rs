@@ -10,7 +10,7 @@ pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Blocking jobs at a time: tokio's own number of blocking threads.
 pub(crate) const BLOCKING_LIMIT: usize = 512;
 /// Fewest outcomes that may wait for the broker before fetching stops; above it, a whole concurrency's worth may wait.
-/// Measured as enough to keep fetch and settle overlapping (PERFORMANCE conclusion 6).
+/// Measured as enough to keep fetch and settle overlapping.
 pub(crate) const OUTBOX_ROOM: usize = 512;
 /// Between beats: asynq's 5 s, half of what makes a server disappear from the list.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);

@@ -53,7 +53,7 @@ impl Core {
     }
 
     /// Reads the arguments and returns the attempt, not yet polled. A job answers to exactly its name; what no job knows
-    /// goes to the handlers (PROTOCOL §10). Reading runs code of the program, which may panic.
+    /// goes to the handlers. Reading runs code of the program, which may panic.
     pub(crate) fn start(&self, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         if let Some(job) = self.registry.get(ctx.name()) {
             let payload = ctx.payload().clone();

@@ -434,7 +434,7 @@ fn tell(action: &Action) {
     }
 }
 
-/// How an attempt ends that runs into its limit. After the task's own deadline no other attempt may run (F40).
+/// How an attempt ends that runs into its limit. After the task's own deadline no other attempt may run.
 fn overrun(limit: &Limit) -> Ended {
     if limit.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))

@@ -1,4 +1,4 @@
-//! Handlers of task types that no Rust type stands for, found by the rule of Go's mux (PROTOCOL §10).
+//! Handlers of task types that no Rust type stands for, found by the rule of Go's mux.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 

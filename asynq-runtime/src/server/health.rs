@@ -1,4 +1,4 @@
-//! Asks the broker for a sign of life now and then, and tells the program what it got (PROTOCOL §7.13).
+//! Asks the broker for a sign of life now and then, and tells the program what it got.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The server's own thread: outcomes, leases and beats live here, on a runtime that no job can block.
 //!
-//! A job that burns the processor or blocks every thread of its runtime cannot cost a lease (RELIABILITY F30): nothing
-//! that keeps tasks ours runs where jobs run.
+//! A job that burns the processor or blocks every thread of its runtime cannot cost a lease: nothing that keeps tasks ours
+//! runs where jobs run (docs/design/recovery.md#the-heart).
 
 use std::{future::Future, io, sync::Arc, time::Duration};
 

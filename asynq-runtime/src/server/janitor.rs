@@ -1,8 +1,7 @@
 //! Deletes completed tasks past their retention, trims the archive, puts sets that nobody ended back to their groups, and
 //! mends what crashes left behind.
 //!
-//! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it
-//! (RELIABILITY F20).
+//! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! When an attempt must end, by the broker's clock (PROTOCOL §7.5).
+//! When an attempt must end, by the broker's clock.
 
 use std::time::Duration;
 

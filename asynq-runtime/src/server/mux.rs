@@ -1,4 +1,4 @@
-//! The rule of Go's mux (PROTOCOL §10), for whatever has patterns: task types and groups.
+//! The rule of Go's mux, for whatever has patterns: task types and groups.
 
 /// What belongs to the longest pattern that `name` starts with. The very pattern is the longest there can be; there is no
 /// rule about separators.

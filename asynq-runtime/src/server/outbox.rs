@@ -2,8 +2,9 @@
 //!
 //! One call is in flight at a time; what ends meanwhile goes out together in the next one, so batches grow with the load
 //! and an outcome on an idle server waits for nothing. An outcome whose call failed stays in front and is sent again,
-//! marked as such, for as long as it takes: the run's fence makes that safe (RELIABILITY F1, F2). One that cannot be written
-//! holds up no other: where a whole call is refused for something in it, its outcomes are sent again one by one.
+//! marked as such, for as long as it takes: the run's fence makes that safe (docs/design/fence.md#outbox). One that
+//! cannot be written holds up no other: where a whole call is refused for something in it, its outcomes are sent again one
+//! by one.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Decides what becomes of a task whose attempt has ended: a pure function, tested as a table (PROTOCOL §7.4).
+//! Decides what becomes of a task whose attempt has ended: a pure function, tested as a table.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
     }
 }
 
-/// Nobody here knows the task; during a deploy another worker may (RELIABILITY F39).
+/// Nobody here knows the task; during a deploy another worker may.
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
@@ -115,7 +115,7 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     }
 }
 
-/// asynq's `IsFailure` = false, but not for ever (PROTOCOL W15), and on the last retry too.
+/// asynq's `IsFailure` = false, but not for ever, and on the last retry too.
 fn not_a_failure(error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
     let put_off = facts.extra.put_off;
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);

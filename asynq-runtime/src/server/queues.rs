@@ -1,4 +1,4 @@
-//! Which queues to ask for how much: by weight or strictly by rank (PROTOCOL §7.3), within the limit of each.
+//! Which queues to ask for how much: by weight or strictly by rank, within the limit of each.
 //!
 //! A server is told *entries*: queues, and patterns that stand for all queues of such a name. The weight of a pattern is
 //! that of all its queues together, so that a thousand tenants do not drown the rest; its limit is that of each of them.

@@ -1,6 +1,6 @@
 //! The tasks in a server's hands, from their dequeue until the broker has taken their outcome.
 //!
-//! Keyed by run, not by task id: tasks of one id may run at the same time in different queues (RELIABILITY F31). The
+//! Keyed by run, not by task id: tasks of one id may run at the same time in different queues. The
 //! lease of everything in here is extended; what leaves in any other way than by an outcome was lost.
 
 use std::{
@@ -25,7 +25,7 @@ use crate::{
     task::{QueueName, TaskId, WorkerInfo},
 };
 
-/// Longest payload that is shown to others (RELIABILITY F35).
+/// Longest payload that is shown to others.
 const SHOWN_PAYLOAD: usize = 1024;
 
 /// The tasks in hand, and the slots that the running ones take.

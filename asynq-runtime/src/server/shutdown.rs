@@ -1,6 +1,6 @@
 //! Leaves in order and in time: quiet, drain, hand back, settle, leave; and the signals that ask for it.
 //!
-//! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (RELIABILITY F45).
+//! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (docs/design/recovery.md#shutdown).
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -96,13 +96,13 @@ macro_rules! name {
 
 name! {
     /// The name of a queue: not blank, at most 200 bytes, no control characters and no braces (a brace would move the
-    /// keys of a queue to different slots of a Redis Cluster, RELIABILITY F42).
+    /// keys of a queue to different slots of a Redis Cluster).
     QueueName, names::check_queue
 }
 
 name! {
     /// The name of a group: not blank, at most 512 bytes, no control characters, and not ending in a colon and a UUID,
-    /// because the key of such a group could be that of a set taken out of another (PROTOCOL §2.2).
+    /// because the key of such a group could be that of a set taken out of another.
     GroupName, names::check_group
 }
 
@@ -112,7 +112,7 @@ name! {
 }
 
 impl TaskId {
-    /// A new UUID v7. Time-ordered ids keep SQLite's index compact (SQLITE.md §1); Go does not mind.
+    /// A new UUID v7. Time-ordered ids keep SQLite's index compact; Go does not mind.
     pub fn random() -> Self {
         Self(uuid::Uuid::now_v7().hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).into())
     }

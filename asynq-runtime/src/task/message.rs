@@ -1,4 +1,4 @@
-//! The message that travels: asynq's `TaskMessage`, byte for byte (PROTOCOL §3).
+//! The message that travels: asynq's `TaskMessage`, byte for byte.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -9,7 +9,7 @@ use super::{QueueName, TaskId};
 ///
 /// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and
 /// Unix seconds, because that is what the wire carries. Unknown fields are dropped when a message is written again, as
-/// Go does (PROTOCOL D19).
+/// Go does.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TaskMessage {
     /// Name of the job that runs this task.
@@ -79,7 +79,7 @@ impl Header {
     }
 }
 
-/// Bytes that are no task message; they are kept so that nothing is lost (RELIABILITY F14).
+/// Bytes that are no task message; they are kept so that nothing is lost.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("undecodable task message ({} bytes): {reason}", raw.len())]
 pub struct UndecodableMessage {
@@ -106,7 +106,7 @@ impl TaskMessage {
     }
 
     /// A message made in place of one that cannot be read, with its bytes as the payload: nothing is lost, people can look
-    /// at it, and no job runs it (RELIABILITY F14). Its type is `undecodable`.
+    /// at it, and no job runs it. Its type is `undecodable`.
     pub(crate) fn in_place_of(raw: Bytes, id: &TaskId, queue: &QueueName) -> Self {
         Self {
             r#type: "undecodable".to_owned(),

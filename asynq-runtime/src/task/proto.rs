@@ -1,5 +1,5 @@
 //! The messages by which servers and schedulers show themselves: `ServerInfo`, `WorkerInfo`, `SchedulerEntry` and
-//! `SchedulerEnqueueEvent` (PROTOCOL §3).
+//! `SchedulerEnqueueEvent`.
 
 use asynq_grammar::pattern::matches;
 use bytes::Bytes;
@@ -67,7 +67,7 @@ pub struct ServerInfo {
     /// How many tasks it runs now.
     #[prost(int32, tag = "9")]
     pub active_worker_count: i32,
-    /// Our version, which tells Rust servers from Go's; Go skips a field it does not know (PROTOCOL H4).
+    /// Our version, which tells Rust servers from Go's; Go skips a field it does not know.
     #[prost(string, tag = "1000")]
     pub rust_version: String,
     /// How far the clock of its host was ahead of the broker's at this beat, milliseconds; negative when it was behind.
@@ -146,7 +146,7 @@ pub struct WorkerInfo {
     /// Its type.
     #[prost(string, tag = "5")]
     pub task_type: String,
-    /// Its payload, cut to 1 KiB (RELIABILITY F35).
+    /// Its payload, cut to 1 KiB.
     #[prost(bytes = "bytes", tag = "6")]
     pub task_payload: Bytes,
     /// Its queue.
@@ -188,13 +188,13 @@ pub struct SchedulerEntry {
     /// Their payload.
     #[prost(bytes = "bytes", tag = "4")]
     pub task_payload: Bytes,
-    /// Their options in Go's form (PROTOCOL §9.4). Each must contain `(`, or Go's readers panic (D15).
+    /// Their options in Go's form. Each must contain `(`, or Go's readers panic.
     #[prost(string, repeated, tag = "5")]
     pub enqueue_options: Vec<String>,
     /// Its next time, [`Timestamp::NEVER`] if there is none.
     #[prost(message, optional, tag = "6")]
     pub next_enqueue_time: Option<Timestamp>,
-    /// The time of its last tick, [`Timestamp::NEVER`] if there was none; never absent (D14).
+    /// The time of its last tick, [`Timestamp::NEVER`] if there was none; never absent.
     #[prost(message, optional, tag = "7")]
     pub prev_enqueue_time: Option<Timestamp>,
     /// Ours: what a tick enqueues, with all that the options in Go's form cannot say. Go's readers skip it.

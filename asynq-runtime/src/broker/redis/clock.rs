@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
 };
 
-/// Above this the clocks of Go workers, which use their own, get in the way of ours (PROTOCOL D24).
+/// Above this the clocks of Go workers, which use their own, get in the way of ours.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(2);
 
 /// A slower answer had to wait for something, a connection or a busy machine, and tells the time badly.

@@ -27,13 +27,13 @@ use super::{
 };
 use crate::task::QueueName;
 
-/// Most tasks per send, and sends in flight (PERFORMANCE conclusion 6).
+/// Most tasks per send, and sends in flight.
 pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a queue counts as known to Go's tools; not for ever, because they can forget it (PROTOCOL W6).
+/// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// Sends what is waiting; lives on the broker's own thread.

@@ -1,4 +1,4 @@
-//! How safe an enqueue is when it returns (RELIABILITY F12).
+//! How safe an enqueue is when it returns.
 
 use std::{ops::RangeInclusive, time::Duration};
 

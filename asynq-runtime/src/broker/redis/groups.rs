@@ -1,4 +1,4 @@
-//! Groups on Redis: asynq's keys, so that Go servers take back our sets and we theirs (PROTOCOL §5.12–5.15).
+//! Groups on Redis: asynq's keys, so that Go servers take back our sets and we theirs.
 
 mod finish;
 

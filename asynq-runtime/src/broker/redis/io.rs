@@ -1,8 +1,8 @@
 //! The OS thread that reads and writes every socket of a broker.
 //!
 //! A connection lives on the runtime that opened it. On the caller's runtime a job that blocks would stop the very calls
-//! that keep its lease; here nothing runs but the broker and, where a server opened it, the server's heart
-//! (DECISIONS §5 "Own thread for the heart").
+//! that keep its lease; here nothing runs but the broker and, where a server opened it, the server's
+//! heart (docs/design/recovery.md#the-heart).
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! Names every Redis key, byte for byte as asynq does (PROTOCOL §2), and our own under `x:`.
+//! Names every Redis key, byte for byte as asynq does (docs/design/wire.md), and our own under `x:`.
 
 use chrono::{DateTime, Utc};
 

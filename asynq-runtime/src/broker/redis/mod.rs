@@ -328,7 +328,7 @@ fn located(target: &Target, error: BrokerError) -> BrokerError {
     BrokerError::with_source(error.kind(), message, error)
 }
 
-/// A Redis that evicts keys loses tasks, or the locks of unique ones, without a word (RELIABILITY F11).
+/// A Redis that evicts keys loses tasks, or the locks of unique ones, without a word.
 async fn check_eviction(link: &Link, allowed: bool) -> Result<(), BrokerError> {
     if allowed {
         return Ok(());

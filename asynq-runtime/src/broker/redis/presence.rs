@@ -15,7 +15,7 @@ use super::{
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
 
-/// What Go's recoverer expects of every lease (PROTOCOL D2).
+/// What Go's recoverer expects of every lease.
 const GO_LEASE: Duration = Duration::from_secs(30);
 /// How long a server counts as alive after a beat, seconds.
 const ALIVE_FOR: u64 = 10;
@@ -54,7 +54,7 @@ impl Presence for RedisBroker {
         let mut calls = Vec::with_capacity(3 * listed.len());
         for [name, _] in listed {
             calls.push(Call::plain("GET").arg(name));
-            // The names differ in this one word (PROTOCOL §2.1).
+            // The names differ in this one word.
             calls.push(Call::plain("HVALS").arg(name.replacen("asynq:servers:", "asynq:workers:", 1)));
             calls.push(Call::plain("PTTL").arg(name));
         }
@@ -155,7 +155,7 @@ impl RedisBroker {
 }
 
 /// How far the clock of a Go server is ahead of Redis's, seen at `asked`: it writes the end of its listing by its own clock,
-/// in whole seconds, and Redis counts by its own what is left of the key that ends at the same time (PROTOCOL §5.19).
+/// in whole seconds, and Redis counts by its own what is left of the key that ends at the same time.
 fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> Option<TimeDelta> {
     let listed_until = DateTime::from_timestamp(listed_until.parse::<f64>().ok()? as i64, 500_000_000)?;
     let left = left_ms.filter(|&left| left >= 0).and_then(TimeDelta::try_milliseconds)?;

@@ -1,5 +1,5 @@
-//! Periodic entries on Redis: each tick one script in its queue's slot, the lead one key, asynq's own lists (CRON.md §7,
-//! PROTOCOL §5.21–5.24).
+//! Periodic entries on Redis: each tick one script in its queue's slot, the lead one key, asynq's own lists
+//! (docs/design/schedules.md).
 
 mod lead;
 mod shown;

@@ -111,7 +111,7 @@ impl Script {
     }
 }
 
-/// Most tasks and most bytes of messages that one script carries (PERFORMANCE conclusion 5): a longer one would keep Redis
+/// Most tasks and most bytes of messages that one script carries: a longer one would keep Redis
 /// from everybody else, and would not be answered in time.
 pub(super) const PER_SCRIPT: (usize, usize) = (64, 1 << 20);
 

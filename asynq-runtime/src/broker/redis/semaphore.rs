@@ -1,4 +1,4 @@
-//! Tokens on Redis: asynq's own zset per scope, which lies outside every queue (PROTOCOL §13).
+//! Tokens on Redis: asynq's own zset per scope, which lies outside every queue.
 
 use chrono::{DateTime, Utc};
 

@@ -1,7 +1,7 @@
 //! Wakes up on the next write by anyone, without polling: client-side caching on a connection used for nothing else.
 //!
 //! Redis announces the next change of each key that was read on a tracking connection. Scripts must never run on it: one
-//! that reads a single key registers every key it declares (DECISIONS §5 "Wake-up").
+//! that reads a single key registers every key it declares (docs/design/wire.md#waiting-without-polling).
 
 use std::{
     collections::HashSet,

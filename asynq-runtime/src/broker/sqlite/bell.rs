@@ -1,4 +1,4 @@
-//! Wakes other programs on the same file: a datagram socket per program, rung after a commit (SQLITE.md §6).
+//! Wakes other programs on the same file: a datagram socket per program, rung after a commit (docs/design/sqlite.md#wake-up).
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Opens connections with the settings that SQLITE.md §5 measured.
+//! Opens connections with the settings that were measured as best for tasks.
 
 use std::{
     path::Path,
@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 const STATEMENTS: usize = 128;
 
 /// Pages that the writer keeps in memory, and a reader: SQLite's own default, and half of it. More wins nothing that could be
-/// measured (SQLITE.md §5: 41,000 tasks/s with 2 MiB, 40,000 with 256), since ids that follow the time keep the work in few
+/// measured, since ids that follow the time keep the work in few
 /// pages, and would be most of a worker's memory.
 const WRITER_CACHE: &str = "PRAGMA cache_size=-2048;";
 const READER_CACHE: &str = "PRAGMA cache_size=-1024;";

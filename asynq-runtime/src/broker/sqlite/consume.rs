@@ -241,7 +241,7 @@ impl Claim {
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
-                    // Without its message it can never run (F13); it is shown to people instead.
+                    // Without its message it can never run; it is shown to people instead.
                     tx.view.execute(&sql::CONSUME_SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
                     tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
@@ -316,7 +316,7 @@ impl Candidate {
     }
 }
 
-/// Draws run tokens and remembers those whose tasks never reached the caller (F6).
+/// Draws run tokens and remembers those whose tasks never reached the caller.
 #[derive(Debug)]
 pub(super) struct Tokens {
     source: TokenSource,

@@ -4,7 +4,7 @@
 //! to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and database
 //! around a checkpoint), and the log is synced after the lock was given back. So others write meanwhile; a claim, which
 //! promises nothing, is answered at once; and one sync serves all commits before it. What was promised (a task is stored, an
-//! outcome is kept) is said only after it, whoever made the commit that the promise rests on (SQLITE.md §7).
+//! outcome is kept) is said only after it, whoever made the commit that the promise rests on (docs/design/sqlite.md#durability).
 //!
 //! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of which a
 //! part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of it is in the

@@ -1,5 +1,5 @@
 //! Enqueues inside a transaction of somebody else's connection, so that a row and the task it caused commit together
-//! (SQLITE.md §9).
+//! (docs/design/sqlite.md#in-a-programs-own-transaction).
 
 use std::path::Path;
 

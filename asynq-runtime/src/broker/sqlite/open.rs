@@ -1,4 +1,4 @@
-//! Looks at a place before tasks are put there: a wrong file is named and left as it is (SQLITE.md §8).
+//! Looks at a place before tasks are put there: a wrong file is named and left as it is (docs/design/sqlite.md#opening).
 
 use std::{
     fs,

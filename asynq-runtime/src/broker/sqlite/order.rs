@@ -19,7 +19,7 @@ use super::{
     tx::{Tx, View},
 };
 
-/// The order of the steps in one commit (SQLITE.md §2): what is inserted can be claimed in the same commit.
+/// The order of the steps in one commit: what is inserted can be claimed in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     /// Leases and beats: what keeps tasks with the worker that runs them.

@@ -126,7 +126,7 @@ impl Item {
         Ok(Ok(Placed { state, process_at: instant(due) }))
     }
 
-    /// The id is taken: by our own first send, whose answer was lost, or by somebody else (F9).
+    /// The id is taken: by our own first send, whose answer was lost, or by somebody else.
     fn meets_itself(&self, view: &View<'_>, q: i64) -> rusqlite::Result<Result<Placed, Refused>> {
         let found = view.find(&sql::PRODUCE_TAKEN_BY, params![q, self.task.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))

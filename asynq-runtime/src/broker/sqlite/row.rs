@@ -115,7 +115,7 @@ pub(super) fn instant(ms: i64) -> DateTime<Utc> {
     })
 }
 
-/// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant (F37).
+/// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant.
 pub(super) fn after(now: i64, delay: Duration) -> i64 {
     let ms = i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     now.saturating_add(ms).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())

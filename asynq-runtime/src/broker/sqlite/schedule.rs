@@ -1,4 +1,4 @@
-//! Periodic entries: their ticks, their leader, and what tools see of them (contract: `broker/schedule.rs`, CRON.md §7).
+//! Periodic entries: their ticks, their leader, and what tools see of them (contract: `broker/schedule.rs`).
 
 mod entry;
 mod lead;

@@ -144,7 +144,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             let error = shortened(error);
             tx.note_failure(seq, error)?;
             tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
-            // What could not be read gets a message made in its place, so that people can look at it (F14).
+            // What could not be read gets a message made in its place, so that people can look at it.
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
             tx.free_lock_of_archived(q, lock, id, extra)?;
             tx.ended(q, true);
@@ -192,8 +192,8 @@ fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>
     view.find(&sql::SETTLE_RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// FENCE.md §3, the slow path: our own earlier send left a receipt, or, if it deleted the task, another row or none. What
-/// was not sent before cannot have been done before: then the receipt is of another outcome of the run.
+/// Why an outcome was refused (docs/design/fence.md#receipts): our own earlier send left a receipt, or, if it deleted the
+/// task, another row or none. What was not sent before cannot have been done before: then the receipt is of another outcome of the run.
 fn judge(found: Option<(i64, i64)>, item: &Settlement) -> Settled {
     let run = &item.run;
     let done_again = item.resend && item.action == Action::Done;

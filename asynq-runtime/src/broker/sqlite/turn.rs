@@ -1,5 +1,5 @@
 //! Whose turn it is to write: two file locks that make programs queue up, because SQLite's own waiting starves some of
-//! them (SQLITE.md §3).
+//! them (docs/design/sqlite.md#taking-turns).
 //!
 //! A program takes `next`, then `turn`, then gives `next` back: at most one waits at the door, everybody else behind it,
 //! and whoever has just written goes to the end. The turn is for fairness only; what is correct is SQLite's own lock's
@@ -17,7 +17,7 @@ use std::{
 use super::beside::{belong_to, beside};
 
 /// How long a writer waits for its turn before it goes on without. A holder that lives gives it back after one transaction,
-/// so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk, SQLITE.md §3); one that
+/// so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk); one that
 /// was stopped, by a debugger or with its whole machine, must not hold up for long what others have to do in time, such as
 /// taking over the lead of the schedulers.
 const PATIENCE: Duration = Duration::from_millis(250);

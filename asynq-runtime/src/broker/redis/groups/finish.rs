@@ -1,4 +1,4 @@
-//! The end of a set: everything it becomes, in one script (RELIABILITY F15, F16, F19b).
+//! The end of a set: everything it becomes, in one script.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The numbers of queues (PROTOCOL §6.5).
+//! The numbers of queues.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl RedisBroker {
     }
 }
 
-/// A counter that is no number must not hide the rest (PROTOCOL D10).
+/// A counter that is no number must not hide the rest.
 fn counter(value: &Value) -> u64 {
     reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }

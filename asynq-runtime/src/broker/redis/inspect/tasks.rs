@@ -1,4 +1,4 @@
-//! Listings of tasks and single ones (PROTOCOL §6.1, 6.2), with what only our own fields and keys can tell.
+//! Listings of tasks and single ones, with what only our own fields and keys can tell.
 
 use chrono::{DateTime, Utc};
 use redis::Value;
@@ -220,7 +220,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
     Some(TaskBrief::cut(task, known(&size), known(&result_size)))
 }
 
-/// The exact due time, as long as it was written for this score; else the score (DECISIONS §5 "Sub-second schedules").
+/// The exact due time, as long as it was written for this score; else the score.
 fn due_at(score: Option<i64>, due_ms: Option<i64>) -> Option<DateTime<Utc>> {
     let score = score?;
     match due_ms {

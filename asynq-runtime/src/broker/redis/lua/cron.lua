@@ -1,4 +1,4 @@
--- Put in front of the scripts of periodic entries: what is kept of one, and which program is newer (CRON.md 7).
+-- Put in front of the scripts of periodic entries: what is kept of one, and which program is newer.
 -- Returns  nothing
 
 -- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.

@@ -28,7 +28,7 @@ local function is_in_a_set(id)
 end
 
 -- The state in which nobody may touch the task, or nil. What says that it is active and has neither place nor lease is
--- what an outcome of Go left behind that broke off half way (PROTOCOL W2, W4).
+-- what an outcome of Go left behind that broke off half way.
 local function untouchable(state, id, group)
   if (state == 'active' and call('ZSCORE', KEYS[3], id)) or is_there('active', id) then return 'active' end
   if state == 'aggregating' and not is_there(state, id, group) and is_in_a_set(id) then return state end
@@ -58,7 +58,7 @@ local function take_out(state, id, group)
   end
 end
 
--- The lock in the hash or, where asynq wrote it there alone (PROTOCOL W19), in the message; none of another queue's.
+-- The lock in the hash or, where asynq wrote it there alone, in the message; none of another queue's.
 local function lock_of(key, field, group)
   local lock = field
   if not lock and group then

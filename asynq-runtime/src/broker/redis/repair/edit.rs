@@ -1,4 +1,4 @@
-//! Replaces payloads: read, change the message, write it if nobody else did meanwhile (W16).
+//! Replaces payloads: read, change the message, write it if nobody else did meanwhile.
 
 use super::{TRIES, places, read_changed, restless};
 use crate::{

@@ -1,4 +1,4 @@
-//! Repairs on Redis, each in one script, but for a move between queues (PROTOCOL §6.3–6.5).
+//! Repairs on Redis, each in one script, but for a move between queues.
 
 mod edit;
 mod moving;

@@ -1,4 +1,4 @@
-//! Deletes a queue with everything that is its own (PROTOCOL §6.5; F44, W28).
+//! Deletes a queue with everything that is its own.
 
 use super::SLICE;
 use crate::{
@@ -19,7 +19,7 @@ impl RedisBroker {
         let keys = Keys::new(queue);
         let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
         let is_known = reply::number(&self.link.send_one(is_known).await?) == Some(1);
-        // Nothing is changed before every group that nobody knows of (W5) was asked for its tasks.
+        // Nothing is changed before every group that nobody knows of was asked for its tasks.
         let is_empty = self.for_each_slice(&keys, "g:", true).await?;
         match (is_known, is_empty) {
             (_, false) => return Ok(QueueDeleted::NotEmpty),

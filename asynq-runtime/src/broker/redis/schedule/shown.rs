@@ -1,4 +1,4 @@
-//! What asynq's tools see of schedulers: entries and their enqueues, in Go's format (PROTOCOL §5.21–5.24, §9, D14–D16).
+//! What asynq's tools see of schedulers: entries and their enqueues, in Go's format.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     task::{SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-/// How long the history of an entry is kept without news; Go keeps it for ever (W29).
+/// How long the history of an entry is kept without news; Go keeps it for ever.
 const HISTORY_KEPT: Duration = Duration::from_secs(90 * 86_400);
 
 impl RedisBroker {

@@ -41,7 +41,7 @@ pub(super) fn claim(
     let mut members = Vec::with_capacity(waiting.len());
     for task in waiting {
         let Some(bytes) = task.msg else {
-            // Without its message it can be a part of nothing (F13); it is shown to people instead.
+            // Without its message it can be a part of nothing; it is shown to people instead.
             tx.view.execute(&sql::CONSUME_SET_ASIDE, [task.seq, tx.view.now])?;
             tx.free_lock_of_archived(q, task.uniq.as_deref(), &task.id, &task.extra)?;
             tx.left(q, TaskState::Aggregating);

@@ -1,4 +1,4 @@
-//! Ends a set together with what was made of it, in one transaction (F16).
+//! Ends a set together with what was made of it, in one transaction.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -30,7 +30,7 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
     } else {
         tx.view.execute(&sql::REPAIR_ORPHAN_ARCHIVE, params![seq, now, error])?;
         tx.free_lock_of_archived(q, task.lock.as_deref(), &task.id, &task.extra)?;
-        // As an outcome does (F14).
+        // As an outcome does.
         if let Err(bad) = message {
             let stand_in = TaskMessage::in_place_of(bad.raw, id, queue).encode();
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, stand_in])?;

@@ -57,7 +57,7 @@ pub(super) fn move_task(
     Ok(Ok(Changed::Done))
 }
 
-/// The key of a unique lock in another queue (PROTOCOL §2.2); one that is not of this form stays.
+/// The key of a unique lock in another queue; one that is not of this form stays.
 fn key_in(key: &str, from: &QueueName, to: &QueueName) -> String {
     match key.strip_prefix(&format!("asynq:{{{from}}}:")) {
         Some(rest) => format!("asynq:{{{to}}}:{rest}"),

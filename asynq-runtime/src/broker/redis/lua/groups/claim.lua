@@ -1,4 +1,4 @@
--- Takes a set out of a group if it is ripe, by whole seconds as asynq does (PROTOCOL 5.12 and 5.13).
+-- Takes a set out of a group if it is ripe, by whole seconds as asynq does.
 -- KEYS     1 the group · 2 groups · 3 aggregation_sets · 4 the set to make · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 name of the group · 4 grace seconds · 5 longest wait seconds ('' none)
 --          · 6 size that makes it ripe ('' none) · 7 most tasks · 8 bytes of messages after which the set is full
@@ -7,7 +7,7 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local rules, most = rules_of(ARGV[4], ARGV[5], ARGV[6]), tonumber(ARGV[7])
--- Removes nothing; as the first write it lets the script run when memory is full (F10). Each of the three stops the script
+-- Removes nothing; as the first write it lets the script run when memory is full. Each of the three stops the script
 -- before anything is changed where a key is of a foreign type.
 call('ZREM', KEYS[3], '')
 call('SCARD', KEYS[2])

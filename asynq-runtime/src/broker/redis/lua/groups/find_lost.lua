@@ -1,5 +1,5 @@
 -- Makes groups known that have tasks and no name, as asynq's forwarder and reclaim leave them, and sets that lost their
--- deadline (F17; PROTOCOL W5): one slice of all keys of the server, whichever queue they are of.
+-- deadline (docs/design/failures.md#a-group-is-forgotten): one slice of all keys of the server, whichever queue they are of.
 -- KEYS     1 groups · 2 aggregation_sets
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 pattern of its groups · 4 where to go on, '0' at the beginning
 --          · 5 how many keys to look at
@@ -7,7 +7,7 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local groups = ARGV[2] .. 'g:'
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
 -- The group of a set that nobody knows as one: its tasks name it.

@@ -1,5 +1,5 @@
--- Ends a set: stores what was made of it, lets some of its tasks run alone, archives some, deletes the others (F15, F16,
--- F19b). Either all of it happens or nothing.
+-- Ends a set: stores what was made of it, lets some of its tasks run alone, archives some, deletes the others. Either all of it
+-- happens or nothing (docs/design/failures.md#a-set-is-aggregated-twice).
 -- KEYS     1 aggregation_sets · 2 the set · 3 x:set:.. (receipt) · 4 pending · 5 scheduled · 6 x:due · 7 archived · 8 groups
 --          · 9.. one task hash per made task, then their unique locks, then their groups
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 sent before? 0|1 · 4 seconds the receipt is kept · 5 made tasks
@@ -13,7 +13,7 @@ local call, pcall = redis.call, redis.pcall
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, again = ARGV[2], ARGV[3] == '1'
 local n = tonumber(ARGV[5])
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[1], '')
 
 if again and call('EXISTS', KEYS[3]) == 1 then return { 'o', '' } end

@@ -1,4 +1,4 @@
--- Puts the tasks of sets back to their groups and makes those known (PROTOCOL 5.15; F17): of one set, or of all whose
+-- Puts the tasks of sets back to their groups and makes those known: of one set, or of all whose
 -- deadline has passed, asynq's sets like ours.
 -- KEYS     1 aggregation_sets · 2 groups
 -- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
@@ -7,7 +7,7 @@
 local call, pcall = redis.call, redis.pcall
 local now_s = clock(ARGV[1])
 local prefix, most = ARGV[2], tonumber(ARGV[5])
--- Removes nothing; as the first write it lets the script run when memory is full (F10). Both stop the script before anything
+-- Removes nothing; as the first write it lets the script run when memory is full. Both stop the script before anything
 -- is changed where a key is of a foreign type.
 call('ZREM', KEYS[1], '')
 call('SCARD', KEYS[2])

@@ -1,4 +1,4 @@
--- One slice of a listing (PROTOCOL 6.1).
+-- One slice of a listing.
 -- KEYS     1 pending, active, the state's zset or a group's · 2 lease · 3 x:due
 -- ARGV     1 now · 2 prefix of task hashes · 3 state · 4 first · 5 last, both counted from 0, the oldest
 --          · 6 most bytes of each payload and result ('' all)

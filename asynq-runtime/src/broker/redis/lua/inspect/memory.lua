@@ -1,4 +1,4 @@
--- About how many bytes a queue takes (PROTOCOL 6.6): asynq's estimate.
+-- About how many bytes a queue takes: asynq's estimate.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups
 -- ARGV     1 prefix of the queue's keys · 2 samples per state (20) · 3 groups that are sampled (5)
 -- Returns  bytes

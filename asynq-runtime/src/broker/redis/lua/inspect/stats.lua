@@ -1,4 +1,4 @@
--- The numbers of one queue (PROTOCOL 6.5 GetQueueInfo).
+-- The numbers of one queue.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 paused
 --          · 9 processed:DATE · 10 failed:DATE · 11 processed · 12 failed
 -- ARGV     1 now · 2 prefix of the queue's keys

@@ -1,4 +1,4 @@
--- Deletes one slice of the completed tasks whose retention has passed (PROTOCOL 5.16).
+-- Deletes one slice of the completed tasks whose retention has passed.
 -- KEYS     1 completed
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100)
 -- Returns  how many ids were removed

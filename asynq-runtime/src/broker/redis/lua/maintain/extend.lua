@@ -1,10 +1,10 @@
--- Renews the leases of up to 100 runs of one queue, each only if it is still its holder's (PROTOCOL 5.17, FENCE 3).
+-- Renews the leases of up to 100 runs of one queue, each only if it is still its holder's.
 -- KEYS     1 active · 2 lease · 3.. one task hash per run
 -- ARGV     1 now · 2 lease seconds; then per run: id token
 -- Returns  one letter per run: o extended · f fenced · g gone
 local call = redis.call
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[2]))
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('LREM', KEYS[1], 1, '')
 
 local answers, held = {}, {}

@@ -1,4 +1,4 @@
--- Makes the unique locks of up to 100 running tasks of one queue last at least until a lease that begins now ends (F19e).
+-- Makes the unique locks of up to 100 running tasks of one queue last at least until a lease that begins now ends.
 -- KEYS     task hash and lock of each
 -- ARGV     1 lease seconds; then per lock: id token
 -- Returns  how many were made to last longer

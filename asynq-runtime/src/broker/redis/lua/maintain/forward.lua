@@ -1,4 +1,4 @@
--- Moves due tasks of one queue to pending, or to their group (PROTOCOL 5.11; DECISIONS 5 "Sub-second schedules").
+-- Moves due tasks of one queue to pending, or to their group (docs/design/wire.md#due-times).
 -- KEYS     1 pending · 2 scheduled · 3 retry · 4 x:due · 5 groups
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 limit (at most 100)
 -- Returns  how many were moved · 1 if more is due already
@@ -6,7 +6,7 @@ local call = redis.call
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, limit = ARGV[2], tonumber(ARGV[3])
 local zsets = { s = KEYS[2], r = KEYS[3] }
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('LREM', KEYS[1], 1, '')
 -- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
 for i = 2, 4 do call('ZCARD', KEYS[i]) end

@@ -1,11 +1,11 @@
--- Puts tasks whose worker is gone back to the head of pending (FENCE 3 "recover"; F5, F6).
+-- Puts tasks whose worker is gone back to the head of pending (docs/design/recovery.md#recovery).
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
 -- Returns  1 if more may be waiting, else 0 · then the ids, the one that was taken first ahead
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('LREM', KEYS[1], 1, '')
 -- Changes nothing either; a pending of a foreign type stops the script here, before a task has left active.
 call('LLEN', KEYS[3])

@@ -1,4 +1,4 @@
--- Mends one slice of active and of pending: leases that are missing, ids without a task (F11, F13).
+-- Mends one slice of active and of pending: leases that are missing, ids without a task (docs/design/recovery.md#sweep).
 -- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
 --          both counted from the tail

@@ -1,4 +1,4 @@
--- Deletes one slice of archived tasks, id and hash and lock, oldest first (PROTOCOL D21; F19-F22).
+-- Deletes one slice of archived tasks, id and hash and lock, oldest first.
 -- KEYS     1 archived
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 most seconds kept · 5 most tasks kept
 -- Returns  how many were deleted

@@ -1,4 +1,4 @@
--- Puts the name of a server or scheduler on a list of those that live (PROTOCOL 5.19 a and b, 5.21), and takes off the
+-- Puts the name of a server or scheduler on a list of those that live, and takes off the
 -- dead ones.
 -- KEYS     1 asynq:servers, asynq:workers or asynq:schedulers
 -- ARGV     1 now · 2 seconds it counts · 3 member

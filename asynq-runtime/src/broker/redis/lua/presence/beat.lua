@@ -1,4 +1,4 @@
--- Writes what a server says about itself and what it runs, and keeps it on the lists (PROTOCOL 5.19).
+-- Writes what a server says about itself and what it runs, and keeps it on the lists.
 -- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
 --          · 4 asynq:workers
 -- ARGV     1 now · 2 seconds all of it lasts · 3 ServerInfo; then per running task: id WorkerInfo

@@ -1,4 +1,4 @@
--- Stores up to 64 new tasks of one queue (PROTOCOL 5.1-5.4; F8, F9, F18, F19a).
+-- Stores up to 64 new tasks of one queue (docs/design/wire.md#enqueue).
 -- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5 groups · 6.. one task hash
 --          per item, then the unique locks, then the groups
 -- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups; then per item:

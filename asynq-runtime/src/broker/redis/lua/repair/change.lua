@@ -1,11 +1,11 @@
--- Runs, archives or deletes one task (PROTOCOL 6.3; F19, F21, H8).
+-- Runs, archives or deletes one task.
 -- KEYS     1-10 as places.lua says · 11 task hash
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id · 5 the only state in which to do it
 --          ('' any)
 -- Returns  done · none (no such task) · or the state in which that cannot be done
 local now_s, now_ns = clock(ARGV[1])
 local op, id, key = ARGV[3], ARGV[4], KEYS[11]
--- Removes nothing; as the first write it lets the script run when memory is full (F10).
+-- Removes nothing; as the first write it lets the script run when memory is full.
 call('LREM', KEYS[2], 1, '')
 local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
 if task.err or (not task[1] and call('EXISTS', key) == 0) then return 'none' end

@@ -1,4 +1,4 @@
--- Deletes keys of a queue, provided that it has no task (PROTOCOL 6.5; F44). Whatever stores a task does so in one step
+-- Deletes keys of a queue, provided that it has no task. Whatever stores a task does so in one step
 -- with its place; so without a task in any place no hash or lock of the queue belongs to one.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
 --          · then the keys to delete

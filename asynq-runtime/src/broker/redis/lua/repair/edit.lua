@@ -1,4 +1,4 @@
--- Replaces the message of a task that is as it was read, and its unique lock (PROTOCOL 6.3; W16).
+-- Replaces the message of a task that is as it was read, and its unique lock.
 -- KEYS     1-10 as places.lua says · 11 task hash; where the lock changes: 12 old lock · 13 new lock
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
 --          · 7 new message with the new lock, where it changes

@@ -1,4 +1,4 @@
--- Adds an event to the history of an entry and keeps the newest 1,000 (PROTOCOL 5.24; W29).
+-- Adds an event to the history of an entry and keeps the newest 1,000.
 -- KEYS     1 asynq:scheduler_history:ENTRY
 -- ARGV     1 Unix seconds of the enqueue · 2 the event · 3 seconds the history is kept
 -- Returns  nothing

@@ -1,4 +1,4 @@
--- Writes the entries of a scheduler for asynq's tools (PROTOCOL 5.21).
+-- Writes the entries of a scheduler for asynq's tools.
 -- KEYS     1 asynq:schedulers:{ID}
 -- ARGV     1 seconds they last; then the entries
 -- Returns  nothing

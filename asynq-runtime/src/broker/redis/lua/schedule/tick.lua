@@ -1,4 +1,4 @@
--- Fires one tick of an entry: marker, last tick and enqueue in one step (CRON.md 7; contract Schedules::tick).
+-- Fires one tick of an entry: marker, last tick and enqueue in one step (docs/design/schedules.md#a-tick).
 -- KEYS     1-10 as places.lua says · 11 x:cron:ENTRY · 12 x:tick:ENTRY:UNIX · 13 task hash · then its unique lock, if it
 --          has one · then its group, if it has one
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 the tick, Unix seconds · 4 spec · 5 zone · 6 revision · 7 seconds the

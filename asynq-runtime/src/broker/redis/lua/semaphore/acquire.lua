@@ -1,4 +1,4 @@
--- Gives a task a token if one is left, as asynq's x/rate does (PROTOCOL 13).
+-- Gives a task a token if one is left, as asynq's x/rate does.
 -- KEYS     1 asynq:sema:SCOPE
 -- ARGV     1 now · 2 how many there are · 3 until when, Unix seconds · 4 id of the task
 -- Returns  1 if it got one, else 0

@@ -1,4 +1,4 @@
--- Ends up to 64 runs of one queue, each only if it is still its holder's (PROTOCOL 5.6-5.10, FENCE 3 and 4).
+-- Ends up to 64 runs of one queue, each only if it is still its holder's (docs/design/fence.md#settle).
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
