@@ -1,4 +1,4 @@
-//! Bad input: each kind gets a typed answer or a reasoned archive, and nothing else stops (RELIABILITY §5).
+//! Bad input: each kind gets a typed answer or a reasoned archive, and nothing else stops.
 
 use std::time::Duration;
 

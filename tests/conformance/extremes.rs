@@ -1,4 +1,4 @@
-//! Bad input, in numbers: crowds, depths, and every field with the wrong type (RELIABILITY §5).
+//! Bad input, in numbers: crowds, depths, and every field with the wrong type.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The fence (FENCE.md §2): whoever lost a run can end it no more, by any of the five outcomes, and who holds it always can.
+//! The fence (docs/design/fence.md#attacks): whoever lost a run can end it no more, by any of the five outcomes, and who holds
+//! it always can.
 //!
 //! X is the late worker, Y the rightful one. A refused outcome changes nothing: the store is compared before and after.
 

@@ -1,4 +1,4 @@
-//! The fence around what is written while a task runs: results and progress (FENCE.md §2, W1–W5; RELIABILITY F23).
+//! The fence around what is written while a task runs: results and progress (docs/design/fence.md#extend-and-write).
 
 use std::time::Duration;
 

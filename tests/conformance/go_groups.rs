@@ -1,4 +1,4 @@
-//! Go programs on the same groups: each side takes back, ends and repairs what the other left (RELIABILITY F17–F19b).
+//! Go programs on the same groups: each side takes back, ends and repairs what the other left.
 
 use std::time::Duration;
 

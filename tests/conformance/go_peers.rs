@@ -1,4 +1,4 @@
-//! Go programs on the same queues: they fence nothing, so we see to it (FENCE.md §2 B, F3; PROTOCOL §14).
+//! Go programs on the same queues: they fence nothing, so we see to it (docs/design/fence.md#attacks).
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
     refused(&t, &late, action).await;
 }
 
-/// F3: a stale Go heartbeat extends the lease of our run; it stays ours.
+/// Attack F: a stale Go heartbeat extends the lease of our run; it stays ours.
 async fn a_stale_go_heartbeat_takes_nothing_away(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };

@@ -1,4 +1,4 @@
-//! Contracts `Produce` and `Groups`: how tasks join groups, and when they leave them as a set (PROTOCOL §5.4, 5.12).
+//! Contracts `Produce` and `Groups`: how tasks join groups, and when they leave them as a set.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Contract `Maintain::recover`: a crash is not a failure (DECISIONS §5). The task comes back at once, as a suspect.
+//! Contract `Maintain::recover`: a crash is not a failure. The task comes back at once, as a suspect.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Contract `Schedules`: each tick of a periodic entry is enqueued once, whoever sends it and however often (CRON.md §7).
+//! Contract `Schedules`: each tick of a periodic entry is enqueued once, whoever sends it and however often
+//! (docs/design/schedules.md#a-tick).
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Contract `Schedules`: what is kept of an entry, by which program's plan, and how it is paused and forgotten (CRON.md §7).
+//! Contract `Schedules`: what is kept of an entry, by which program's plan, and how it is paused and forgotten
+//! (docs/design/schedules.md#versions).
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Contract `Schedules::tick`: what a tick does while the task of the previous one is there, by its real state (CRON.md §7).
+//! Contract `Schedules::tick`: what a tick does while the task of the previous one is there, by its real state
+//! (docs/design/schedules.md#overlap).
 
 use std::time::Duration;
 

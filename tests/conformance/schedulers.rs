@@ -1,4 +1,4 @@
-//! Contract `Schedules`: who plans the ticks, and what asynq's tools see of schedulers (CRON.md §7, PROTOCOL §5.21–5.24).
+//! Contract `Schedules`: who plans the ticks, and what asynq's tools see of schedulers (docs/design/schedules.md#the-lead).
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Contract `Semaphores`: so many tokens and no more, until their time is over (PROTOCOL §13).
+//! Contract `Semaphores`: so many tokens and no more, until their time is over.
 
 use std::time::Duration;
 

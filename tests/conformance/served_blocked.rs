@@ -1,4 +1,4 @@
-//! A server whose jobs block the threads of their runtime: what it fetched and cannot start is not lost (RELIABILITY F30).
+//! A server whose jobs block the threads of their runtime: what it fetched and cannot start is not lost.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Contract `Groups`: what becomes of a set, once and whole or not at all (PROTOCOL §5.13–5.15; RELIABILITY F15–F17, F19b).
+//! Contract `Groups`: what becomes of a set, once and whole or not at all.
 
 use std::time::Duration;
 

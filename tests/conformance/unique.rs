@@ -1,4 +1,4 @@
-//! Contract `Produce` and `Settle`: at most one waiting or running task holds a unique lock (RELIABILITY F19).
+//! Contract `Produce` and `Settle`: at most one waiting or running task holds a unique lock.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Waiting without polling: whoever writes, whoever waits is told (DECISIONS §5 "Wake-up").
+//! Waiting without polling: whoever writes, whoever waits is told.
 //!
 //! These cases run on the broker's own time. `LONG` is the safety net, far beyond the patience of `soon`: a wait that only
 //! the net would end fails.

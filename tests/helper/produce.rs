@@ -1,4 +1,4 @@
-//! API.md program 2: it continues program 1 in the same file; here something calls it.
+//! Program 2 of tests/programs: it continues program 1 in the same file; here something calls it.
 
 use asynq_runtime::BoxError;
 

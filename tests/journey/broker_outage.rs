@@ -1,4 +1,4 @@
-//! Redis is killed and comes back while jobs end (RELIABILITY F1: asynq runs every one of them twice).
+//! Redis is killed and comes back while jobs end.
 
 use std::time::Duration;
 

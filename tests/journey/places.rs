@@ -1,4 +1,4 @@
-//! Redis moves under load: a slot of a cluster again and again, and a primary that dies (RELIABILITY F12, F41).
+//! Redis moves under load: a slot of a cluster again and again, and a primary that dies.
 
 use std::{
     collections::BTreeSet,

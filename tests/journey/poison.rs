@@ -1,4 +1,4 @@
-//! One job aborts its process; the innocent ones that run beside it pay nothing (DECISIONS §5, RELIABILITY F32).
+//! One job aborts its process; the innocent ones that run beside it pay nothing (docs/design/recovery.md#quarantine-and-poison).
 
 use asynq_runtime::TaskState;
 use asynq_tests::{eventually, journal::Event};

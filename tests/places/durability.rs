@@ -1,4 +1,4 @@
-//! What an enqueue that is to be safe on replicas or on disk says when it is not (RELIABILITY F12).
+//! What an enqueue that is to be safe on replicas or on disk says when it is not.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A Go program on the same Redis, as far as its commands go (PROTOCOL §5; asynq fences nothing).
+//! A Go program on the same Redis, as far as its commands go.
 
 use std::fmt;
 
@@ -181,7 +181,7 @@ impl<'a> GoPeer<'a> {
         self.int(&["HSET", &key, "state", "aggregating"]);
     }
 
-    /// Asks for a token of its `x/rate` until the second `deadline`, as its script does (PROTOCOL §13).
+    /// Asks for a token of its `x/rate` until the second `deadline`, as its script does.
     pub fn acquire_token(&self, scope: &str, max: i64, task: &str, now: i64, deadline: i64) -> bool {
         let key = format!("asynq:sema:{scope}");
         self.int(&["ZREMRANGEBYSCORE", &key, "-inf", &(now - 1).to_string()]);

@@ -6,7 +6,7 @@ use asynq_runtime::task::{SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Tas
 use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 
-/// Fields of a task that only our programs write (DECISIONS §5).
+/// Fields of a task that only our programs write.
 const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
 
 /// Keys with all that they hold.

@@ -1,15 +1,14 @@
 //! Equal to Go on the wire: messages byte for byte, and the whole of Redis after the same calls.
 //!
-//! `vectors/` holds the golden data of `../shared/vectors` that is used here, made by the real Go library. A scenario
+//! `vectors/` holds golden data that was made by the real Go library. A scenario
 //! replays Go's calls through the contract, on a broker whose clock stands where Go's stood, and compares every key. Two
-//! things may differ: our own keys and fields, and what `deviations.rs` lists with its reason.
+//! things may differ: our own keys and fields, and what `deviations.rs` lists with its reason (docs/design/wire.md).
 #![allow(clippy::unwrap_used)]
 
 mod compare;
 mod cron;
 mod deviations;
 mod golden;
-mod not_yet;
 mod options;
 mod probes;
 mod pure_encodings;

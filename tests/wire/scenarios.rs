@@ -13,7 +13,6 @@ use bytes::Bytes;
 use crate::wire::{
     compare::{Volatile, differences},
     golden::Scenario,
-    not_yet,
     replay::Replay,
 };
 
@@ -226,9 +225,9 @@ async fn s17_cli_cancel_channel() {
 /// Golden files that are compared in another place, with that place.
 const ELSEWHERE: [(&str, &str); 1] = [("pure_retry_delay", "asynq-runtime/src/server/testdata/pure_retry_delay.json")];
 
-/// Nothing in the folder of golden data is forgotten: it is used here, or `not_yet.rs` says when it will be.
+/// Nothing in the folder of golden data is forgotten.
 #[test]
-fn every_golden_file_is_used_or_has_its_issue() {
+fn every_golden_file_is_used() {
     let known: Vec<&str> = calls::NAMES
         .iter()
         .chain(ends::NAMES)
@@ -239,7 +238,6 @@ fn every_golden_file_is_used_or_has_its_issue() {
         .chain(&crate::wire::cron::FILES)
         .chain(&crate::wire::schedulers::FILES)
         .copied()
-        .chain(not_yet::FILES.iter().map(|(name, _)| *name))
         .chain(ELSEWHERE.iter().map(|(name, _)| *name))
         .collect();
     let mut sorted = known.clone();
@@ -249,16 +247,10 @@ fn every_golden_file_is_used_or_has_its_issue() {
     let copied: Vec<String> = files(&crate::wire::golden::folder());
     for name in &copied {
         assert!(known.contains(&name.as_str()), "{name} is copied but not used");
-        assert!(not_yet::FILES.iter().all(|(later, _)| later != name), "{name} is copied and listed as not yet");
     }
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (name, place) in ELSEWHERE {
         assert!(root.join(place).is_file(), "{name} is not at {place}");
-    }
-    // The shared folder is there on a developer's machine only.
-    let shared = root.join("../shared/vectors");
-    for name in files(&shared) {
-        assert!(known.contains(&name.as_str()), "{name} is golden data that nobody uses; list it in not_yet.rs");
     }
 }
 

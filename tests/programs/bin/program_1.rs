@@ -1,2 +1,2 @@
-//! API.md program 1, whole: a worker in ten lines.
+//! Program 1, whole and as users write it: a worker in ten lines.
 include!("../as_written/program_1.rs");

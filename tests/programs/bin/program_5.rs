@@ -1,2 +1,2 @@
-//! API.md program 5, whole: periodic jobs.
+//! Program 5, whole and as users write it: periodic jobs.
 include!("../as_written/program_5.rs");

@@ -1,4 +1,4 @@
-//! The inspector's calls (PROTOCOL §6.3–6.5), made again through our contract.
+//! The inspector's calls, made again through our contract.
 
 use std::time::Duration;
 
@@ -32,9 +32,7 @@ impl Replay {
                 (deleted != QueueDeleted::Done).then(|| format!("{deleted:?}"))
             }
             _ => {
-                let Some(changed) = self.change_all(word, rest).await else {
-                    panic!("{op} is not replayed; put the scenario into not_yet.rs")
-                };
+                let Some(changed) = self.change_all(word, rest).await else { panic!("{op} is not replayed here") };
                 assert_eq!(call["result"].as_u64(), Some(changed), "{op}");
                 None
             }

@@ -130,7 +130,7 @@ async fn a_caller_that_goes_away_takes_its_connection_along() {
     assert!((n + 1..=n + 2).contains(&stored), "the dropped one is stored once or not at all: {stored} after {n}");
 }
 
-/// F9 on this connection: stored, answer lost, run and deleted, before the call is repeated.
+/// On this connection: stored, answer lost, run and deleted, before the call is repeated.
 #[tokio::test]
 async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run() {
     let server = Server::start(&[]).await;

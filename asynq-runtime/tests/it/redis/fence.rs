@@ -1,4 +1,4 @@
-//! The fence: attacks of FENCE.md §2 that can be made without Go.
+//! The fence: attacks that can be made without Go (docs/design/fence.md#attacks).
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_lik
     }
 }
 
-/// FENCE.md §2, attack A: our recoverer put the task back and somebody runs it or ended it; the late one changes nothing.
+/// Attack A: our recoverer put the task back and somebody runs it or ended it; the late one changes nothing.
 #[tokio::test]
 async fn a_late_outcome_changes_nothing_whoever_took_the_task() {
     let server = Server::start(&[]).await;
@@ -91,7 +91,7 @@ async fn a_late_outcome_changes_nothing_whoever_took_the_task() {
     }
 }
 
-/// B: Go's dequeue, which deletes `pending_since` (PROTOCOL §5.5), has the task.
+/// Attack B: Go's dequeue, which deletes `pending_since`, has the task.
 #[tokio::test]
 async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
     let server = Server::start(&[]).await;

@@ -99,7 +99,7 @@ async fn a_fetch_that_redis_refused_costs_no_connection() {
     assert!(direct(&mut redis).await.contains(&id));
 }
 
-/// F6 on this connection.
+/// On this connection, the answer to a dequeue is lost.
 #[tokio::test]
 async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
     let server = Server::start(&[]).await;

@@ -72,7 +72,7 @@ async fn a_grouped_task_has_the_field_by_which_every_program_frees_its_lock() {
     broker.enqueue(vec![unique]).await.remove(0).unwrap();
     let fields: Vec<(String, Vec<u8>)> = redis.hgetall("asynq:{default}:t:a").await.unwrap();
     let text = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| &value[..]);
-    assert_eq!(text("unique_key"), Some(key.as_bytes()), "W19");
+    assert_eq!(text("unique_key"), Some(key.as_bytes()), "Go frees a lock by this field");
     assert_eq!((text("group"), text("state")), (Some(&b"g"[..]), Some(&b"aggregating"[..])));
     assert_eq!(text("pending_since"), None);
 }

@@ -165,7 +165,7 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
     assert!(taken[0] < 64, "the outage made the answers short: {taken:?}");
 }
 
-/// F9 with a worker: the task was stored, run and deleted before its enqueue was repeated.
+/// With a worker: the task was stored, run and deleted before its enqueue was repeated.
 #[tokio::test]
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
     let server = Server::start(&[]).await;

@@ -128,7 +128,7 @@ async fn places_in(broker: &RedisBroker, queue: &QueueName, name: &str) -> Vec<T
     broker.task(queue, &id(name)).await.unwrap().map(|task| task.state).into_iter().collect()
 }
 
-/// A task whose id Go's trim has dropped from the archive (W28), or that an outcome of Go left half way (W2, W4).
+/// A task whose id Go's trim has dropped from the archive, or that an outcome of Go left half way.
 async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str) {
     let key = format!("asynq:{{default}}:t:{name}");
     let () = redis.hset(&key, "msg", task(name).message.encode()).await.unwrap();

@@ -223,7 +223,7 @@ async fn a_task_that_its_list_has_lost_stops_no_schedule() {
     }
 }
 
-/// W2, W4: active, but in no list and without a lease.
+/// What an outcome of Go leaves behind that broke off: active, but in no list and without a lease.
 #[tokio::test]
 async fn what_go_left_active_when_it_broke_off_stops_no_schedule() {
     let server = Server::start(&[]).await;

@@ -151,14 +151,14 @@ async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
     put(&broker, &["a"]).await;
     let conflict = broker.enqueue(vec![unique("a")]).await.remove(0);
     assert!(matches!(conflict, Err(Refused::IdConflict)), "{conflict:?}");
-    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19a");
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "the conflict took no lock");
     let outcomes = broker.enqueue(vec![unique("b"), unique("c"), task("d")]).await;
     assert!(outcomes[0].is_ok() && outcomes[2].is_ok());
     assert!(matches!(&outcomes[1], Err(Refused::Duplicate { holder: Some(id) }) if *id == "b"), "{outcomes:?}");
     let runs = take(&broker, &member("me"), 9).await;
     assert_eq!(ids(&runs), ["a", "b", "d"]);
     assert_eq!(settle(&broker, &runs[1], archive()).await, Settled::Ok);
-    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "F19d");
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "the archive frees the lock");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Jobs, arguments and settings that misbehave: the task suffers for it, and nobody else (RELIABILITY §5).
+//! Jobs, arguments and settings that misbehave: the task suffers for it, and nobody else.
 
 use std::{error::Error, fmt, time::Duration};
 
