@@ -47,7 +47,7 @@ pub(crate) trait Workload: Sync {
     }
 }
 
-/// All of them, in the order of the issue.
+/// All of them, in the order of the report.
 pub(crate) static ALL: &[&dyn Workload] = &[
     &enqueue::ONE,
     &enqueue::CONCURRENT,

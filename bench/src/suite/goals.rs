@@ -1,4 +1,4 @@
-//! The figures to reach, as the issue and SQLITE.md §10 name them, and whether they are.
+//! The figures to reach, and whether they are reached.
 
 use super::Found;
 use crate::measured::{Measured, short};
@@ -39,7 +39,7 @@ struct Goal {
     rule: Rule,
     /// Beyond what must be.
     reach_for: Option<f64>,
-    /// What hibiken/asynq has of the same limit, by the tables of PERFORMANCE.md.
+    /// What hibiken/asynq has of the same limit, as it was measured beside it.
     asynq: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Judged {
     pub(super) measured: Option<f64>,
     pub(super) beside: Option<f64>,
     pub(super) share: Option<f64>,
-    /// Times asynq, if asynq has the share of the limit that PERFORMANCE.md found.
+    /// Times asynq, if asynq has the share of the limit that was measured.
     pub(super) times_asynq: Option<f64>,
     pub(super) to_reach: String,
     pub(super) reach_for: String,
