@@ -13,6 +13,7 @@ mod features;
 mod files;
 mod layers;
 mod manifests;
+mod references;
 mod source;
 mod suites;
 mod tree;
