@@ -1,5 +1,5 @@
-//! Checks what the repository says of itself: who may import whom, what both brokers have, how tests are written, and that each
-//! row of docs/features.md is shown by a test.
+//! Checks what the repository says of itself: who may import whom, what both brokers have, how tests are written, that each row of
+//! docs/features.md is shown by a test, and that whatever refers to a page, a path or a test leads somewhere.
 //!
 //! The tests read source text and compile no crate of ours.
 #![cfg(test)]
@@ -13,6 +13,7 @@ mod features;
 mod files;
 mod layers;
 mod manifests;
+mod pages;
 mod references;
 mod source;
 mod suites;

@@ -1,0 +1,162 @@
+//! What the pages say of the tree is true: their links, the paths and tests that they name, and the keys that they list.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    references::{DESIGN, anchors, missing, text_of},
+    suites::functions_of,
+    tree::{files, none, read, root},
+};
+
+/// Most lines of a page of design.
+const LONGEST_PAGE: usize = 250;
+
+/// Where paths in prose begin, which need not say what the page is about.
+const BASES: [&str; 7] = [
+    "",
+    "asynq-runtime/src/",
+    "asynq-runtime/src/broker/",
+    "asynq-runtime/src/broker/redis/",
+    "asynq-runtime/src/broker/sqlite/",
+    "asynq-dashboard/src/",
+    "asynq-cli/src/",
+];
+
+/// The tests that a page names, [`test`](path), as (path from the page's folder, test).
+fn tests_of(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let links = page.split("[`").skip(1).filter_map(|part| part.split_once("`]("));
+    links
+        .map(|(name, rest)| (rest.split(')').next().unwrap_or_default(), name))
+        .filter(|(path, _)| path.ends_with(".rs"))
+}
+
+/// The functions of a file that its `every_outcome!` makes tests of.
+fn attacks(text: &str) -> impl Iterator<Item = &str> {
+    let call = text.split_once("\nevery_outcome! {").and_then(|(_, rest)| rest.split('}').next());
+    call.unwrap_or_default().split_whitespace()
+}
+
+/// The targets of all links of a page that lead to files.
+fn links_of(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or_default());
+    targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
+}
+
+/// A link of a page in `folder`, from the root.
+fn resolved(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Paths and names of files in prose: whatever has an ending of ours, or a slash at its end.
+fn paths_of(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-*".contains(c)));
+    let words = words.map(|word| word.trim_end_matches('.')).filter(|word| !word.starts_with('.'));
+    words.filter(|word| {
+        let is_folder = word.ends_with('/') && word.len() > 1;
+        is_folder || [".rs", ".lua", ".sql"].iter().any(|end| word.len() > end.len() && word.ends_with(end))
+    })
+}
+
+/// Whether a path in prose names one of the files, or a folder of some.
+fn is_there(path: &str, all: &[String]) -> bool {
+    let matches = |file: &str, wanted: &str| match wanted.split_once('*') {
+        Some((before, after)) => file.starts_with(before) && file.ends_with(after),
+        None if wanted.ends_with('/') => file.starts_with(wanted),
+        None => file == wanted || !path.contains('/') && file.ends_with(&format!("/{path}")),
+    };
+    BASES.iter().any(|base| all.iter().any(|file| matches(file, &format!("{base}{path}"))))
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere_and_every_test_that_it_names_runs() {
+    let (mut broken, mut tests) = (Vec::new(), 0);
+    let pages = files("").into_iter().filter(|path| path.ends_with(".md"));
+    for path in pages.filter(|path| path.starts_with("docs/") || !path.contains('/')) {
+        let (folder, page) = (path.rsplit_once('/').map_or("", |(folder, _)| folder), read(&path));
+        for link in links_of(&page) {
+            let target = if link.starts_with('#') { format!("{path}{link}") } else { resolved(folder, link) };
+            let is_page = target.contains(".md");
+            let why = if is_page {
+                missing(&target, &text_of)
+            } else {
+                (!root().join(&target).exists()).then(|| format!("there is no {target}"))
+            };
+            broken.extend(why.map(|why| format!("{path}: {why}")));
+        }
+        for (link, test) in tests_of(&page).filter(|_| path.starts_with(DESIGN)) {
+            let file = resolved(folder, link);
+            let text = text_of(&file).unwrap_or_default();
+            let is_run = |name: &str| functions_of(&file, &text).iter().any(|one| one.is_test && one.name == name);
+            let runs = is_run(test) || attacks(&text).any(|attack| attack == test);
+            tests += 1;
+            if !runs {
+                broken.push(format!("{path}: {file} has no test `{test}`"));
+            }
+        }
+    }
+    assert!(tests > 40, "the tests were not found");
+    none(broken, "a link leads to a file or a heading, and a test that a page names is one");
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let (all, mut broken) = (files(""), Vec::new());
+    let pages = all.iter().filter(|path| path.starts_with(DESIGN) || *path == "ARCHITECTURE.md");
+    for path in pages {
+        let text = read(path);
+        broken.extend(paths_of(&text).filter(|named| !is_there(named, &all)).map(|named| format!("{path}: {named}")));
+    }
+    none(broken, "the pages say where things are");
+}
+
+#[test]
+fn the_pages_of_design_are_short_and_in_the_index_and_each_heading_is_one() {
+    let (index, mut broken) = (read("docs/design/README.md"), Vec::new());
+    for path in files("docs/design") {
+        let (page, name) = (read(&path), path.trim_start_matches(DESIGN));
+        let anchors = anchors(&page);
+        if page.lines().count() > LONGEST_PAGE {
+            broken.push(format!("{path} has more than {LONGEST_PAGE} lines"));
+        }
+        if anchors.iter().collect::<BTreeSet<_>>().len() < anchors.len() {
+            broken.push(format!("{path} has two headings of one name"));
+        }
+        if name != "README.md" && !index.contains(&format!("]({name})")) {
+            broken.push(format!("docs/design/README.md does not list {name}"));
+        }
+    }
+    none(broken, "whoever looks for a page finds it, and reads it to its end");
+}
+
+#[test]
+fn every_key_of_ours_is_on_the_pages_about_the_wire() {
+    let source = read("asynq-runtime/src/broker/redis/keys.rs");
+    let product = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let is_part = |c: char| c.is_ascii_lowercase() || c == ':' || c == '-';
+    let words = product.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(':'));
+    let keys: BTreeSet<&str> = words.filter_map(|word| word.find("x:").map(|begin| &word[begin..])).collect();
+    assert!(keys.contains("x:due") && keys.len() > 6, "the keys were not found: {keys:?}");
+    let mut broken = Vec::new();
+    for page in ["docs/design/wire.md", "asynq-runtime/src/docs/wire.md"] {
+        let text = read(page);
+        broken.extend(keys.iter().filter(|key| !text.contains(**key)).map(|key| format!("{page} lacks {key}")));
+    }
+    none(broken, "a key that is written is told");
+}
+
+#[test]
+fn a_path_that_is_not_there_is_caught() {
+    let all = ["asynq-runtime/src/broker/redis/lua/settle/done.lua", "asynq-runtime/src/thread.rs", "tests/it.rs"];
+    let all = all.map(str::to_owned);
+    let text = "`thread.rs` and lua/settle/*.lua, `tests/`: but no `threads.rs`, sql/settle/*.sql, `test/` or asynq-runtime/src/it.rs.";
+    let missing: Vec<&str> = paths_of(text).filter(|path| !is_there(path, &all)).collect();
+    assert_eq!(missing, ["threads.rs", "sql/settle/*.sql", "test/", "asynq-runtime/src/it.rs"]);
+}
