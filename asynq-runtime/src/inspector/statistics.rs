@@ -153,7 +153,7 @@ pub struct RunningTask {
     pub since: Option<DateTime<Utc>>,
     /// When the attempt must end.
     pub deadline: Option<DateTime<Utc>>,
-    /// Whether it outlives that, as [`WorkerInfo::is_stuck`] says.
+    /// Whether it outlives that, as [`WorkerInfo::is_stuck`](crate::task::WorkerInfo::is_stuck) says.
     pub stuck: bool,
     /// Id of the server that runs it; one of [`Statistics::servers`] has it.
     pub server: String,
