@@ -215,7 +215,7 @@ async fn a_group_is_ripe_when_nothing_has_joined_for_the_grace_period() {
 async fn a_walk_over_many_groups_names_those_that_are_ripe() {
     let t = Fixture::start().await;
     let in_group = |n: usize| task(&format!("t{n}")).grouped(&format!("g{:03}", n % 500));
-    let (old, new) = (|n: &usize| n % 3 == 0, |n: &usize| n % 3 != 0);
+    let (old, new) = (|n: &usize| n.is_multiple_of(3), |n: &usize| !n.is_multiple_of(3));
     assert!(t.broker().enqueue((0..500).filter(old).map(in_group).collect()).await.iter().all(Result::is_ok));
     t.advance(30 * SECOND);
     assert!(t.broker().enqueue((0..500).filter(new).map(in_group).collect()).await.iter().all(Result::is_ok));
