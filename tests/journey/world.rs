@@ -5,7 +5,11 @@ use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -17,8 +21,9 @@ use asynq_runtime::{
 use asynq_tests::{
     PATIENCE, Persistence, RedisServer, ThinLine, eventually,
     jobs::{Parcel, Poison, Record},
-    journal::History,
+    journal::{History, written},
     patient,
+    unruly::Ticks,
 };
 use tempfile::TempDir;
 
@@ -39,7 +44,12 @@ impl World {
 
     /// The same with parameters in the URL.
     pub async fn redis_with(parameters: &str) -> Self {
-        let server = RedisServer::start(Persistence::Always);
+        Self::redis_keeping(Persistence::Always, parameters).await
+    }
+
+    /// On a Redis that keeps so much.
+    pub async fn redis_keeping(persistence: Persistence, parameters: &str) -> Self {
+        let server = RedisServer::start(persistence);
         let url = server.url() + parameters;
         Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }
@@ -88,22 +98,61 @@ impl World {
     }
 
     fn start(&self, concurrency: usize, settings: &[(&str, &str)]) -> Worker {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
-            .arg("worker")
-            .env("ASYNQ_URL", &self.url)
-            .env("JOURNAL", self.journal())
-            .env("DIGESTS", self.digests())
-            .env("HOLD", self.hold_file())
-            .env("CONCURRENCY", concurrency.to_string())
-            .envs(settings.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = self.program(env!("CARGO_BIN_EXE_helper"));
+        command.arg("worker").env("CONCURRENCY", concurrency.to_string()).envs(settings.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
-        let worker = Worker(Some(child));
+        let worker = Worker { child: Some(child), log: PathBuf::new() };
         assert_eq!(first_line(output).trim(), "ready", "the worker did not start");
         worker
+    }
+
+    /// A process of the program `everyday`, where everything is as by default that `settings` of its environment do not change;
+    /// it may not be ready yet.
+    pub fn launched(&self, settings: &[(&str, &str)]) -> Worker {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let log = self.folder.path().join(format!("log-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        let mut command = self.program(env!("CARGO_BIN_EXE_everyday"));
+        // A line of standard error is written in pieces, and a file takes each as it comes.
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).envs(settings.iter().copied());
+        Worker { child: Some(command.spawn().unwrap()), log }
+    }
+
+    /// The same, ready to take tasks.
+    pub async fn everyday(&self, settings: &[(&str, &str)]) -> Worker {
+        let worker = self.launched(settings);
+        worker.tells("serving").await;
+        worker
+    }
+
+    /// The same with so many tasks at a time.
+    pub async fn everyday_of(&self, concurrency: usize) -> Worker {
+        self.everyday(&[("ASYNQ_CONCURRENCY", &concurrency.to_string())]).await
+    }
+
+    /// A program of this world, in an environment without settings.
+    fn program(&self, file: &str) -> Command {
+        let mut command = Command::new(file);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
+            command.env_remove(name);
+        }
+        command.env("ASYNQ_URL", &self.url).env("JOURNAL", self.journal()).env("DIGESTS", self.digests());
+        command.env("TICKS", self.ticks_file()).env("HOLD", self.hold_file()).stdin(Stdio::null());
+        command
+    }
+
+    /// The SQLite file.
+    pub fn file(&self) -> PathBuf {
+        PathBuf::from(self.url.strip_prefix("sqlite://").unwrap())
+    }
+
+    fn ticks_file(&self) -> PathBuf {
+        self.folder.path().join("ticks")
+    }
+
+    /// What every [`Tock`](asynq_tests::unruly::Tock) wrote.
+    pub fn ticks(&self) -> Ticks {
+        Ticks::read(&self.ticks_file())
     }
 
     pub fn journal(&self) -> PathBuf {
@@ -190,16 +239,39 @@ impl World {
 
 /// A worker process; killed when dropped.
 #[derive(Debug)]
-pub struct Worker(Option<Child>);
+pub struct Worker {
+    child: Option<Child>,
+    /// What the program `everyday` logs.
+    log: PathBuf,
+}
 
 impl Worker {
     pub fn pid(&self) -> u32 {
-        self.0.as_ref().unwrap().id()
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        written(&self.log)
+    }
+
+    /// Waits until it logs a line with `text`, and returns that line.
+    pub async fn tells(&self, text: &str) -> String {
+        eventually(&format!("the worker tells {text:?}"), async || {
+            self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Whether its scheduler leads, by its own word.
+    pub fn leads(&self) -> bool {
+        let log = self.log();
+        log.rfind("this scheduler leads") > log.rfind("this scheduler follows")
     }
 
     /// kill -9, and waits until it is gone.
     pub fn kill(mut self) -> u32 {
-        let mut child = self.0.take().unwrap();
+        let mut child = self.child.take().unwrap();
         let pid = child.id();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -214,19 +286,19 @@ impl Worker {
 
     /// Waits until it ends by itself.
     pub async fn ended(&mut self) -> ExitStatus {
-        let child = self.0.as_mut().unwrap();
+        let child = self.child.as_mut().unwrap();
         eventually("the worker ends", async || child.try_wait().unwrap()).await
     }
 
     /// How it ended, if it did.
     pub fn has_ended(&mut self) -> bool {
-        self.0.as_mut().unwrap().try_wait().unwrap().is_some()
+        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
+        if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -18,6 +18,7 @@ mod snapshot;
 mod sqlite;
 mod sqlite_view;
 mod thin_line;
+pub mod unruly;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join, polled},

@@ -69,6 +69,9 @@ pub(crate) trait Commands {
 pub enum Persistence {
     /// Nothing.
     None,
+    /// What it answered until about a second before its machine dies: `appendonly yes`, `appendfsync everysec`, as the guide
+    /// advises.
+    EverySecond,
     /// Everything it answered: `appendonly yes`, `appendfsync always`.
     Always,
 }
@@ -95,6 +98,7 @@ impl RedisServer {
     fn launch(persistence: Persistence, password: Option<&str>) -> Self {
         let mut options = match persistence {
             Persistence::None => vec!["--appendonly", "no"],
+            Persistence::EverySecond => vec!["--appendonly", "yes", "--appendfsync", "everysec"],
             Persistence::Always => vec!["--appendonly", "yes", "--appendfsync", "always"],
         };
         options.extend(password.iter().flat_map(|password| ["--requirepass", password]));

@@ -1,0 +1,160 @@
+//! Jobs that block: their thread for ever, or the whole runtime for longer than a lease.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use asynq_runtime::TaskState;
+use asynq_tests::{
+    eventually,
+    unruly::{Deaf, GivenUp, Hog},
+};
+use chrono::Utc;
+
+use crate::journey::{incidents::all_done, world::World};
+
+/// Longer than a lease on either broker.
+const BLOCKED: Duration = Duration::from_secs(45);
+
+/// What the worker serves at `/metrics`.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
+async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end() {
+    let world = World::redis().await;
+    let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "2"), ("ASYNQ_METRICS", "127.0.0.1:0")]).await;
+    let line = worker.tells("http://127.0.0.1:").await;
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+    let deaf = world.client.enqueue(Deaf {}).await.unwrap().id;
+    let began = Instant::now();
+    world.started(1).await;
+    worker.tells("stuck: its time is over").await;
+    let seen = began.elapsed();
+    eventually("the metric shows it", async || {
+        metrics(&address).lines().any(|line| line == "asynq_job_stuck{type=\"deaf\"} 1").then_some(())
+    })
+    .await;
+    eventually("the list of servers shows it, which `asynq doctor` reads", async || {
+        let servers = world.broker().servers().await.ok()?;
+        servers.iter().flat_map(|server| &server.workers).any(|run| run.is_stuck(Utc::now())).then_some(())
+    })
+    .await;
+    // The other slot works on.
+    world.enqueue_records(5, 1).await;
+    eventually("others are done", async || (world.history().ends().len() == 5).then_some(())).await;
+    let asked = Instant::now();
+    worker.signal("TERM");
+    let status = worker.ended().await;
+    let ended = asked.elapsed();
+    assert!(status.success(), "{status}: {}", worker.log());
+    let tasks = world.tasks(TaskState::Pending).await;
+    assert_eq!(tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(), [(&deaf, 0, 0)]);
+    println!(
+        "incident: blocking job outlives its time-out: seen after {seen:.1?} (log, metric, doctor), others done; TERM ends \
+         the worker after {ended:.1?} with {status}, the task is handed back"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
+async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor() {
+    let world = World::redis().await;
+    let mut worker = world.everyday_of(2).await;
+    let ids = [world.client.enqueue(GivenUp {}).await.unwrap().id, world.client.enqueue(GivenUp {}).await.unwrap().id];
+    let began = Instant::now();
+    let status = worker.ended().await;
+    let ended = began.elapsed();
+    assert_eq!(status.code(), Some(1), "{}", worker.log());
+    let said = worker.tells("error: ").await;
+    let retried = world.tasks(TaskState::Retry).await;
+    assert_eq!(retried.len(), ids.len());
+    for task in &retried {
+        assert_eq!((task.retried, task.crashes), (1, 0));
+        assert!(task.last_error.as_ref().is_some_and(|error| error.contains("was given up")), "{task:?}");
+    }
+    println!(
+        "incident: {} blocking jobs given up by kill_after: failed, and the worker ended by itself after {ended:.1?} with \
+         {status}: {said}",
+        ids.len()
+    );
+}
+
+/// As many jobs as the runtime of the program has threads.
+async fn enqueue_hogs(world: &World) -> usize {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    for _ in 0..threads {
+        world.client.enqueue(Hog { seconds: BLOCKED.as_secs() }).await.unwrap();
+    }
+    threads
+}
+
+async fn jobs_that_block_the_runtime_keep_their_leases(world: World) {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let _worker = world.everyday_of(threads).await;
+    enqueue_hogs(&world).await;
+    world.started(threads).await;
+    // It has nothing to do, and would take whatever is let go.
+    let _other = world.everyday_of(threads).await;
+    tokio::time::sleep(BLOCKED).await;
+    all_done(&world, threads).await;
+    println!(
+        "incident: {threads} jobs block all {threads} threads of the runtime for {BLOCKED:?} on {}, another worker idle: 0 \
+         run twice",
+        world.broker().kind()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute: scripts/prove incidents"]
+async fn jobs_that_block_the_runtime_keep_their_leases_on_redis() {
+    jobs_that_block_the_runtime_keep_their_leases(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute: scripts/prove incidents"]
+async fn jobs_that_block_the_runtime_keep_their_leases_on_sqlite() {
+    jobs_that_block_the_runtime_keep_their_leases(World::sqlite().await).await;
+}
+
+async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(world: World) {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let mut worker = world.everyday_of(threads).await;
+    enqueue_hogs(&world).await;
+    world.started(threads).await;
+    let asked = Instant::now();
+    worker.signal("TERM");
+    let status = worker.ended().await;
+    let ended = asked.elapsed();
+    assert!(status.success(), "{status}: {}", worker.log());
+    assert_eq!(world.history().ends().len(), 0);
+    let tasks = world.tasks(TaskState::Pending).await;
+    assert_eq!(tasks.iter().map(|task| (task.retried, task.crashes)).collect::<Vec<_>>(), vec![(0, 0); threads]);
+    println!(
+        "incident: TERM while jobs block the whole runtime on {}: the worker has ended {ended:.1?} later with {status}, all \
+         {threads} tasks are handed back",
+        world.broker().kind()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to_on_redis() {
+    a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to_on_sqlite() {
+    a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(World::sqlite().await).await;
+}

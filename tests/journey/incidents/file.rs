@@ -1,0 +1,121 @@
+//! What happens to a SQLite file under running workers: it goes, another takes its place, a backup comes back, its disk is full.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use asynq_runtime::Client;
+use asynq_tests::eventually;
+
+use crate::journey::{
+    incidents::all_done,
+    world::{Worker, World},
+};
+
+const RUNS: usize = 4;
+
+/// A name beside the file's own.
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", file.display()))
+}
+
+/// A worker in the middle of its runs.
+async fn at_work() -> (World, Worker) {
+    let world = World::sqlite().await;
+    let worker = world.everyday_of(RUNS).await;
+    world.hold();
+    world.enqueue_records(2 * RUNS, 0).await;
+    world.started(RUNS).await;
+    (world, worker)
+}
+
+/// The broker is gone for good: the worker says so and ends with an error, for whoever watches over it.
+async fn the_worker_ends(mut worker: Worker, what: &str) {
+    let began = Instant::now();
+    let status = worker.ended().await;
+    let ended = began.elapsed();
+    assert_eq!(status.code(), Some(1), "{}", worker.log());
+    let said = worker.tells("error: ").await;
+    println!("incident: SQLite file {what}: the worker ended after {ended:.1?} with {status}: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "waits for what is left of the shutdown timeout: scripts/prove incidents"]
+async fn a_worker_whose_file_is_removed_ends_with_an_error() {
+    let (world, worker) = at_work().await;
+    fs::remove_file(world.file()).unwrap();
+    the_worker_ends(worker, "removed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "waits for what is left of the shutdown timeout: scripts/prove incidents"]
+async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_the_new_one() {
+    let (world, worker) = at_work().await;
+    let other = World::sqlite().await;
+    other.enqueue_records(1, 0).await;
+    // A backup is a whole file of its own, without a log.
+    rusqlite::Connection::open(other.file())
+        .unwrap()
+        .execute("VACUUM INTO ?1", [beside(&world.file(), "-new").to_str().unwrap()])
+        .unwrap();
+    let new = fs::read(beside(&world.file(), "-new")).unwrap();
+    fs::rename(beside(&world.file(), "-new"), world.file()).unwrap();
+    the_worker_ends(worker, "replaced by another (mv new jobs.db)").await;
+    assert!(fs::read(world.file()).unwrap() == new, "nothing was written into the other file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "waits for what is left of the shutdown timeout: scripts/prove incidents"]
+async fn a_worker_whose_log_is_removed_ends_with_an_error() {
+    let (world, worker) = at_work().await;
+    fs::remove_file(beside(&world.file(), "-wal")).unwrap();
+    the_worker_ends(worker, "without its -wal").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_that_is_put_in_place_is_worked_off() {
+    let (world, worker) = at_work().await;
+    let copy = beside(&world.file(), "-backup");
+    let backup = rusqlite::Connection::open(world.file()).unwrap();
+    backup.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    drop(backup);
+    // As the guide says: every program stops, the log goes, the copy takes the file's place.
+    worker.kill();
+    for suffix in ["-wal", "-shm"] {
+        fs::remove_file(beside(&world.file(), suffix)).unwrap();
+    }
+    fs::rename(copy, world.file()).unwrap();
+    world.release();
+    let began = Instant::now();
+    let restored = Client::connect(&world.url).await.unwrap();
+    let _worker = world.everyday_of(RUNS).await;
+    eventually("all of the backup is done", async || {
+        let stats = restored.broker().queue_stats(&World::queue()).await.ok()?;
+        (stats.processed_total == 2 * RUNS as u64 && stats.is_idle()).then_some(())
+    })
+    .await;
+    println!(
+        "incident: backup by VACUUM INTO put in place, {RUNS} of its tasks running then: all {} done {:.1?} later",
+        2 * RUNS,
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_name_of_a_file_in_use_is_refused_and_costs_nothing() {
+    let (world, _worker) = at_work().await;
+    let name = beside(&world.file(), "-too");
+    fs::hard_link(world.file(), &name).unwrap();
+    let mut other = world.launched(&[("ASYNQ_URL", &format!("sqlite://{}", name.display()))]);
+    let status = other.ended().await;
+    assert_eq!(status.code(), Some(1), "{}", other.log());
+    let said = other.tells("error: ").await;
+    fs::remove_file(name).unwrap();
+    world.release();
+    all_done(&world, 2 * RUNS).await;
+    println!(
+        "incident: SQLite file with a second hard link: a worker on it ends with {status}: {said}; the first goes on"
+    );
+}

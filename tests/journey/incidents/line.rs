@@ -1,0 +1,71 @@
+//! Lines to Redis that are long or thin.
+
+use std::time::Duration;
+
+use asynq_runtime::Client;
+use asynq_tests::{Line, Persistence, RedisServer, ThinLine, jobs::Parcel};
+
+use crate::journey::{
+    incidents::{all_done, crashes},
+    world::World,
+};
+
+/// Workers are far from Redis.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn a_round_trip_of_a_quarter_of_a_second_is_no_outage() {
+    const RUNS: usize = 20;
+    let server = RedisServer::start(Persistence::None);
+    let line =
+        ThinLine::to(server.port(), Line { bits_per_second: 100_000_000, round_trip: Duration::from_millis(250) })
+            .await;
+    let world = World::at(line.url()).await;
+    let _worker = world.everyday_of(RUNS / 2).await;
+    world.enqueue_records(RUNS, 0).await;
+    all_done(&world, RUNS).await;
+    println!("incident: Redis 250 ms away: {RUNS} tasks enqueued and done");
+}
+
+/// Three tasks of almost the largest size there is go to a worker over `line`.
+async fn large_tasks_arrive(megabits: f64) {
+    const RUNS: usize = 3;
+    let server = RedisServer::start(Persistence::None);
+    let bits_per_second = (megabits * 1_000_000.0) as u64;
+    let line = ThinLine::to(server.port(), Line { bits_per_second, round_trip: Duration::from_millis(20) }).await;
+    let world = World::beyond(&line, &server).await;
+    world.enqueue_parcels(RUNS, 900_000).await;
+    world.hold();
+    let _worker = world.everyday_of(10).await;
+    world.started(RUNS).await;
+    assert_eq!(crashes(&world).await, [0; RUNS]);
+    world.release();
+    all_done(&world, RUNS).await;
+    println!("incident: {RUNS} tasks of 900 kB over {megabits} Mbit/s: all of them ran, 0 crashes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn large_tasks_arrive_over_a_thin_line() {
+    large_tasks_arrive(12.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn large_tasks_arrive_over_the_thinnest_line() {
+    large_tasks_arrive(1.2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn a_large_enqueue_over_the_thinnest_line_is_stored() {
+    let server = RedisServer::start(Persistence::None);
+    let line =
+        ThinLine::to(server.port(), Line { bits_per_second: 1_200_000, round_trip: Duration::from_millis(20) }).await;
+    let client = Client::connect(&line.url()).await.unwrap();
+    for bytes in [100_000, 1_000_000] {
+        client.enqueue(Parcel { content: vec![b'x'; bytes] }).await.unwrap();
+    }
+    let pending: usize = redis::cmd("LLEN").arg("asynq:{default}:pending").query(&mut server.connection()).unwrap();
+    assert_eq!(pending, 2, "each once");
+    println!("incident: enqueues of 100 kB and 1 MB over 1.2 Mbit/s: stored, each once");
+}

@@ -1,0 +1,226 @@
+//! The schedule in its ordinary troubles: deploys, roll-backs, leaders that die or stand still, tables that do not answer.
+
+use std::time::Duration;
+
+use asynq_tests::{eventually, unruly::Ticks};
+use chrono::Utc;
+
+use crate::journey::world::{Worker, World};
+
+const EACH_SECOND: &str = "* * * * * *";
+
+/// A worker of this release with this schedule.
+async fn deploy(world: &World, release: u32, schedule: &str) -> Worker {
+    world.everyday(&[("ASYNQ_RELEASE", &release.to_string()), ("SCHEDULE", schedule)]).await
+}
+
+/// Waits until ticks have run of so many seconds after `second`, and returns all.
+async fn ticks_after(world: &World, second: i64, n: usize) -> Ticks {
+    eventually("ticks come", async || {
+        let ticks = world.ticks();
+        (ticks.0.range(second + 1..).count() >= n).then_some(ticks)
+    })
+    .await
+}
+
+/// Waits until the tick of this moment has come and nothing waits or runs: then what is missing does not come any more.
+async fn until_now(world: &World) -> Ticks {
+    let now = Utc::now().timestamp();
+    eventually("the schedule has come to this moment", async || (world.ticks().last() >= Some(now)).then_some(()))
+        .await;
+    eventually("no tick of before is missing", async || {
+        let mut ticks = world.ticks();
+        ticks.0.split_off(&now);
+        ticks.missing(1).is_empty().then_some(())
+    })
+    .await;
+    world.ticks()
+}
+
+/// Returns the one that leads, and the others.
+async fn leader(mut workers: Vec<Worker>) -> (Worker, Vec<Worker>) {
+    let at = eventually("a scheduler leads", async || workers.iter().position(Worker::leads)).await;
+    (workers.swap_remove(at), workers)
+}
+
+/// How the release that is to go away goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Goes {
+    InOrder,
+    Killed,
+}
+
+async fn a_roll_back_brings_the_old_schedule_back(world: World, goes: Goes) {
+    let old = deploy(&world, 1, EACH_SECOND).await;
+    ticks_after(&world, 0, 2).await;
+    let new = deploy(&world, 2, "0 0 0 1 * *").await;
+    new.tells("~ tock").await;
+    drop(old);
+    let quiet = world.ticks().last().unwrap_or_default();
+    let mut rolled_back = deploy(&world, 1, EACH_SECOND).await;
+    let gone = Utc::now();
+    match goes {
+        Goes::InOrder => {
+            new.signal("TERM");
+            let mut new = new;
+            assert!(new.ended().await.success());
+        }
+        Goes::Killed => drop(new),
+    }
+    let ticks = ticks_after(&world, quiet, 3).await;
+    let first = ticks.0.range(quiet + 1..).flat_map(|(_, tasks)| tasks.values()).min().copied().unwrap();
+    assert_eq!(ticks.doubled(), [0; 0]);
+    assert!(!rolled_back.has_ended());
+    let how = if goes == Goes::Killed { "killed" } else { "stopped" };
+    println!(
+        "incident: deploy rolled back on {}, new release with a monthly schedule {how}: the job ticks each second again \
+         {:.1?} later, 0 ticks twice",
+        world.broker().kind(),
+        (first - gone).to_std().unwrap_or_default()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_roll_back_brings_the_old_schedule_back_on_redis() {
+    a_roll_back_brings_the_old_schedule_back(World::redis().await, Goes::InOrder).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_roll_back_brings_the_old_schedule_back_on_sqlite() {
+    a_roll_back_brings_the_old_schedule_back(World::sqlite().await, Goes::InOrder).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn a_roll_back_from_a_killed_release_brings_the_old_schedule_back_on_redis() {
+    a_roll_back_brings_the_old_schedule_back(World::redis().await, Goes::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn a_roll_back_from_a_killed_release_brings_the_old_schedule_back_on_sqlite() {
+    a_roll_back_brings_the_old_schedule_back(World::sqlite().await, Goes::Killed).await;
+}
+
+/// Two releases run for a while, as in a canary; the newer one ticks every other second.
+async fn of_two_releases_one_fires(world: World) {
+    const SECONDS: i64 = 20;
+    let _old = [deploy(&world, 1, EACH_SECOND).await, deploy(&world, 1, EACH_SECOND).await];
+    ticks_after(&world, 0, 2).await;
+    let new = deploy(&world, 2, "*/2 * * * * *").await;
+    new.tells("~ tock").await;
+    let taken_over = Utc::now().timestamp();
+    let end = taken_over + SECONDS;
+    eventually("both run for a while", async || (world.ticks().last() >= Some(end)).then_some(())).await;
+    let ticks = world.ticks();
+    assert_eq!(ticks.doubled(), [0; 0]);
+    // The tick of the moment itself may be of either.
+    let mut since = ticks;
+    since.0 = since.0.split_off(&(taken_over + 1));
+    assert_eq!(since.missing(2), [0; 0]);
+    assert!(since.0.keys().all(|second| second % 2 == 0), "{:?}", since.0.keys());
+    println!(
+        "incident: old and new release side by side for {SECONDS} s on {}: {} ticks, all of the new schedule, 0 twice",
+        world.broker().kind(),
+        since.0.len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn of_two_releases_one_fires_on_redis() {
+    of_two_releases_one_fires(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: scripts/prove incidents"]
+async fn of_two_releases_one_fires_on_sqlite() {
+    of_two_releases_one_fires(World::sqlite().await).await;
+}
+
+/// The table of further periodic jobs is behind a connection on which no answer comes any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes more than a minute: scripts/prove incidents"]
+async fn a_provider_that_hangs_stops_no_other_job() {
+    // Longer than a scheduler would last that had room for 64 calls, one a second.
+    const SECONDS: i64 = 75;
+    let world = World::sqlite().await;
+    let worker = world.everyday(&[("SCHEDULE", EACH_SECOND), ("HANGING_PROVIDER", "1")]).await;
+    ticks_after(&world, 0, 1).await;
+    tokio::time::sleep(Duration::from_secs(SECONDS as u64)).await;
+    let ticks = until_now(&world).await;
+    assert_eq!((ticks.doubled(), ticks.missing(1)), (Vec::new(), Vec::new()));
+    let said = worker.tells("the provider of periodic entries has not answered").await;
+    println!(
+        "incident: provider hangs for {SECONDS} s: {} ticks, 0 missing, 0 twice; told: {}",
+        ticks.0.len(),
+        said.split("WARN").last().unwrap_or_default().trim()
+    );
+}
+
+/// The leader of three workers is killed, and the next one stands still.
+async fn leaders_that_die_or_stand_still_cost_no_tick(world: World) {
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(deploy(&world, 1, EACH_SECOND).await);
+    }
+    ticks_after(&world, 0, 2).await;
+    let (killed, others) = leader(workers).await;
+    killed.kill();
+    // What it ran is found when its lease is over.
+    let (stopped, others) = leader(others).await;
+    let ticks = until_now(&world).await;
+    assert_eq!(ticks.doubled(), [0; 0]);
+    let longest = ticks.longest_gap();
+    println!(
+        "incident: leader killed on {}: {} ticks, 0 missing, 0 twice, longest gap {longest:.1?}",
+        world.broker().kind(),
+        ticks.0.len()
+    );
+
+    let before = ticks.last().unwrap();
+    stop_outside_of_a_write(&world, &stopped).await;
+    let (_heir, _others) = leader(others).await;
+    stopped.signal("CONT");
+    let mut ticks = until_now(&world).await;
+    ticks.0 = ticks.0.split_off(&before);
+    assert_eq!(ticks.doubled(), [0; 0]);
+    println!(
+        "incident: leader stopped by SIGSTOP on {}: {} ticks, 0 missing, 0 twice, longest gap {:.1?}",
+        world.broker().kind(),
+        ticks.0.len(),
+        ticks.longest_gap()
+    );
+}
+
+/// Whoever is stopped in the middle of a write to a SQLite file keeps its lock; the guide says so.
+async fn stop_outside_of_a_write(world: &World, worker: &Worker) {
+    eventually("it is stopped while it does not write", async || {
+        worker.signal("STOP");
+        if world.redis.is_some() {
+            return Some(());
+        }
+        let other = rusqlite::Connection::open(world.file()).unwrap();
+        other.busy_timeout(Duration::from_secs(3)).unwrap();
+        let is_free = other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok();
+        if !is_free {
+            worker.signal("CONT");
+        }
+        is_free.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute: scripts/prove incidents"]
+async fn leaders_that_die_or_stand_still_cost_no_tick_on_redis() {
+    leaders_that_die_or_stand_still_cost_no_tick(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute: scripts/prove incidents"]
+async fn leaders_that_die_or_stand_still_cost_no_tick_on_sqlite() {
+    leaders_that_die_or_stand_still_cost_no_tick(World::sqlite().await).await;
+}

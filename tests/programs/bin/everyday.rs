@@ -1,0 +1,46 @@
+//! A program as companies run it: `main!` with the dashboard, everything as by default. What the incidents are about is its jobs
+//! and what its environment says besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is when it
+//! ticks, and with `HANGING_PROVIDER` the table of further periodic jobs answers once, and then never again.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use asynq_cron::{CronSpec, Missed, Periodic, SchedulerService};
+use asynq_runtime::{App, BoxError};
+use asynq_tests::{
+    jobs::{Parcel, Poison, Record, Trial},
+    journal::Journal,
+    unruly::{Deaf, GivenUp, Hog, Tock},
+};
+
+async fn setup(mut app: App) -> Result<App, BoxError> {
+    let journal = PathBuf::from(std::env::var("JOURNAL")?);
+    if let Ok(spec) = std::env::var("SCHEDULE") {
+        app = app.service(scheduler(&spec)?);
+    }
+    let app = app.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
+    let app = app.register::<Deaf>().register::<GivenUp>().register::<Hog>().register::<Tock>();
+    Ok(app.state(Journal::open(&journal)?))
+}
+
+fn scheduler(spec: &str) -> Result<SchedulerService, BoxError> {
+    // Every tick counts here, also those that nobody could fire in time.
+    let tick = Periodic::new(CronSpec::parse(spec)?, Tock {})?.missed(Missed::All(1_000));
+    let scheduler = asynq_cron::service().entry(tick);
+    if std::env::var_os("HANGING_PROVIDER").is_none() {
+        return Ok(scheduler);
+    }
+    static HAS_ANSWERED: AtomicBool = AtomicBool::new(false);
+    Ok(scheduler.provider(Duration::from_secs(1), || async {
+        if HAS_ANSWERED.swap(true, Ordering::SeqCst) {
+            // As a database does that nobody reaches any more.
+            std::future::pending::<()>().await;
+        }
+        Ok(Vec::new())
+    }))
+}
+
+asynq_runtime::main!(services: [asynq_dashboard], setup);
