@@ -1,16 +1,15 @@
 //! A broker, a journal and worker processes: what every story here is made of.
 
+mod worker;
+
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     path::PathBuf,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc,
     },
-    thread,
 };
 
 use asynq_runtime::{
@@ -19,13 +18,16 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    PATIENCE, Persistence, RedisServer, ThinLine, eventually,
+    Persistence, RedisServer, ThinLine, eventually,
     jobs::{Parcel, Poison, Record},
-    journal::{History, written},
+    journal::History,
     patient,
     unruly::Ticks,
 };
 use tempfile::TempDir;
+
+pub use self::worker::Worker;
+use self::worker::first_line;
 
 /// Where a story plays.
 #[derive(Debug)]
@@ -235,83 +237,4 @@ impl World {
         })
         .await;
     }
-}
-
-/// A worker process; killed when dropped.
-#[derive(Debug)]
-pub struct Worker {
-    child: Option<Child>,
-    /// What the program `everyday` logs.
-    log: PathBuf,
-}
-
-impl Worker {
-    pub fn pid(&self) -> u32 {
-        self.child.as_ref().unwrap().id()
-    }
-
-    /// What it has logged.
-    pub fn log(&self) -> String {
-        written(&self.log)
-    }
-
-    /// Waits until it logs a line with `text`, and returns that line.
-    pub async fn tells(&self, text: &str) -> String {
-        eventually(&format!("the worker tells {text:?}"), async || {
-            self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
-        })
-        .await
-    }
-
-    /// Whether its scheduler leads, by its own word.
-    pub fn leads(&self) -> bool {
-        let log = self.log();
-        log.rfind("this scheduler leads") > log.rfind("this scheduler follows")
-    }
-
-    /// kill -9, and waits until it is gone.
-    pub fn kill(mut self) -> u32 {
-        let mut child = self.child.take().unwrap();
-        let pid = child.id();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        pid
-    }
-
-    /// Sends a signal by its name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    /// Waits until it ends by itself.
-    pub async fn ended(&mut self) -> ExitStatus {
-        let child = self.child.as_mut().unwrap();
-        eventually("the worker ends", async || child.try_wait().unwrap()).await
-    }
-
-    /// How it ended, if it did.
-    pub fn has_ended(&mut self) -> bool {
-        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// What a process says first.
-fn first_line(output: ChildStdout) -> String {
-    let (tells, said) = mpsc::channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = BufReader::new(output).read_line(&mut line);
-        let _ = tells.send(read.map(|_| line));
-    });
-    said.recv_timeout(PATIENCE).expect("the process says something").unwrap()
 }

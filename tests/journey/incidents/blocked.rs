@@ -13,7 +13,10 @@ use asynq_tests::{
 };
 use chrono::Utc;
 
-use crate::journey::{incidents::all_done, world::World};
+use crate::journey::{
+    incidents::all_done,
+    world::{Worker, World},
+};
 
 /// Longer than a lease on either broker.
 const BLOCKED: Duration = Duration::from_secs(45);
@@ -29,10 +32,7 @@ fn metrics(address: &str) -> String {
     answer
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
-async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end() {
-    let world = World::redis().await;
+async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: World) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "2"), ("ASYNQ_METRICS", "127.0.0.1:0")]).await;
     let line = worker.tells("http://127.0.0.1:").await;
     let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
@@ -61,15 +61,25 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end() {
     let tasks = world.tasks(TaskState::Pending).await;
     assert_eq!(tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(), [(&deaf, 0, 0)]);
     println!(
-        "incident: blocking job outlives its time-out: seen after {seen:.1?} (log, metric, doctor), others done; TERM ends \
-         the worker after {ended:.1?} with {status}, the task is handed back"
+        "incident: blocking job outlives its time-out on {}: seen after {seen:.1?} (log, metric, doctor), others done; TERM \
+         ends the worker after {ended:.1?} with {status}, the task is handed back",
+        world.broker().kind()
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of a minute: scripts/prove incidents"]
-async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor() {
-    let world = World::redis().await;
+async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end_on_redis() {
+    a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
+async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end_on_sqlite() {
+    a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(World::sqlite().await).await;
+}
+
+async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(world: World) {
     let mut worker = world.everyday_of(2).await;
     let ids = [world.client.enqueue(GivenUp {}).await.unwrap().id, world.client.enqueue(GivenUp {}).await.unwrap().id];
     let began = Instant::now();
@@ -84,26 +94,38 @@ async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor() {
         assert!(task.last_error.as_ref().is_some_and(|error| error.contains("was given up")), "{task:?}");
     }
     println!(
-        "incident: {} blocking jobs given up by kill_after: failed, and the worker ended by itself after {ended:.1?} with \
+        "incident: {} blocking jobs given up by kill_after on {}: failed, and the worker ended by itself after {ended:.1?} with \
          {status}: {said}",
-        ids.len()
+        ids.len(),
+        world.broker().kind()
     );
 }
 
-/// As many jobs as the runtime of the program has threads.
-async fn enqueue_hogs(world: &World) -> usize {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
+async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor_on_redis() {
+    a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a quarter of a minute: scripts/prove incidents"]
+async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor_on_sqlite() {
+    a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(World::sqlite().await).await;
+}
+
+/// A worker in whose runtime each thread is blocked; returns the number of its threads, too.
+async fn blocked(world: &World) -> (Worker, usize) {
     let threads = std::thread::available_parallelism().unwrap().get();
+    let worker = world.everyday_of(threads).await;
     for _ in 0..threads {
         world.client.enqueue(Hog { seconds: BLOCKED.as_secs() }).await.unwrap();
     }
-    threads
+    world.started(threads).await;
+    (worker, threads)
 }
 
 async fn jobs_that_block_the_runtime_keep_their_leases(world: World) {
-    let threads = std::thread::available_parallelism().unwrap().get();
-    let _worker = world.everyday_of(threads).await;
-    enqueue_hogs(&world).await;
-    world.started(threads).await;
+    let (_worker, threads) = blocked(&world).await;
     // It has nothing to do, and would take whatever is let go.
     let _other = world.everyday_of(threads).await;
     tokio::time::sleep(BLOCKED).await;
@@ -128,10 +150,7 @@ async fn jobs_that_block_the_runtime_keep_their_leases_on_sqlite() {
 }
 
 async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(world: World) {
-    let threads = std::thread::available_parallelism().unwrap().get();
-    let mut worker = world.everyday_of(threads).await;
-    enqueue_hogs(&world).await;
-    world.started(threads).await;
+    let (mut worker, threads) = blocked(&world).await;
     let asked = Instant::now();
     worker.signal("TERM");
     let status = worker.ended().await;

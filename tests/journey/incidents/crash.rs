@@ -1,5 +1,8 @@
 //! Workers that die: of everything at once, and of one task that kills them.
 
+use std::collections::BTreeSet;
+
+use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
 use crate::journey::world::World;
@@ -38,4 +41,65 @@ async fn a_mass_crash_costs_one_round_on_redis() {
 #[ignore = "one of the incidents: scripts/prove incidents"]
 async fn a_mass_crash_costs_one_round_on_sqlite() {
     a_mass_crash_costs_one_round(World::sqlite().await).await;
+}
+
+/// A task kills its worker, which a supervisor starts again each time, and 600 tasks are behind it.
+async fn a_poison_takes_three_workers_and_marks_no_task_behind_it(world: World) {
+    const INNOCENTS: usize = 600;
+    const CONCURRENCY: usize = 8;
+    let poison = world.enqueue_poison().await.to_string();
+    world.enqueue_records(INNOCENTS, 20).await;
+    let mut worker = world.everyday_of(CONCURRENCY).await;
+    let (mut marked, mut beside) = (BTreeSet::new(), BTreeSet::new());
+    let mut look = async || {
+        for state in [TaskState::Pending, TaskState::Active] {
+            let suspects = world.tasks(state).await.into_iter().filter(|task| task.crashes > 0);
+            marked.extend(suspects.map(|task| task.id.to_string()));
+        }
+    };
+    for _ in 0..3 {
+        eventually("the worker dies", async || {
+            look().await;
+            worker.has_ended().then_some(())
+        })
+        .await;
+        // What it had taken: no other worker lives.
+        beside.extend(world.tasks(TaskState::Active).await.iter().map(|task| task.id.to_string()));
+        worker = world.everyday_of(CONCURRENCY).await;
+    }
+    eventually("nothing waits or runs", async || {
+        look().await;
+        assert!(!worker.has_ended(), "it takes three workers and no more");
+        world.stats().await.is_idle().then_some(())
+    })
+    .await;
+
+    let (history, stats) = (world.history(), world.stats().await);
+    let archived = world.tasks(TaskState::Archived).await;
+    assert_eq!(archived.iter().map(|task| task.id.to_string()).collect::<Vec<_>>(), std::slice::from_ref(&poison));
+    assert_eq!(archived[0].last_error.as_deref(), Some("worker died 3 times while this ran"));
+    assert_eq!((history.starts()[poison.as_str()], history.ends().len()), (3, INNOCENTS));
+    assert_eq!((stats.processed_total, stats.failed_total), (INNOCENTS as u64 + 1, 1));
+    assert!(history.lines.iter().all(|line| line.retried == 0), "no innocent lost a retry");
+    // Whom a worker had taken when it died is a suspect until the end of its next run; nobody else is.
+    assert!(beside.contains(&poison));
+    assert_eq!(marked.difference(&beside).collect::<Vec<_>>(), [] as [&String; 0]);
+    println!(
+        "incident: poison on {}: archived after 3 workers had died; {INNOCENTS} of {INNOCENTS} tasks behind it done, {} of them \
+         were in the hands of a worker that died, the others never marked",
+        world.broker().kind(),
+        beside.len() - 1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "waits for three leases of 30 s: scripts/prove incidents"]
+async fn a_poison_takes_three_workers_and_marks_no_task_behind_it_on_redis() {
+    a_poison_takes_three_workers_and_marks_no_task_behind_it(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "one of the incidents: scripts/prove incidents"]
+async fn a_poison_takes_three_workers_and_marks_no_task_behind_it_on_sqlite() {
+    a_poison_takes_three_workers_and_marks_no_task_behind_it(World::sqlite().await).await;
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use asynq_runtime::Client;
-use asynq_tests::eventually;
+use asynq_tests::{eventually, jobs::Record};
 
 use crate::journey::{
     incidents::all_done,
@@ -31,14 +31,21 @@ async fn at_work() -> (World, Worker) {
     (world, worker)
 }
 
-/// The broker is gone for good: the worker says so and ends with an error, for whoever watches over it.
-async fn the_worker_ends(mut worker: Worker, what: &str) {
+/// The broker is gone for good: the worker says so and ends with an error, for whoever watches over it. The next one works.
+async fn the_worker_ends_and_the_next_one_works(world: &World, mut worker: Worker, what: &str, check: impl FnOnce()) {
     let began = Instant::now();
     let status = worker.ended().await;
     let ended = began.elapsed();
     assert_eq!(status.code(), Some(1), "{}", worker.log());
     let said = worker.tells("error: ").await;
-    println!("incident: SQLite file {what}: the worker ended after {ended:.1?} with {status}: {said}");
+    check();
+    world.release();
+    let _next = world.everyday_of(RUNS).await;
+    let new = Client::connect(&world.url).await.unwrap().enqueue(Record { millis: 0 }).await.unwrap().id;
+    eventually("a new task is done", async || world.history().ends().get(new.as_str()).map(|_| ())).await;
+    println!(
+        "incident: SQLite file {what}: the worker ended after {ended:.1?} with {status}, the next one works: {said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +53,7 @@ async fn the_worker_ends(mut worker: Worker, what: &str) {
 async fn a_worker_whose_file_is_removed_ends_with_an_error() {
     let (world, worker) = at_work().await;
     fs::remove_file(world.file()).unwrap();
-    the_worker_ends(worker, "removed").await;
+    the_worker_ends_and_the_next_one_works(&world, worker, "removed", || {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +61,7 @@ async fn a_worker_whose_file_is_removed_ends_with_an_error() {
 async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_the_new_one() {
     let (world, worker) = at_work().await;
     let other = World::sqlite().await;
-    other.enqueue_records(1, 0).await;
+    let waiting = other.enqueue_records(1, 0).await.remove(0);
     // A backup is a whole file of its own, without a log.
     rusqlite::Connection::open(other.file())
         .unwrap()
@@ -62,8 +69,10 @@ async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_t
         .unwrap();
     let new = fs::read(beside(&world.file(), "-new")).unwrap();
     fs::rename(beside(&world.file(), "-new"), world.file()).unwrap();
-    the_worker_ends(worker, "replaced by another (mv new jobs.db)").await;
-    assert!(fs::read(world.file()).unwrap() == new, "nothing was written into the other file");
+    let what = "replaced by another (mv new jobs.db)";
+    let check = || assert!(fs::read(world.file()).unwrap() == new, "nothing was written into the other file");
+    the_worker_ends_and_the_next_one_works(&world, worker, what, check).await;
+    eventually("so is the one in it", async || world.history().ends().get(waiting.as_str()).map(|_| ())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +80,7 @@ async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_t
 async fn a_worker_whose_log_is_removed_ends_with_an_error() {
     let (world, worker) = at_work().await;
     fs::remove_file(beside(&world.file(), "-wal")).unwrap();
-    the_worker_ends(worker, "without its -wal").await;
+    the_worker_ends_and_the_next_one_works(&world, worker, "without its -wal", || {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 //! `scripts/prove incidents` runs them all and prints a line for each; those that take seconds run in every suite.
 
 mod blocked;
+mod clock;
 mod crash;
 mod disk;
 mod file;

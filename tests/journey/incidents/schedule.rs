@@ -141,12 +141,9 @@ async fn of_two_releases_one_fires_on_sqlite() {
 }
 
 /// The table of further periodic jobs is behind a connection on which no answer comes any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes more than a minute: scripts/prove incidents"]
-async fn a_provider_that_hangs_stops_no_other_job() {
+async fn a_provider_that_hangs_stops_no_other_job(world: World) {
     // Longer than a scheduler would last that had room for 64 calls, one a second.
     const SECONDS: i64 = 75;
-    let world = World::sqlite().await;
     let worker = world.everyday(&[("SCHEDULE", EACH_SECOND), ("HANGING_PROVIDER", "1")]).await;
     ticks_after(&world, 0, 1).await;
     tokio::time::sleep(Duration::from_secs(SECONDS as u64)).await;
@@ -154,10 +151,23 @@ async fn a_provider_that_hangs_stops_no_other_job() {
     assert_eq!((ticks.doubled(), ticks.missing(1)), (Vec::new(), Vec::new()));
     let said = worker.tells("the provider of periodic entries has not answered").await;
     println!(
-        "incident: provider hangs for {SECONDS} s: {} ticks, 0 missing, 0 twice; told: {}",
+        "incident: provider hangs for {SECONDS} s on {}: {} ticks, 0 missing, 0 twice; told: {}",
+        world.broker().kind(),
         ticks.0.len(),
         said.split("WARN").last().unwrap_or_default().trim()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes more than a minute: scripts/prove incidents"]
+async fn a_provider_that_hangs_stops_no_other_job_on_redis() {
+    a_provider_that_hangs_stops_no_other_job(World::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes more than a minute: scripts/prove incidents"]
+async fn a_provider_that_hangs_stops_no_other_job_on_sqlite() {
+    a_provider_that_hangs_stops_no_other_job(World::sqlite().await).await;
 }
 
 /// The leader of three workers is killed, and the next one stands still.

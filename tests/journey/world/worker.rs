@@ -1,0 +1,90 @@
+//! A worker process, as its supervisor sees it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, ExitStatus},
+    sync::mpsc,
+    thread,
+};
+
+use asynq_tests::{PATIENCE, eventually, journal::written};
+
+/// A worker process; killed when dropped.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) child: Option<Child>,
+    /// What the program `everyday` logs.
+    pub(super) log: PathBuf,
+}
+
+impl Worker {
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        written(&self.log)
+    }
+
+    /// Waits until it logs a line with `text`, and returns that line.
+    pub async fn tells(&self, text: &str) -> String {
+        eventually(&format!("the worker tells {text:?}"), async || {
+            self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Whether its scheduler leads, by its own word.
+    pub fn leads(&self) -> bool {
+        let log = self.log();
+        log.rfind("this scheduler leads") > log.rfind("this scheduler follows")
+    }
+
+    /// kill -9, and waits until it is gone.
+    pub fn kill(mut self) -> u32 {
+        let mut child = self.child.take().unwrap();
+        let pid = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        pid
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let child = self.child.as_mut().unwrap();
+        eventually("the worker ends", async || child.try_wait().unwrap()).await
+    }
+
+    /// How it ended, if it did.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What a process says first.
+pub(super) fn first_line(output: ChildStdout) -> String {
+    let (tells, said) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        let _ = tells.send(read.map(|_| line));
+    });
+    said.recv_timeout(PATIENCE).expect("the process says something").unwrap()
+}
