@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
@@ -27,11 +27,21 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             "the file is damaged; restore it from a backup or salvage it with `sqlite3 FILE .recover`",
         ),
         Some(ErrorCode::OperationInterrupted) => (BrokerErrorKind::Timeout, "the query took too long and was stopped"),
+        Some(ErrorCode::SystemIoFailure) if is_cut_off(&error) => (
+            BrokerErrorKind::Unavailable,
+            "the file or its log is shorter than it should be, as when one of them was removed and some program still uses it: \
+             stop every program on this file, then start them again",
+        ),
         Some(ErrorCode::SystemIoFailure) => (BrokerErrorKind::Unavailable, "reading or writing the file failed"),
         Some(ErrorCode::OutOfMemory) => (BrokerErrorKind::Unavailable, "there is not enough memory"),
         _ => (BrokerErrorKind::Unexpected, "an answer that was not expected"),
     };
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
+}
+
+/// Whether something was to be read that is not there.
+fn is_cut_off(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(found, _) if found.extended_code == ffi::SQLITE_IOERR_SHORT_READ)
 }
 
 /// Translates an error of the file system while `path` was being opened.

@@ -110,6 +110,11 @@ impl Liveness {
         }
     }
 
+    /// Whether a server of ours has joined.
+    pub(super) fn is_shown(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Stops showing that we live. With `keep` the file stays, unlocked, for others to find our tasks by.
     pub(super) fn hide(&self, keep: bool) {
         let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };

@@ -191,6 +191,11 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn Query>>
 
 fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
+    // Of a file that has taken the place of ours nothing may be locked; the caller explains why.
+    common.look_for_file();
+    if common.is_broken() {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
     let connection = connection::open_reader(file)?;
     *desk.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.get_interrupt_handle());
     Ok(connection)

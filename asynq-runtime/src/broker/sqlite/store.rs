@@ -1,9 +1,10 @@
 //! The way from an async call to the threads that own the connections, and back within the call's deadline.
 
 use std::{
+    fs,
     future::Future,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     sync::{
         Arc, OnceLock,
@@ -33,11 +34,25 @@ use super::{
     reader::Readers,
     sql::Names,
     tx::View,
-    watch::{Identity, check_identity},
+    watch::{Fate, Identity},
 };
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
 const ROOM: usize = 1_024;
+
+/// Takes the log of a file that was replaced away from the new one, into which SQLite would read it: a backup would have what it
+/// was to undo. Another program may have done so already.
+fn set_log_aside(file: &Path, log: &Path) {
+    let aside = beside(file, "-wal-replaced");
+    match fs::rename(log, &aside) {
+        Ok(()) => {
+            // It tells what is in the log, and is made anew from that.
+            let _ = fs::remove_file(beside(file, "-shm"));
+            tracing::warn!(kept = %aside.display(), "the log of the file that was replaced is set aside");
+        }
+        Err(error) => tracing::debug!("the log of the file that was replaced stays where it is: {error}"),
+    }
+}
 
 /// What every thread and every call of one broker shares.
 #[derive(Debug)]
@@ -137,12 +152,14 @@ impl Common {
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
         let Some(file) = &self.file else { return };
-        let checked = check_identity(file, self.identity, &self.place).and_then(|()| match &self.log {
-            // Our connections keep the log open, so that SQLite itself never removes it.
-            Some((log, identity)) => check_identity(log, *identity, &log.display().to_string()),
-            None => Ok(()),
-        });
-        if let Err(error) = checked {
+        let fate = Fate::of(file, self.identity);
+        // Our connections keep the log open, so that SQLite itself never removes it.
+        let of_log = self.log.as_ref().map(|(log, identity)| (log, Fate::of(log, *identity)));
+        if let (Fate::Replaced, Some((log, Fate::Same))) = (fate, of_log) {
+            set_log_aside(file, log);
+        }
+        let of_log = || of_log.and_then(|(log, fate)| fate.error(&log.display().to_string()));
+        if let Some(error) = fate.error(&self.place).or_else(of_log) {
             self.break_down(error);
         }
     }

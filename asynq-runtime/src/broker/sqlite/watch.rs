@@ -142,23 +142,41 @@ impl Trace {
     }
 }
 
-/// Whether the file at `path` is still the one that was opened: SQLite would go on writing into a deleted one.
-///
-/// # Errors
-///
-/// [`BrokerErrorKind::Corrupt`] if it is not.
-pub(super) fn check_identity(path: &Path, identity: Option<Identity>, place: &str) -> Result<(), BrokerError> {
-    let what = match Identity::of(path) {
-        Ok(found) if found == identity => return Ok(()),
-        Ok(_) => "was replaced",
-        Err(error) if error.kind() == io::ErrorKind::NotFound => "was deleted or moved away",
-        // Not being allowed to look for a moment says nothing about the file.
-        Err(_) => return Ok(()),
-    };
-    Err(BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
-    ))
+/// What became of a file since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is the one that is there, or nobody can tell.
+    Same,
+    /// Another one has its name.
+    Replaced,
+    /// Nothing has its name.
+    Gone,
+}
+
+impl Fate {
+    /// Looks at `path`, where the file was that `identity` tells.
+    pub(super) fn of(path: &Path, identity: Option<Identity>) -> Self {
+        match Identity::of(path) {
+            Ok(found) if found == identity => Self::Same,
+            Ok(_) => Self::Replaced,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Gone,
+            // Not being allowed to look for a moment says nothing about the file.
+            Err(_) => Self::Same,
+        }
+    }
+
+    /// What calls fail with from now on: SQLite would go on writing into a file that nobody finds any more.
+    pub(super) fn error(self, place: &str) -> Option<BrokerError> {
+        let what = match self {
+            Self::Same => return None,
+            Self::Replaced => "was replaced",
+            Self::Gone => "was deleted or moved away",
+        };
+        Some(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
+        ))
+    }
 }
 
 #[cfg(all(test, unix))]

@@ -402,11 +402,16 @@ impl Writer {
     }
 
     /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
+    ///
+    /// Where nobody else is in the file, a worker leaves an empty log: a backup that is then put in the file's place is not mixed
+    /// with what it is to undo.
     fn say_goodbye(&mut self) {
-        let Some(liveness) = &self.common.liveness else { return };
-        let gone = !self.common.is_broken()
-            && presence::forget_idle(&View::new(&self.connection, self.names, self.common.now()), liveness.name())
-                .unwrap_or(false);
+        let common = Arc::clone(&self.common);
+        let Some(liveness) = &common.liveness else { return };
+        let gone = !common.is_broken() && presence::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
+        if liveness.is_shown() && !common.is_broken() && self.mend_log().is_ok() {
+            let _ = connection::empty_wal(&mut self.connection);
+        }
         liveness.hide(!gone);
     }
 

@@ -32,6 +32,50 @@ async fn a_backup_by_vacuum_into_is_restored_at_its_first_start() {
     assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
 }
 
+/// Who then puts a backup in the place of the file, and forgets the log beside it, has the backup and nothing else.
+#[tokio::test]
+async fn a_worker_that_leaves_in_order_leaves_an_empty_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let server = Server::builder(url(&file)).registry(Registry::only::<(nothing,)>().unwrap());
+    let running = server.build().await.unwrap().start().await.unwrap();
+    nothing::job().enqueue(&running.client()).await.unwrap();
+    soon(running.signals().settled.reached(1)).await;
+    let log = folder.path().join("jobs.db-wal");
+    assert!(fs::metadata(&log).unwrap().len() > 0);
+    soon(running.shutdown()).await.unwrap();
+    assert_eq!(fs::metadata(&log).map_or(0, |log| log.len()), 0);
+    super::others::check_whole(&file);
+}
+
+/// SQLite would read the log of the old file into the new one, which then has what the old one had.
+#[tokio::test]
+async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_that_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, other) = (folder.path().join("jobs.db"), folder.path().join("other.db"));
+    let copy = folder.path().join("backup.db");
+    let broker = open(&other).await;
+    enqueue(&broker, task("kept")).await.unwrap();
+    rusqlite::Connection::open(&other).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    broker.close().await;
+
+    // It lives on, as a web server does that only enqueues.
+    let broker = open(&file).await;
+    enqueue(&broker, task("lost")).await.unwrap();
+    fs::rename(&copy, &file).unwrap();
+    let error = eventually("it is noticed", async || broker.ping().await.err()).await;
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    assert!(error.to_string().contains("was replaced"), "{error}");
+    let restored = open(&file).await;
+    let member = join(&restored).await;
+    assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
+    // Nothing is deleted that somebody may miss.
+    assert!(fs::metadata(folder.path().join("jobs.db-wal-replaced")).unwrap().len() > 0);
+    broker.close().await;
+    restored.close().await;
+    super::others::check_whole(&file);
+}
+
 /// As a damaged page under one row does.
 #[tokio::test]
 async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
