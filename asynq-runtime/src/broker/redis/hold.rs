@@ -37,6 +37,11 @@ impl Hold {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
+    /// Nobody could extend just now: the next look is the first one after a gap.
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
     /// A server extends every third of a lease, tries again after at most a tenth, and connects within a second or two.
     fn length(&self) -> Duration {
         self.lease / 3 + self.lease / 10 + SLACK.min(self.lease / 10)
@@ -67,5 +72,17 @@ mod tests {
             looks(&[(0, 0), (8, 8), (16, 16), (20, 60), (25, 65), (30, 70), (35, 75), (40, 40)])[2..],
             [0, 15, 10, 5, 0, 0]
         );
+    }
+
+    #[test]
+    fn lapses_are_not_believed_after_a_time_in_which_nobody_could_extend() {
+        let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
+        let look = |hold: &mut Hold, at: u64| {
+            let redis = DateTime::from_timestamp(1_893_000_000, 0).unwrap() + Duration::from_secs(at);
+            hold.look(start + Duration::from_secs(at), redis).as_secs()
+        };
+        assert_eq!([0, 5, 10, 15].map(|at| look(&mut hold, at)), [15, 10, 5, 0]);
+        hold.forget();
+        assert_eq!([17, 22].map(|at| look(&mut hold, at)), [15, 10]);
     }
 }

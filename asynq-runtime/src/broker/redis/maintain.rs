@@ -94,7 +94,14 @@ impl Maintain for RedisBroker {
             Err(_) => Some(Duration::ZERO),
         });
         // What is taken from now on has a whole lease before it.
-        Ok(first.flatten().min().unwrap_or(self.lease).max(hold))
+        let quiet = first.flatten().min().unwrap_or(self.lease);
+        if quiet.is_zero()
+            && let Err(error) = self.takes_writes(queues).await
+        {
+            self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
+            return Err(error);
+        }
+        Ok(quiet.max(hold))
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
@@ -201,6 +208,18 @@ impl RedisBroker {
         let kept_since = self.clock.now().timestamp().saturating_sub_unsigned(whole_seconds(max_age));
         let is_old = oldest.is_some_and(|oldest| oldest <= kept_since);
         Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
+    }
+
+    /// Looks whether leases can be extended at all. A primary that became a replica, or that cannot save its data, still answers
+    /// who reads: such a time is a gap, as one without answers is.
+    ///
+    /// # Errors
+    ///
+    /// Redis takes no writes now.
+    async fn takes_writes(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
+        // It removes nothing.
+        let answers = self.ask_each(queues, |keys| Call::plain("LREM").arg(keys.active()).arg(1).arg("")).await?;
+        answers.into_iter().filter_map(Result::err).find(BrokerError::is_unavailable).map_or(Ok(()), Err)
     }
 
     /// Looks at Redis's clock; returns how long lapsed leases must not be believed yet.

@@ -114,6 +114,27 @@ async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
     }
 }
 
+/// A primary that became a replica, or that cannot save its data, answers who reads: nobody can extend meanwhile, and whoever
+/// then took each lapsed lease for a death would run everything twice when it takes writes again.
+#[tokio::test]
+async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    put(&broker, &["a"]).await;
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+    clock.advance(Duration::from_secs(31));
+    assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
+    let mut wants_replicas = async |n: u32| {
+        let () =
+            redis::cmd("CONFIG").arg(&["SET", "min-replicas-to-write"]).arg(n).query_async(&mut redis).await.unwrap();
+    };
+    wants_replicas(1).await;
+    assert!(broker.until_lapse(&[queue()]).await.unwrap_err().is_unavailable());
+    wants_replicas(0).await;
+    assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
+}
+
 /// D and E: a repeat is recognised, and a lapsed lease that nobody took is still ours.
 #[tokio::test]
 async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
