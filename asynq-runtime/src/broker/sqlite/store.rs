@@ -34,7 +34,7 @@ use super::{
     reader::Readers,
     sql::Names,
     tx::View,
-    watch::{Fate, Identity},
+    watch::{FileStatus, Identity},
 };
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
@@ -152,14 +152,14 @@ impl Common {
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
         let Some(file) = &self.file else { return };
-        let fate = Fate::of(file, self.identity);
+        let status = FileStatus::of(file, self.identity);
         // Our connections keep the log open, so that SQLite itself never removes it.
-        let of_log = self.log.as_ref().map(|(log, identity)| (log, Fate::of(log, *identity)));
-        if let (Fate::Replaced, Some((log, Fate::Same))) = (fate, of_log) {
+        let of_log = self.log.as_ref().map(|(log, identity)| (log, FileStatus::of(log, *identity)));
+        if let (FileStatus::Replaced, Some((log, FileStatus::Same))) = (status, of_log) {
             set_log_aside(file, log);
         }
-        let of_log = || of_log.and_then(|(log, fate)| fate.error(&log.display().to_string()));
-        if let Some(error) = fate.error(&self.place).or_else(of_log) {
+        let of_log = || of_log.and_then(|(log, status)| status.error(&log.display().to_string()));
+        if let Some(error) = status.error(&self.place).or_else(of_log) {
             self.break_down(error);
         }
     }

@@ -144,7 +144,7 @@ impl Trace {
 
 /// What became of a file since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum FileStatus {
     /// It is the one that is there, or nobody can tell.
     Same,
     /// Another one has its name.
@@ -153,7 +153,7 @@ pub(super) enum Fate {
     Gone,
 }
 
-impl Fate {
+impl FileStatus {
     /// Looks at `path`, where the file was that `identity` tells.
     pub(super) fn of(path: &Path, identity: Option<Identity>) -> Self {
         match Identity::of(path) {
