@@ -106,6 +106,13 @@ impl Default for GroupRules {
     }
 }
 
+impl GroupRules {
+    /// How many tasks make a group ripe by themselves: as many as a set can hold are enough in any case. No set has more.
+    pub(crate) fn enough(&self) -> Option<usize> {
+        self.max_size.map(|size| size.clamp(1, TaskSet::MOST))
+    }
+}
+
 /// A group at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,7 +132,7 @@ impl GroupStats {
     }
 }
 
-/// What one step of a walk over groups found.
+/// The ripe groups of one step of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RipeGroups {

@@ -20,7 +20,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    broker::{BrokerError, GroupRules, Refused, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     job::panics::Caught,
     task::{GroupName, QueueName},
 };
@@ -108,7 +108,7 @@ impl Aggregator {
     /// Takes the sets of one group for which it is time. Returns whether there may be more full ones.
     async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let full = most(&hub.aggregations.rules);
+        let full = hub.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
         for _ in 0..SETS {
             if self.left_alone.contains(queue, group, Instant::now()) {
                 return Ok(false);
@@ -171,11 +171,6 @@ fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished)
     } else {
         tracing::warn!(%queue, %group, ?pause, "{TEXT}: {why}");
     }
-}
-
-/// The most tasks that a set can have by these rules.
-fn most(rules: &GroupRules) -> usize {
-    rules.max_size.unwrap_or(TaskSet::MOST).min(TaskSet::MOST)
 }
 
 /// Makes of a set what shall become of it, and ends it; or puts it back.

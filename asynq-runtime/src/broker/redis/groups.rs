@@ -74,9 +74,8 @@ impl Groups for RedisBroker {
         let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
         let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
         let next = answer.next().and_then(next_step);
-        // A name that is no text is nobody's: no asynq program can write it.
-        let names = answer.filter_map(|name| String::from_utf8(reply::bytes(name)?).ok());
-        Ok(RipeGroups::new(names.map(|name| GroupName::from_wire(&name)).collect(), next))
+        let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));
+        Ok(RipeGroups::new(names.collect(), next))
     }
 
     async fn claim_set(
@@ -93,7 +92,7 @@ impl Groups for RedisBroker {
             .arg(keys.task_prefix())
             .arg(group.as_str());
         let call = with_rules(call, rules)
-            .arg(enough(rules).unwrap_or(TaskSet::MOST))
+            .arg(rules.enough().unwrap_or(TaskSet::MOST))
             .arg(SET_BYTES)
             .arg(TaskSet::DEADLINE.as_secs());
         read_set(self.link.send_one(call).await?, queue, group, id)
@@ -141,12 +140,10 @@ impl RedisBroker {
             let call = Call::plain("SSCAN").arg(keys.groups()).arg(&cursor).arg("COUNT").arg(PER_SCAN);
             let mut parts = reply::array(self.link.send_one(call).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
-            for name in reply::array(parts.next().unwrap_or_default())? {
-                // A name that is no text is nobody's: no asynq program can write it.
-                if let Some(Ok(name)) = reply::bytes(name).map(String::from_utf8) {
-                    page.add(name);
-                }
-            }
+            reply::array(parts.next().unwrap_or_default())?
+                .into_iter()
+                .filter_map(read_name)
+                .for_each(|name| page.add(name));
             if cursor == "0" {
                 return Ok(page.names.into_iter().collect());
             }
@@ -192,17 +189,12 @@ impl RedisBroker {
     }
 }
 
-/// How many tasks make a group ripe by themselves: more than a set can hold are enough in any case.
-fn enough(rules: &GroupRules) -> Option<usize> {
-    rules.max_size.map(|size| size.clamp(1, TaskSet::MOST))
-}
-
 /// The rules as `ripe.lua` takes them.
 fn with_rules(call: Call, rules: &GroupRules) -> Call {
     let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     call.arg(whole_seconds(rules.grace).max(1))
         .arg(optional(rules.max_delay.map(whole_seconds)))
-        .arg(optional(enough(rules).map(|size| size as u64)))
+        .arg(optional(rules.enough().map(|size| size as u64)))
 }
 
 /// The first so many names after one.
@@ -239,6 +231,11 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
         members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
     }
     Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
+}
+
+/// The name of a group. asynq programs write names as text, so bytes that are no text name no group of theirs.
+fn read_name(name: Value) -> Option<String> {
+    String::from_utf8(reply::bytes(name)?).ok()
 }
 
 /// Where a walk over groups goes on, as a script answered it; `None` at the end.

@@ -19,7 +19,7 @@ use super::{
 const GROUP: &str = "asynq:{default}:g:g";
 const GROUPS: &str = "asynq:{default}:groups";
 
-fn grouped(id: &str, group: &str) -> NewTask {
+pub(crate) fn grouped(id: &str, group: &str) -> NewTask {
     let mut task = task(id);
     task.message.group_key = group.into();
     task.group = Some(GroupName::new(group).unwrap());

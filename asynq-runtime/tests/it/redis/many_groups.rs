@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use asynq_runtime::{
     broker::{BulkAction, Chosen, GroupRules, Groups, Inspect, NewTask, Page, Produce, Repair, redis::RedisBroker},
-    task::{GroupName, TaskState},
+    task::TaskState,
 };
 use redis::aio::MultiplexedConnection;
 
 use super::{
+    groups::grouped,
     server::Server,
-    tasks::{commands, queue, task},
+    tasks::{commands, queue, scripts},
 };
 
 /// More than ten steps of a walk.
@@ -18,18 +19,15 @@ const GROUPS: usize = 3_000;
 /// More than one script runs: names of one step, of which Redis may give some more than asked, and a page of tasks.
 const PER_SCRIPT: u64 = 500;
 
-fn grouped(n: usize) -> NewTask {
-    let (mut task, group) = (task(&format!("t{n:04}")), format!("customer-{n:04}"));
-    task.message.group_key = group.as_str().into();
-    task.group = Some(GroupName::new(&group).unwrap());
-    task
+fn in_group(n: usize) -> NewTask {
+    grouped(&format!("t{n:04}"), &format!("customer-{n:04}"))
 }
 
 /// A queue with one task in each of so many groups.
 async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
     let server = Server::start(&[]).await;
     let (redis, broker) = (server.foreign().await, server.broker().await);
-    for outcome in broker.enqueue((0..GROUPS).map(grouped).collect()).await {
+    for outcome in broker.enqueue((0..GROUPS).map(in_group).collect()).await {
         outcome.unwrap();
     }
     (server, redis, broker)
@@ -40,12 +38,6 @@ async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future<Output = T
     let before = (scripts(redis).await, commands(redis).await);
     let result = call.await;
     (result, scripts(redis).await - before.0, commands(redis).await - before.1)
-}
-
-async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0");
-    line.split(',').next().unwrap().parse().unwrap()
 }
 
 async fn page(broker: &RedisBroker, number: usize, size: usize) -> Vec<String> {

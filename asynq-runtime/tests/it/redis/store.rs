@@ -189,9 +189,7 @@ async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
         }
     }
     assert_eq!((placed, conflicts), (250, 250));
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha")).unwrap();
-    let calls: u32 = line.split(['=', ',']).nth(1).unwrap().parse().unwrap();
+    let calls = scripts(&mut redis).await;
     // A script carries up to 64 tasks. 500 are eight scripts, and each of four sends may begin and end with a part of one.
     assert!(calls <= 16, "{calls} scripts for 500 callers");
 }

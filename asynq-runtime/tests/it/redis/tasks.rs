@@ -135,6 +135,13 @@ pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) 
     eventually(&what, async || (tracked_keys(redis).await >= keys).then_some(())).await;
 }
 
+/// The scripts that Redis has run by their digests.
+pub(crate) async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
 /// Every command that Redis has run, those that scripts call included; not those by which a test looks at Redis.
 pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();

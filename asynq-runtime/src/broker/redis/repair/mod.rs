@@ -186,7 +186,7 @@ fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
     }))
 }
 
-/// What was done, and where the walk over the groups goes on.
+/// The slice as it was done, and the next step of the walk over the groups.
 fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError> {
     let [changed, ghosts, more, next] = <[Value; 4]>::try_from(reply::array(answer)?)
         .map_err(|_| reply::unexpected("not three numbers and a place"))?;

@@ -33,7 +33,7 @@ pub(super) fn claim(
     if !is_ripe(&tx.view, q, group, rules)? {
         return Ok(None);
     }
-    let waiting = longest_waiting(&tx.view, q, group, enough(rules).unwrap_or(TaskSet::MOST))?;
+    let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
     tx.view.execute(&sql::GROUPS_OPEN_SET, params![q, group.as_str(), deadline, id])?;
@@ -70,13 +70,8 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
     if has_waited(rules, view.now, first, last) {
         return Ok(true);
     }
-    let Some(enough) = enough(rules) else { return Ok(false) };
+    let Some(enough) = rules.enough() else { return Ok(false) };
     Ok(view.find(&sql::GROUPS_REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
-}
-
-/// How many tasks make a group ripe by themselves: more than a set can hold are enough in any case.
-fn enough(rules: &GroupRules) -> Option<usize> {
-    rules.max_size.map(|size| size.clamp(1, TaskSet::MOST))
 }
 
 /// The first tasks of a group, until there are enough of them or of their bytes.
