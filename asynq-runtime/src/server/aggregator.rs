@@ -4,7 +4,7 @@
 //! other. The set and what was made of it change in one step of the broker. A server that has nothing to
 //! aggregate by runs no aggregator.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use tokio::{
     task::JoinSet,
@@ -28,7 +28,7 @@ use crate::{
 /// Soonest and latest turn; in between a tenth of the grace period.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
-/// Sets of one group that one turn takes, as long as they are full. If there may be more, the next turn comes at once.
+/// Sets of one group that are taken before it is another group's turn, as long as they are full.
 const SETS: usize = 10;
 /// Sets in hand at a time.
 const IN_HAND: usize = 4;
@@ -58,7 +58,7 @@ pub(crate) async fn run(hub: Arc<Hub>) {
     let mut trouble = Trouble::of("aggregator", LATEST);
     let between = (hub.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
     while !hub.closing.is_cancelled() {
-        let pause = match aggregator.turn().await {
+        let pause = match aggregator.turn(Instant::now() + between).await {
             Ok(has_more) => {
                 trouble.over();
                 hub.signals.aggregated.ring();
@@ -81,17 +81,20 @@ struct Aggregator {
 }
 
 impl Aggregator {
-    /// Looks at every group of every queue once. Returns whether a group may have more full sets than were taken.
-    async fn turn(&mut self) -> Result<bool, BrokerError> {
+    /// Looks at every group of every queue once, and takes more from those of full sets until it is time to look at all groups
+    /// again. Returns whether there may be more full sets.
+    async fn turn(&mut self, again: Instant) -> Result<bool, BrokerError> {
         let hub = Arc::clone(&self.hub);
-        let mut has_more = false;
+        let mut full = Vec::new();
         for queue in hub.queues.now().names() {
             let mut step = None;
             loop {
                 let call = hub.broker.ripe_groups(queue, &hub.aggregations.rules, step.as_ref());
                 let ripe = hub.answer(call).await?;
-                for group in &ripe.groups {
-                    has_more |= self.group(queue, group).await?;
+                for group in ripe.groups {
+                    if self.group(queue, &group).await? {
+                        full.push((queue.clone(), group));
+                    }
                     if hub.closing.is_cancelled() {
                         return Ok(false);
                     }
@@ -102,7 +105,14 @@ impl Aggregator {
                 }
             }
         }
-        Ok(has_more)
+        while !full.is_empty() && Instant::now() < again && !hub.closing.is_cancelled() {
+            for (queue, group) in mem::take(&mut full) {
+                if self.group(&queue, &group).await? {
+                    full.push((queue, group));
+                }
+            }
+        }
+        Ok(!full.is_empty())
     }
 
     /// Takes the sets of one group for which it is time. Returns whether there may be more full ones.
