@@ -111,7 +111,7 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
     let all = async |query: &str| {
         let (mut found, mut after) = (Vec::new(), String::new());
         loop {
-            let answer = search(&format!("{query}&after={after}")).await;
+            let answer = soon(search(&format!("{query}&after={after}"))).await;
             let some = answer["tasks"].as_array().unwrap();
             assert!(some.len() <= 100, "{}", some.len());
             found.extend(some.iter().map(|task| format!("{}/{}", task["queue"], task["id"]).replace('"', "")));
@@ -133,18 +133,18 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         ("since=2030-01-02T04:00:00Z", vec!["low/elsewhere"]),
         ("since=2030-01-02T03:00:00Z&until=2030-01-02T04:00:00Z&state=archived", vec!["default/failed"]),
     ] {
-        let mut found = soon(all(query)).await;
+        let mut found = all(query).await;
         found.dedup();
         assert_eq!(found, expected, "{query}");
     }
     // More than one answer holds, each task once.
     let expected: Vec<_> = (0..250).map(|n| format!("default/n{n:03}")).collect();
-    assert_eq!(soon(all("q=n&state=pending")).await, expected);
+    assert_eq!(all("q=n&state=pending").await, expected);
     // So many queues have a task of that id; those found by it are found once more as ones whose id contains the text.
     for n in 0..130 {
         fixture.enqueue(task("same").in_queue(&format!("tenant-{n:03}"))).await;
     }
-    let mut tenants = soon(all("q=same")).await;
+    let mut tenants = all("q=same").await;
     tenants.dedup();
     assert_eq!(tenants, (0..130).map(|n| format!("tenant-{n:03}/same")).collect::<Vec<_>>());
     for bad in ["state=x", "since=yesterday", "until=1", "after=9.9.9", "after=x"] {

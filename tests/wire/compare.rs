@@ -6,6 +6,8 @@ use asynq_runtime::task::{SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Tas
 use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 
+use crate::wire::deviations;
+
 /// Fields of a task that only our programs write.
 const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
 
@@ -25,10 +27,19 @@ pub(crate) enum Volatile {
     Times,
 }
 
+/// What of a scenario is compared.
+#[derive(Clone, Copy)]
+pub(crate) struct Compared<'a> {
+    pub scenario: &'a str,
+    /// The name of the dump, where it is one between the calls.
+    pub moment: Option<&'a str>,
+    pub volatile: Volatile,
+}
+
 /// Every difference, as a line that names the place and both sides.
-pub(crate) fn differences(go: &Dump, (mut ours, elapsed): (Dump, Duration), volatile: Volatile) -> Vec<String> {
-    forget_ageing(go, &mut ours, elapsed, volatile);
-    let (go, ours) = (flatten(go, volatile), flatten(&ours, volatile));
+pub(crate) fn differences(what: Compared<'_>, go: &Dump, (mut ours, elapsed): (Dump, Duration)) -> Vec<String> {
+    forget_ageing(what, go, &mut ours, elapsed);
+    let (go, ours) = (flatten(go, what.volatile), flatten(&ours, what.volatile));
     let mut lines = Vec::new();
     for (place, theirs) in &go {
         match ours.get(place) {
@@ -39,20 +50,29 @@ pub(crate) fn differences(go: &Dump, (mut ours, elapsed): (Dump, Duration), vola
     }
     let added = ours.iter().filter(|(place, _)| !go.contains_key(*place));
     lines.extend(added.map(|(place, own)| format!("{place}: only we have {own}")));
-    lines
+    match what.moment {
+        Some(moment) => lines.into_iter().map(|line| format!("{moment}: {line}")).collect(),
+        None => lines,
+    }
 }
 
-/// Sets a time-to-live of ours back to Go's where it can be what is left of it after at most `elapsed`.
-fn forget_ageing(go: &Dump, ours: &mut Dump, elapsed: Duration, volatile: Volatile) {
+/// Sets a time-to-live of ours back to what it was set to, where it can be what is left of that after at most
+/// `elapsed`; a key whose time can be over is there again. It was set to Go's, or to what deviations.rs says.
+fn forget_ageing(what: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Duration) {
     let elapsed = elapsed.as_millis() as i64;
     // Go's own dump of a server's scenario was taken some seconds after its writes.
-    let slack = if volatile == Volatile::Times { 10_000 } else { 0 };
+    let slack = if what.volatile == Volatile::Times { 10_000 } else { 0 };
+    let same = |a: &str, b: &str| a == b || without_date(a) == without_date(b);
+    for (key, theirs) in go.iter().filter(|(_, theirs)| theirs.pttl >= 0) {
+        if ours.keys().all(|own| !same(own, key)) && theirs.pttl <= elapsed {
+            ours.insert(key.clone(), theirs.clone());
+        }
+    }
     for (key, own) in ours.iter_mut().filter(|(_, own)| own.pttl >= 0) {
-        let theirs = go.iter().find(|(theirs, _)| *theirs == key || without_date(theirs) == without_date(key));
-        if let Some((_, theirs)) = theirs
-            && (own.pttl - slack..=own.pttl + elapsed + slack).contains(&theirs.pttl)
-        {
-            own.pttl = theirs.pttl;
+        let as_go = || go.iter().find(|(theirs, _)| same(theirs, key)).map(|(_, theirs)| theirs.pttl);
+        let set = deviations::seconds_of_ours(what, key).map(|seconds| seconds * 1000).or_else(as_go);
+        if let Some(set) = set.filter(|set| (own.pttl - slack..=own.pttl + elapsed + slack).contains(set)) {
+            own.pttl = set;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where we differ from Go on purpose: each line with the heading of the design pages that says why.
 
+use crate::wire::compare::Compared;
+
 /// One line of difference in one scenario.
 pub(crate) struct Deviation {
     scenario: &'static str,
@@ -350,4 +352,13 @@ pub(crate) fn check(scenario: &str, found: Vec<String>) {
         "{scenario} differs from Go in a way that deviations.rs does not know:\n{unexpected:#?}"
     );
     assert!(stale.is_empty(), "{scenario} no longer differs as deviations.rs says:\n{stale:#?}");
+}
+
+/// What a key of ours was set to live, in seconds, where the table says that it differs from Go's.
+pub(crate) fn seconds_of_ours(what: Compared<'_>, key: &str) -> Option<i64> {
+    let moment = what.moment.map_or(String::new(), |moment| format!("{moment}: "));
+    let place = format!("{moment}{key} ttl: ");
+    let mut rows = TABLE.iter().filter(|row| row.scenario == what.scenario);
+    let ours = rows.find_map(|row| row.differs.strip_prefix(&place)?.split_once("we have ends in "))?.1;
+    Some(ours.parse().expect("a number of seconds"))
 }

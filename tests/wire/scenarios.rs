@@ -11,7 +11,7 @@ use asynq_tests::{Dumped, PATIENCE, Persistence, RedisServer, Seeded as _, Value
 use bytes::Bytes;
 
 use crate::wire::{
-    compare::{Volatile, differences},
+    compare::{Compared, Volatile, differences},
     golden::Scenario,
     replay::Replay,
 };
@@ -42,6 +42,7 @@ async fn replayed(name: &str) -> Vec<String> {
         _ if replay.scenario.pinned => Volatile::Nothing,
         _ => Volatile::EnqueueTime,
     };
+    let end = Compared { scenario: name, moment: None, volatile };
     let (mut found, mut seen) = (Vec::new(), Vec::new());
     let mut calls = replay.scenario.calls.clone();
     if name == "b28_inspector_single_ops" {
@@ -51,14 +52,14 @@ async fn replayed(name: &str) -> Vec<String> {
     for (i, call) in calls.iter().enumerate() {
         replay.call(call).await;
         if let Some(moment) = moment(name, i + 1) {
-            let lines = differences(&replay.scenario.between(moment), replay.dump(), volatile);
-            found.extend(lines.into_iter().map(|line| format!("{moment}: {line}")));
+            let what = Compared { moment: Some(moment), ..end };
+            found.extend(differences(what, &replay.scenario.between(moment), replay.dump()));
             seen.push(moment.to_owned());
         }
     }
     seen.sort();
     assert_eq!(seen, replay.scenario.moments(), "every dump between calls is compared");
-    found.extend(differences(&replay.scenario.end, replay.dump(), volatile));
+    found.extend(differences(end, &replay.scenario.end, replay.dump()));
     found.extend(replay.answers);
     found
 }
@@ -91,7 +92,12 @@ async fn ended(name: &str) -> Vec<String> {
     let settled = replay.broker.settle(&[run.ends_with(action)]).await.remove(0).unwrap();
     assert_eq!(settled, Settled::Ok);
     replay.broker.leave(&member).await.unwrap();
-    differences(&replay.scenario.end, replay.dump(), Volatile::Times)
+    differences(at_the_end(name), &replay.scenario.end, replay.dump())
+}
+
+/// Of a scenario whose whole server had a real clock.
+fn at_the_end(scenario: &str) -> Compared<'_> {
+    Compared { scenario, moment: None, volatile: Volatile::Times }
 }
 
 const PAUSED: &str = "asynq:{default}:paused";
@@ -130,7 +136,7 @@ async fn aggregated(name: &str) -> Vec<String> {
     rename(&mut dump, made[0].id.as_str(), "agg1");
     // The real time of the pause.
     dump.get_mut(PAUSED).unwrap().value = replay.scenario.end[PAUSED].value.clone();
-    let mut found = differences(&replay.scenario.end, (dump, elapsed), Volatile::Times);
+    let mut found = differences(at_the_end(name), &replay.scenario.end, (dump, elapsed));
     found.append(&mut replay.answers);
     found
 }

@@ -1,9 +1,8 @@
 //! The connection that the one who fetches drives: what becomes of it, of calls that it fails, and of those who are held up.
 
 use std::{
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -44,10 +43,6 @@ async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gon
 
 fn one() -> [Wanted; 1] {
     [Wanted { queue: queue(), n: 1 }]
-}
-
-fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 async fn active(broker: &RedisBroker) -> u64 {
@@ -150,7 +145,7 @@ async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
     put(&producer, &["a", "b"]).await;
     let wanted = one();
     let mut held_up = pin!(broker.dequeue(&me, &wanted));
-    assert!(poll_once(held_up.as_mut()).is_pending());
+    server.send(held_up.as_mut());
     until_taken(&producer).await;
     assert!(broker.release_unanswered(&me, Duration::from_secs(60)).await.unwrap().is_empty(), "it is not late");
     let released = broker.release_unanswered(&me, Duration::ZERO).await.unwrap();
@@ -177,7 +172,7 @@ async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
         put(&producer, &["t"]).await;
         let wanted = one();
         let mut dropped = Box::pin(broker.dequeue(&me, &wanted));
-        assert!(poll_once(dropped.as_mut()).is_pending());
+        server.send(dropped.as_mut());
         until_taken(&producer).await;
         drop(dropped);
         if round % 2 == 0 {

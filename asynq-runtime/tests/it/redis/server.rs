@@ -6,11 +6,13 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    pin::Pin,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
+    task::{Context, Waker},
     thread,
     time::Duration,
 };
@@ -96,6 +98,14 @@ impl Server {
     /// Has it go on.
     pub(crate) fn go_on(&self) {
         self.signal("-CONT");
+    }
+
+    /// Polls `call` once. Redis stands still meanwhile, or its answer could be there at once.
+    pub(crate) fn send<F: Future>(&self, call: Pin<&mut F>) {
+        self.stop();
+        let polled = call.poll(&mut Context::from_waker(Waker::noop()));
+        self.go_on();
+        assert!(polled.is_pending(), "it was answered before it was sent");
     }
 
     fn signal(&self, name: &str) {
