@@ -50,7 +50,7 @@ async fn replayed(name: &str) -> Vec<String> {
         calls.swap(0, 1);
     }
     for (i, call) in calls.iter().enumerate() {
-        replay.call(call).await;
+        soon(replay.call(call)).await;
         if let Some(moment) = moment(name, i + 1) {
             let what = Compared { moment: Some(moment), ..end };
             found.extend(differences(what, &replay.scenario.between(moment), replay.dump()));
@@ -174,7 +174,7 @@ macro_rules! scenarios {
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(#[tokio::test] async fn $name() {
-            deviations::check(stringify!($name), asynq_tests::soon(super::$how(stringify!($name))).await);
+            deviations::check(stringify!($name), super::$how(stringify!($name)).await);
         })*
     };
 }
