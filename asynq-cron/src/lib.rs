@@ -6,7 +6,7 @@
 //! - [`Periodic`]: an entry made while the program runs; [`service`] schedules it.
 //! - [`Schedule`]: pauses, resumes, forgets and runs entries, from any program.
 //!
-//! The [guide](docs::periodic) has the rules: schedules, clocks, missed and overlapping runs, deploys.
+//! The rules (expressions, clocks, missed and overlapping runs, deploys) are in the repository's `docs/schedules.md`.
 
 mod control;
 mod leader;
@@ -42,12 +42,6 @@ pub use self::{
 /// ```
 ///
 pub use asynq_macros::periodic;
-
-/// The guide.
-pub mod docs {
-    #[doc = include_str!("docs/periodic.md")]
-    pub mod periodic {}
-}
 
 /// What a file with periodic jobs needs: `use asynq_cron::prelude::*;`.
 pub mod prelude {

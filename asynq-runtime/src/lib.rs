@@ -50,12 +50,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`docs::jobs`] | writing jobs: arguments, state, options, errors, tests |
-//! | [`docs::lifecycle`] | the states of a task, the four ways it can end, and what you can rely on |
-//! | [`docs::operations`] | settings, commands, signals, brokers |
-//! | [`docs::transactions`] | a row of yours and the job it caused in one SQLite transaction |
-//! | [`docs::wire`] | every key in Redis and who owns it |
+//! | [`job`](macro@job) | every option of the attribute |
+//! | [`JobError`] | what becomes of a task when its job fails |
+//! | [`app`] | settings of a program of [`main!`]: flags, environment, set-up |
+//! | [`Client::connect`] | URLs of brokers |
 //! | [`testing`] | a whole application in memory, for tests of your own jobs |
+//!
+//! The guides are pages of the repository's `docs/`: start, jobs, failures, workers, schedules, groups, transactions, brokers,
+//! operating, testing, coming from other frameworks.
 //!
 //! # The parts
 //!
@@ -72,7 +74,7 @@
 //! | `redis`, `sqlite` | each brings its broker; both on by default |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
-//! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry: see [`docs::operations`] |
+//! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry |
 //! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
 //!
 //! A feature adds, and never changes behaviour.
@@ -91,20 +93,6 @@ pub mod server;
 pub mod task;
 pub mod testing;
 mod thread;
-
-/// The guides.
-pub mod docs {
-    #[doc = include_str!("docs/jobs.md")]
-    pub mod jobs {}
-    #[doc = include_str!("docs/lifecycle.md")]
-    pub mod lifecycle {}
-    #[doc = include_str!("docs/operations.md")]
-    pub mod operations {}
-    #[doc = include_str!("docs/transactions.md")]
-    pub mod transactions {}
-    #[doc = include_str!("docs/wire.md")]
-    pub mod wire {}
-}
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]

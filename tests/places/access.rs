@@ -1,4 +1,4 @@
-//! Users with just the rights that operations.md names, and with fewer.
+//! Users with just the rights that docs/brokers.md names, and with fewer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::places::{connect, ended};
 
 /// The rule of the guide, word for word.
 fn documented() -> Vec<String> {
-    let guide = include_str!("../../asynq-runtime/src/docs/operations.md");
+    let guide = include_str!("../../docs/brokers.md");
     let rule = guide.lines().find_map(|line| line.strip_prefix("ACL SETUSER jobs on >password ")).expect("the rule");
     rule.split(' ').map(str::to_owned).collect()
 }

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{Client, prepare};
 
-/// In the caller's own SQLite transaction (feature `sqlite`): see [`docs::transactions`](crate::docs::transactions).
+/// In the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
 impl Client {
     /// Looks whether tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
     /// [`enqueue_in_tx`](Self::enqueue_in_tx) looks as well; this finds a mistake when the program starts, and lets the
