@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -38,7 +38,8 @@ pub(crate) struct Runs {
     used_by: Mutex<HashMap<QueueName, usize>>,
     /// How many were taken in hand so far.
     held: AtomicU64,
-    quarantined_runs: AtomicBool,
+    /// The quarantined task that was started and whose outcome the broker has not taken: a death before that is charged to it.
+    quarantined: Mutex<Option<RunKey>>,
     /// A slot became free; for the fetcher alone.
     freed: Notify,
     /// The last slot became free.
@@ -104,7 +105,7 @@ impl Runs {
             used: AtomicUsize::new(0),
             used_by: Mutex::default(),
             held: AtomicU64::new(0),
-            quarantined_runs: AtomicBool::new(false),
+            quarantined: Mutex::default(),
             freed: Notify::new(),
             emptied: Notify::new(),
         }
@@ -125,9 +126,9 @@ impl Runs {
         self.used_by().get(queue).copied().unwrap_or_default()
     }
 
-    /// Whether a quarantined task is running.
+    /// Whether a quarantined task was started and the broker has not taken its outcome.
     pub(crate) fn quarantined_runs(&self) -> bool {
-        self.quarantined_runs.load(Ordering::Acquire)
+        self.quarantined().is_some()
     }
 
     /// Waits until a slot has become free since the last call, or [`poke`](Self::poke).
@@ -177,15 +178,15 @@ impl Runs {
             None => drop(used_by.insert(task.attempt.key.queue.clone(), 1)),
         }
         if task.attempt.is_quarantined() {
-            self.quarantined_runs.store(true, Ordering::Release);
+            *self.quarantined() = Some(task.attempt.key.clone());
         }
         true
     }
 
     /// Gives the slot of a task back.
     pub(crate) fn release(&self, task: &InHand) {
-        if task.attempt.is_quarantined() {
-            self.quarantined_runs.store(false, Ordering::Release);
+        if task.is(Phase::Lost) {
+            self.end_quarantine(task);
         }
         let queue = &task.attempt.key.queue;
         let mut used_by = self.used_by();
@@ -205,7 +206,16 @@ impl Runs {
     /// The broker took the outcomes, or somebody else has the tasks: they are out of our hands.
     pub(crate) fn forget<'k>(&self, keys: impl IntoIterator<Item = &'k RunKey>) {
         let mut live = self.lock();
-        keys.into_iter().for_each(|key| drop(live.remove(key)));
+        let gone: Vec<_> = keys.into_iter().filter_map(|key| live.remove(key)).collect();
+        drop(live);
+        gone.iter().for_each(|task| self.end_quarantine(task));
+    }
+
+    /// Lets the next quarantined task come if `task` was the one.
+    fn end_quarantine(&self, task: &InHand) {
+        if task.attempt.is_quarantined() && self.quarantined().take_if(|key| *key == task.attempt.key).is_some() {
+            self.poke();
+        }
     }
 
     /// The broker says that the run is not ours any more. Stops it at once; `false` if its outcome was on the way, which
@@ -290,6 +300,10 @@ impl Runs {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn quarantined(&self) -> MutexGuard<'_, Option<RunKey>> {
+        self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn used_by(&self) -> MutexGuard<'_, HashMap<QueueName, usize>> {
         self.used_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -346,6 +360,28 @@ mod tests {
         assert_eq!((runs.free(), runs.running_of(queue)), (0, 1));
         runs.release(&a);
         assert_eq!((runs.free(), runs.running_of(queue)), (1, 0));
+    }
+
+    /// Between the end of a job and its settlement a death of the worker still counts as one of the task.
+    #[test]
+    fn the_next_quarantined_task_may_start_when_the_broker_has_the_outcome_of_the_last() {
+        let runs = Runs::new(4);
+        let quarantined = |id| Attempt { crashes: Extra::DEFAULT_MAX_CRASHES - 1, ..attempt("a", id) };
+        let held = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
+        assert!(!runs.quarantined_runs() && runs.start(&held[0]) && runs.quarantined_runs());
+        // One that came beside it goes back without having begun.
+        assert!(held[1].settling());
+        runs.forget([&held[1].attempt.key]);
+        assert!(runs.quarantined_runs());
+        assert!(held[0].settling());
+        runs.release(&held[0]);
+        assert!(runs.quarantined_runs(), "its outcome is not settled");
+        runs.forget([&held[0].attempt.key]);
+        assert!(!runs.quarantined_runs());
+        // Of one that was lost only its job is waited for.
+        assert!(runs.start(&held[2]) && runs.lose(&held[2].attempt.key) && runs.quarantined_runs());
+        runs.release(&held[2]);
+        assert!(!runs.quarantined_runs());
     }
 
     #[test]
