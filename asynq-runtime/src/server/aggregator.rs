@@ -13,11 +13,11 @@ use tokio::{
 
 use super::{
     aggregate::Unaggregated,
+    backed_off::{self, BackedOff},
     config::ANSWER,
-    hub::{self, Hub},
-    left_alone::{self, LeftAlone},
     owned::Owned,
-    trouble::Trouble,
+    retry_backoff::RetryBackoff,
+    server_context::{self, ServerContext},
 };
 use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
@@ -53,49 +53,50 @@ enum Unfinished {
 }
 
 /// Aggregates until the server closes; then sets that are not made yet go back to their groups.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut aggregator = Aggregator { sets: JoinSet::new(), left_alone: LeftAlone::default(), hub: Arc::clone(&hub) };
-    let mut trouble = Trouble::of("aggregator", LATEST);
-    let between = (hub.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
-    while !hub.closing.is_cancelled() {
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let mut aggregator =
+        Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
+    let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
+    let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
+    while !context.closing.is_cancelled() {
         let pause = match aggregator.turn(Instant::now() + between).await {
             Ok(has_more) => {
-                trouble.over();
-                hub.signals.aggregated.ring();
+                retry_backoff.on_success();
+                context.signals.aggregated.notify();
                 if has_more { Duration::ZERO } else { between }
             }
-            Err(error) if hub.has_closed(&error) => break,
-            Err(error) => trouble.met(&error),
+            Err(error) if context.has_closed(&error) => break,
+            Err(error) => retry_backoff.on_error(&error),
         };
         aggregator.rest(pause).await;
     }
     while aggregator.ended().await {}
-    hub.aggregated_last.cancel();
+    context.aggregated_last.cancel();
 }
 
 struct Aggregator {
-    hub: Arc<Hub>,
+    context: Arc<ServerContext>,
     /// What is being made, and ended.
     sets: JoinSet<(QueueName, GroupName, Result<(), Unfinished>)>,
-    left_alone: LeftAlone,
+    backed_off: BackedOff,
 }
 
 impl Aggregator {
     /// Looks at every group of every queue once, and takes more from those of full sets until it is time to look at all groups
     /// again. Returns whether there may be more full sets.
     async fn turn(&mut self, again: Instant) -> Result<bool, BrokerError> {
-        let hub = Arc::clone(&self.hub);
+        let context = Arc::clone(&self.context);
         let mut full = Vec::new();
-        for queue in hub.queues.now().names() {
+        for queue in context.queues.now().names() {
             let mut step = None;
             loop {
-                let call = hub.broker.ripe_groups(queue, &hub.aggregations.rules, step.as_ref());
-                let ripe = hub.answer(call).await?;
+                let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());
+                let ripe = context.answer(call).await?;
                 for group in ripe.groups {
                     if self.group(queue, &group).await? {
                         full.push((queue.clone(), group));
                     }
-                    if hub.closing.is_cancelled() {
+                    if context.closing.is_cancelled() {
                         return Ok(false);
                     }
                 }
@@ -105,7 +106,7 @@ impl Aggregator {
                 }
             }
         }
-        while !full.is_empty() && Instant::now() < again && !hub.closing.is_cancelled() {
+        while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
             for (queue, group) in mem::take(&mut full) {
                 if self.group(&queue, &group).await? {
                     full.push((queue, group));
@@ -117,24 +118,25 @@ impl Aggregator {
 
     /// Takes the sets of one group for which it is time. Returns whether there may be more full ones.
     async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
-        let hub = Arc::clone(&self.hub);
-        let full = hub.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
+        let context = Arc::clone(&self.context);
+        let full = context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
         for _ in 0..SETS {
-            if self.left_alone.contains(queue, group, Instant::now()) {
+            if self.backed_off.contains(queue, group, Instant::now()) {
                 return Ok(false);
             }
             while self.sets.len() >= IN_HAND {
                 self.ended().await;
             }
-            if hub.closing.is_cancelled() {
+            if context.closing.is_cancelled() {
                 return Ok(false);
             }
-            let Some(set) = hub.answer(hub.broker.claim_set(queue, group, &hub.aggregations.rules)).await? else {
+            let Some(set) = context.answer(context.broker.claim_set(queue, group, &context.aggregations.rules)).await?
+            else {
                 return Ok(false);
             };
             let is_full = set.members.len() >= full;
-            let (queue, group, hub) = (queue.clone(), group.clone(), Arc::clone(&hub));
-            self.sets.spawn(async move { (queue, group, end(&hub, set).await) });
+            let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
+            self.sets.spawn(async move { (queue, group, end(&context, set).await) });
             if !is_full {
                 return Ok(false);
             }
@@ -144,7 +146,7 @@ impl Aggregator {
 
     /// Pauses, and sees to the sets that end meanwhile.
     async fn rest(&mut self, pause: Duration) {
-        let closing = self.hub.closing.clone();
+        let closing = self.context.closing.clone();
         let end = Instant::now() + pause;
         loop {
             tokio::select! {
@@ -161,10 +163,10 @@ impl Aggregator {
         // One that panicked says so itself, and its set goes back at its deadline.
         let Ok((queue, group, outcome)) = ended else { return true };
         match outcome {
-            Ok(()) => self.left_alone.forget(&queue, &group),
+            Ok(()) => self.backed_off.forget(&queue, &group),
             Err(Unfinished::Leaving) => {}
             Err(why) => {
-                let pause = self.left_alone.add(&queue, &group, Instant::now());
+                let pause = self.backed_off.add(&queue, &group, Instant::now());
                 tell(&queue, &group, pause, &why);
             }
         }
@@ -175,7 +177,7 @@ impl Aggregator {
 /// Says why a group was not aggregated; only once that other servers have to see to it.
 fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
     const TEXT: &str = "a group was not aggregated and is left alone for a while";
-    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > left_alone::FIRST;
+    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > backed_off::FIRST;
     if is_known {
         tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
     } else {
@@ -184,56 +186,58 @@ fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished)
 }
 
 /// Makes of a set what shall become of it, and ends it; or puts it back.
-async fn end(hub: &Arc<Hub>, set: TaskSet) -> Result<(), Unfinished> {
+async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinished> {
     let set = Arc::new(set);
-    let outcome = match make(hub, &set).await {
-        Ok(outcome) => finish(hub, &set, outcome).await,
+    let outcome = match make(context, &set).await {
+        Ok(outcome) => finish(context, &set, outcome).await,
         Err(why) => Err(why),
     };
     // Where the broker does not answer either, it goes back at its deadline.
     let is_ours = !matches!(outcome, Ok(()) | Err(Unfinished::Set(SetError::Lost)));
-    if is_ours && let Err(error) = hub.answer(hub.broker.release_set(&set)).await {
+    if is_ours && let Err(error) = context.answer(context.broker.release_set(&set)).await {
         tracing::warn!(queue = %set.queue, group = %set.group, "a set goes back to its group later: {error}");
     }
     outcome
 }
 
 /// Runs the aggregation on the runtime of the jobs, for as long as the set is ours and the server stays.
-async fn make(hub: &Arc<Hub>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
-    let now = hub.broker.now();
+async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
+    let now = context.broker.now();
     let work = {
-        let (hub, set) = (Arc::clone(hub), Arc::clone(set));
-        Caught::new(async move { hub.aggregations.aggregate(&set, now, |name| hub.executor.core().knows(name)).await })
+        let (context, set) = (Arc::clone(context), Arc::clone(set));
+        Caught::new(async move {
+            context.aggregations.aggregate(&set, now, |name| context.executor.dispatcher().knows(name)).await
+        })
     };
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
-    let work = Owned::new(hub.jobs.spawn(work));
+    let work = Owned::new(context.jobs.spawn(work));
     tokio::select! {
         made = work => match made {
             Ok(Ok(made)) => Ok(made?),
             Ok(Err(panic)) => Err(Unaggregated::Failed(panic).into()),
             Err(_) => {
-                hub.runtime_has_ended();
+                context.runtime_has_ended();
                 Err(Unfinished::NoRuntime)
             }
         },
         () = tokio::time::sleep(time) => Err(Unfinished::TimedOut),
-        () = hub.closing.cancelled() => Err(Unfinished::Leaving),
+        () = context.closing.cancelled() => Err(Unfinished::Leaving),
     }
 }
 
 /// Ends a set, until the broker has answered or the set's time is over.
-async fn finish(hub: &Arc<Hub>, set: &TaskSet, mut outcome: SetOutcome) -> Result<(), Unfinished> {
-    let mut trouble = Trouble::of("aggregator", LONGEST_PAUSE);
+async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOutcome) -> Result<(), Unfinished> {
+    let mut retry_backoff = RetryBackoff::new("aggregator", LONGEST_PAUSE);
     loop {
-        let call = timeout(ANSWER, hub.broker.finish_set(set, &outcome));
-        let error = match call.await.unwrap_or_else(|_| Err(hub::no_answer().into())) {
+        let call = timeout(ANSWER, context.broker.finish_set(set, &outcome));
+        let error = match call.await.unwrap_or_else(|_| Err(server_context::no_answer().into())) {
             Err(SetError::Refused(Refused::Broker(error))) => error,
             answer => return Ok(answer?),
         };
         outcome.resend |= error.is_unavailable();
-        if hub.closing.is_cancelled() || hub.broker.now() >= set.deadline {
+        if context.closing.is_cancelled() || context.broker.now() >= set.deadline {
             return Err(SetError::from(error).into());
         }
-        tokio::time::sleep(trouble.met(&error)).await;
+        tokio::time::sleep(retry_backoff.on_error(&error)).await;
     }
 }

@@ -13,11 +13,11 @@ use super::{
     config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency},
     error::ServerError,
     executor::{Executor, ExecutorParts},
-    gate::Layers,
     handlers::{Handler, Handlers},
     health::HealthCheck,
-    heart::HeartThread,
+    heartbeat_runtime::HeartbeatRuntime,
     hooks::{Hooks, Moments},
+    layer_stack::Layers,
     pauses::ServerBackoff,
     service::{Service, ServiceEntry},
     stuck::GivenUp,
@@ -367,13 +367,13 @@ impl ServerBuilder {
             archives: self.archives?,
             health_check: self.health_check?,
         };
-        let heart = HeartThread::spawn().map_err(ServerError::Thread)?;
+        let heartbeat_runtime = HeartbeatRuntime::spawn().map_err(ServerError::Thread)?;
         let (broker, ours) = match self.place {
             Place::Broker(broker) => (broker, false),
-            // On the heart's thread: an answer then wakes no other to reach who waits for it.
+            // On the heartbeat runtime: an answer then wakes no other to reach who waits for it.
             Place::Url(url) => {
-                let thread = heart.thread();
-                (heart.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
+                let thread = heartbeat_runtime.thread();
+                (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
         };
         let parts = ExecutorParts {
@@ -397,7 +397,7 @@ impl ServerBuilder {
             moments: self.moments,
             services: self.services,
             matches: self.matches,
-            heart,
+            heartbeat_runtime,
         })
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 pub(crate) const JANITOR: Duration = Duration::from_secs(8);
 /// Tasks that one call of housekeeping touches at most.
 pub(crate) const SLICE: usize = 100;
-/// The net under every wait for news: a lost wake-up costs no more than this.
+/// The net under every wait for a notification: a lost wake-up costs no more than this.
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
 /// Longest wait for one answer of the broker, above the brokers' own limits; the last net under "every call ends".
 pub(crate) const ANSWER: Duration = Duration::from_secs(15);

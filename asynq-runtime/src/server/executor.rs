@@ -17,11 +17,11 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     config::{ANSWER, OnUnknown},
-    core::{Core, NotRun},
     dice::Dice,
-    gate::Permit,
+    dispatcher::{Dispatcher, NotRun},
     handlers::Handlers,
     hooks::{Hooks, IsFailure},
+    layer_stack::Permit,
     limit::Limit,
     outcome::{Ended, Facts, decide},
     pauses::{Pauses, ServerBackoff},
@@ -71,7 +71,7 @@ struct Inner {
     states: Arc<StateMap>,
     blocking: BlockingPool,
     broker: Arc<dyn Broker>,
-    core: Arc<Core>,
+    dispatcher: Arc<Dispatcher>,
     hooks: Hooks,
     backoff: Option<ServerBackoff>,
     given_up: Arc<GivenUp>,
@@ -89,12 +89,12 @@ impl Executor {
     pub(super) fn with(parts: ExecutorParts, handlers: Handlers, hooks: Hooks, given_up: Arc<GivenUp>) -> Self {
         panics::note_places();
         let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
-        let core = Arc::new(Core::new(registry, handlers, on_unknown));
+        let dispatcher = Arc::new(Dispatcher::new(registry, handlers, on_unknown));
         Self(Arc::new(Inner {
             states,
             blocking,
             broker,
-            core,
+            dispatcher,
             hooks,
             backoff,
             given_up,
@@ -103,8 +103,8 @@ impl Executor {
     }
 
     /// What the layers are built around.
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.0.core
+    pub(super) fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.0.dispatcher
     }
 
     /// The threads that were given up.
@@ -140,7 +140,7 @@ impl Executor {
             outcome = tracing::field::Empty,
         );
         propagation::adopt(&span, message);
-        let under = self.0.core.metrics(&message.r#type).begin(attempt.waited);
+        let under = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let ended = self.run(attempt, stop, permit, &under).await;
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
@@ -149,7 +149,7 @@ impl Executor {
                 Facts {
                     message,
                     extra,
-                    on_unknown: self.0.core.on_unknown,
+                    on_unknown: self.0.dispatcher.on_unknown,
                     now_ms: self.0.broker.now().timestamp_millis(),
                     roll: self.roll(),
                 },
@@ -165,7 +165,7 @@ impl Executor {
     }
 
     async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Ended {
-        let Inner { core, broker, .. } = &*self.0;
+        let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
         let limit = Limit::of(message, broker.now());
         if let Some(why) = self.hopeless(attempt, &limit) {
@@ -182,7 +182,7 @@ impl Executor {
         if let Some(ended) = self.free_lock(attempt).await {
             return ended;
         }
-        let job = core.registry.get(&message.r#type);
+        let job = dispatcher.registry.get(&message.r#type);
         let pauses = Pauses {
             job: job.and_then(|job| job.backoff),
             server: self.0.backoff.clone(),
@@ -204,7 +204,7 @@ impl Executor {
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),
-            None => core.start(ctx),
+            None => dispatcher.start(ctx),
         });
         let work = match started {
             Ok(Ok(work)) => {
@@ -242,7 +242,7 @@ impl Executor {
     async fn free_lock(&self, attempt: &Attempt) -> Option<Ended> {
         let key = &attempt.message.unique_key;
         let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !key.is_empty();
-        if !is_due || !self.0.core.knows(&attempt.message.r#type) {
+        if !is_due || !self.0.dispatcher.knows(&attempt.message.r#type) {
             return None;
         }
         match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, key)).await {
@@ -267,7 +267,7 @@ impl Executor {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Executor").field(&self.0.core).finish()
+        f.debug_tuple("Executor").field(&self.0.dispatcher).finish()
     }
 }
 
@@ -392,7 +392,7 @@ fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
     }
 }
 
-/// What [`Core`] said, if that is at the bottom of `error`.
+/// What [`Dispatcher`] said, if that is at the bottom of `error`.
 fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
     chain(Some(error)).find_map(|error| error.downcast_ref())
 }

@@ -6,15 +6,15 @@
 //! trusted with.
 //!
 //! Where the broker's calls are driven by who makes them, it lives beside the jobs: the thread that reads an answer runs
-//! its tasks, and nobody has to be woken. A job that blocks that thread holds it up; the heart then hands back what it took.
+//! its tasks, and nobody has to be woken. A job that blocks that thread holds it up; the heartbeat runtime then hands back what it took.
 //!
 //! A task that the next death of a worker would archive is *quarantined*. One of them runs at a time, and no other is even
 //! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
 //! task then clear themselves, and the poison task dies alone.
 
+mod ready_queues;
 mod start;
 mod wait;
-mod worth;
 
 use std::{
     future::poll_fn,
@@ -29,10 +29,10 @@ use chrono::{DateTime, Utc};
 use super::{
     attempt::Attempt,
     dice::Dice,
-    gate::{Gate, Permit},
-    hub::Hub,
+    layer_stack::{LayerStack, Permit},
     queues::{Open, Queues},
-    trouble::{FalseAlarms, Trouble},
+    retry_backoff::{RetryBackoff, SpuriousWakeups},
+    server_context::ServerContext,
 };
 use crate::broker::{BrokerError, Quarantined, Run, Wanted};
 
@@ -50,40 +50,40 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The one who fetches.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
-    hub: Arc<Hub>,
+    context: Arc<ServerContext>,
     queues: Arc<Queues>,
     /// Whether it lives where the jobs do.
     is_beside_jobs: bool,
-    /// Per queue: when it last gave less than it was asked for, and little, if it did since the last news.
+    /// Per queue: when it last gave less than it was asked for, and little, if it did since the last notification.
     short: Vec<Option<Instant>>,
     /// When all queues were last looked at, where they are many.
     looked: Option<Instant>,
     /// What the layers gave for the next task.
     permit: Option<Permit>,
     dice: Dice,
-    alarms: FalseAlarms,
+    wakeups: SpuriousWakeups,
 }
 
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks are ours.
-    pub(crate) async fn run(hub: Arc<Hub>) {
-        let _ended = Ended(Arc::clone(&hub));
-        let queues = hub.queues.now();
+    pub(crate) async fn run(context: Arc<ServerContext>) {
+        let _ended = Ended(Arc::clone(&context));
+        let queues = context.queues.now();
         let short = vec![None; queues.len()];
-        let (dice, alarms) = (Dice::new(), FalseAlarms::new());
-        let is_beside_jobs = hub.broker.dequeues_beside_jobs();
-        let mut fetcher = Self { hub, queues, is_beside_jobs, short, looked: None, permit: None, dice, alarms };
-        let mut trouble = Trouble::of("fetcher", LONGEST_PAUSE);
-        let quiet = fetcher.hub.quiet.clone();
+        let (dice, wakeups) = (Dice::new(), SpuriousWakeups::new());
+        let is_beside_jobs = context.broker.dequeues_beside_jobs();
+        let mut fetcher = Self { context, queues, is_beside_jobs, short, looked: None, permit: None, dice, wakeups };
+        let mut retry_backoff = RetryBackoff::new("fetcher", LONGEST_PAUSE);
+        let quiet = fetcher.context.quiet.clone();
         let mut next = Next::Probe;
         while !quiet.is_cancelled() {
             let pause = match fetcher.turn(next).await {
                 Ok(wanted) => {
-                    trouble.over();
+                    retry_backoff.on_success();
                     next = wanted;
                     continue;
                 }
-                Err(error) => trouble.met(&error),
+                Err(error) => retry_backoff.on_error(&error),
             };
             next = Next::Probe;
             tokio::select! {
@@ -93,30 +93,30 @@ impl Fetcher {
         }
     }
 
-    /// One turn: room, fetch, start; or a wait for news.
+    /// One turn: room, fetch, start; or a wait for a notification.
     async fn turn(&mut self, mut next: Next) -> Result<Next, BrokerError> {
-        let queues = self.hub.queues.now();
+        let queues = self.context.queues.now();
         if !Arc::ptr_eq(&queues, &self.queues) {
             self.short = vec![None; queues.len()];
             (self.queues, self.looked, next) = (queues, None, Next::Probe);
         }
         let mut room = self.room();
-        if self.is_beside_jobs && room < FEW && self.hub.runs.running() > 0 {
+        if self.is_beside_jobs && room < FEW && self.context.runs.running() > 0 {
             go_last().await;
             room = self.room();
         }
         if room == 0 {
             tokio::select! {
-                () = self.hub.runs.freed() => {}
-                () = self.hub.quiet.cancelled() => {}
+                () = self.context.runs.freed() => {}
+                () = self.context.quiet.cancelled() => {}
             }
             return Ok(next);
         }
-        if let Some(gate) = self.hub.gate.clone() {
-            if !self.is_permitted(&gate).await {
+        if let Some(layer_stack) = self.context.layer_stack.clone() {
+            if !self.is_permitted(&layer_stack).await {
                 return Ok(next);
             }
-            room = room.min(gate.trust().most());
+            room = room.min(layer_stack.batch_controller().most());
         }
         if next == Next::Wait {
             return self.wait_for_news().await;
@@ -133,23 +133,23 @@ impl Fetcher {
             self.fetch(&asked).await?
         };
         if taken > 0 {
-            self.alarms.fruitful();
+            self.wakeups.on_work();
         }
         if taken > 0 || self.open(self.all()).next().is_some() { Ok(Next::Fetch) } else { self.wait_for_news().await }
     }
 
     /// Slots that may be filled, as far as their outcomes would find room.
     fn room(&self) -> usize {
-        let outcomes = self.hub.config.outbox_room().saturating_sub(self.hub.outbox.len());
-        self.hub.runs.free().min(outcomes).min(MOST_FETCHED)
+        let outcomes = self.context.config.outbox_room().saturating_sub(self.context.outbox.len());
+        self.context.runs.free().min(outcomes).min(MOST_FETCHED)
     }
 
     /// Waits until the layers take a task. `false` if the server became quiet meanwhile, or they failed and a pause is over.
-    async fn is_permitted(&mut self, gate: &Arc<Gate>) -> bool {
+    async fn is_permitted(&mut self, layer_stack: &Arc<LayerStack>) -> bool {
         if self.permit.is_none() {
             tokio::select! {
-                permit = gate.permit(&self.hub) => self.permit = permit,
-                () = self.hub.quiet.cancelled() => {}
+                permit = layer_stack.permit(&self.context) => self.permit = permit,
+                () = self.context.quiet.cancelled() => {}
             }
         }
         self.permit.is_some()
@@ -161,7 +161,7 @@ impl Fetcher {
         let mut left = room;
         for equals in queues.ranked() {
             // Slots that became free meanwhile are for the next turn, which starts at the top again.
-            if left == 0 || self.hub.quiet.is_cancelled() {
+            if left == 0 || self.context.quiet.is_cancelled() {
                 break;
             }
             let open: Vec<Open> = self.open(equals.iter().copied()).collect();
@@ -176,20 +176,20 @@ impl Fetcher {
         if asked.is_empty() {
             return Ok(0);
         }
-        let hub = Arc::clone(&self.hub);
+        let context = Arc::clone(&self.context);
         let wanted = wanted(&self.queues, asked);
         let quarantined = self.quarantined();
-        hub.found_nothing.store(false, Ordering::Release);
-        let runs = hub.answer(hub.broker.dequeue_sparing(&hub.member, &wanted, quarantined)).await?;
+        context.found_nothing.store(false, Ordering::Release);
+        let runs = context.answer(context.broker.dequeue_sparing(&context.member, &wanted, quarantined)).await?;
         Ok(self.took(asked, runs).await)
     }
 
     /// Starts what the broker gave. Returns how many tasks that were.
     async fn took(&mut self, asked: &[(usize, usize)], runs: Vec<Run>) -> usize {
-        let hub = Arc::clone(&self.hub);
+        let context = Arc::clone(&self.context);
         let queues = Arc::clone(&self.queues);
         let names = queues.names();
-        let now = hub.broker.now();
+        let now = context.broker.now();
         let since = Instant::now();
         for &(queue, n) in asked {
             let got = runs.iter().filter(|run| run.key.queue == names[queue]).count();
@@ -199,21 +199,21 @@ impl Fetcher {
         if taken == 0 {
             return 0;
         }
-        hub.signals.fetched.ring();
-        let is_any_late = runs.iter().any(|run| is_late(run, now, hub.broker.lease()));
-        let held = hub.runs.hold(runs.into_iter().map(Attempt::from), now);
+        context.signals.fetched.notify();
+        let is_any_late = runs.iter().any(|run| is_late(run, now, context.broker.lease()));
+        let held = context.runs.hold(runs.into_iter().map(Attempt::from), now);
         // After `hold`: the lease component runs on another thread and extends only what is in hand.
         if is_any_late {
-            hub.extend_now.notify_one();
+            context.extend_now.notify_one();
         }
         let rest = self.start(held).await;
-        hub.put_back(&rest);
+        context.put_back(&rest);
         taken
     }
 
     /// Returns how many quarantined tasks to take: none beside one that runs.
     fn quarantined(&self) -> Quarantined {
-        if self.hub.runs.quarantined_runs() { Quarantined::None } else { Quarantined::One }
+        if self.context.runs.quarantined_runs() { Quarantined::None } else { Quarantined::One }
     }
 }
 
@@ -237,7 +237,7 @@ async fn go_last() {
 }
 
 /// Tells that nothing more is fetched, also where the runtime has ended around the fetcher.
-struct Ended(Arc<Hub>);
+struct Ended(Arc<ServerContext>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -245,7 +245,7 @@ impl Drop for Ended {
         if !std::thread::panicking() {
             self.0.runtime_has_ended();
             self.0.fetched_last.cancel();
-            self.0.signals.quiet.ring();
+            self.0.signals.quiet.notify();
         }
     }
 }

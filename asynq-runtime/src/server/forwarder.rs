@@ -1,6 +1,6 @@
 //! Moves scheduled and retry tasks whose time has come to pending.
 //!
-//! It sleeps until the next task is due or the broker has news. Losing it delays tasks but never loses them; several
+//! It sleeps until the next task is due or the broker notifies. Losing it delays tasks but never loses them; several
 //! servers may do it at once, because the broker moves each task once.
 
 use std::{
@@ -10,8 +10,8 @@ use std::{
 
 use super::{
     config::SAFETY_NET,
-    hub::Hub,
-    trouble::{FalseAlarms, Trouble},
+    retry_backoff::{RetryBackoff, SpuriousWakeups},
+    server_context::ServerContext,
 };
 use crate::broker::BrokerError;
 
@@ -19,19 +19,19 @@ use crate::broker::BrokerError;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Forwards until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut trouble = Trouble::of("forwarder", LONGEST_PAUSE);
-    let mut alarms = FalseAlarms::new();
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let mut retry_backoff = RetryBackoff::new("forwarder", LONGEST_PAUSE);
+    let mut wakeups = SpuriousWakeups::new();
     let mut more = true;
     loop {
-        match turn(&hub, &mut alarms, more).await {
+        match turn(&context, &mut wakeups, more).await {
             Ok(there_is) => {
-                trouble.over();
+                retry_backoff.on_success();
                 more = there_is;
             }
             Err(error) => {
                 more = true;
-                tokio::time::sleep(trouble.met(&error)).await;
+                tokio::time::sleep(retry_backoff.on_error(&error)).await;
             }
         }
     }
@@ -39,22 +39,22 @@ pub(crate) async fn run(hub: Arc<Hub>) {
 
 /// Moves a slice of what is due, of all queues in turns; with `more` at once, otherwise as soon as something is. Returns
 /// whether more may be due.
-async fn turn(hub: &Hub, alarms: &mut FalseAlarms, more: bool) -> Result<bool, BrokerError> {
-    let queues = hub.queues.now();
+async fn turn(context: &ServerContext, wakeups: &mut SpuriousWakeups, more: bool) -> Result<bool, BrokerError> {
+    let queues = context.queues.now();
     let since = Instant::now();
     let forwarded = if more {
-        hub.answer(hub.broker.forward(queues.names())).await?
+        context.answer(context.broker.forward(queues.names())).await?
     } else {
         tokio::select! {
-            forwarded = hub.news(hub.broker.wait_and_forward(queues.names(), SAFETY_NET)) => forwarded?,
-            () = hub.queues.changed(&queues) => return Ok(true),
+            forwarded = context.news(context.broker.wait_and_forward(queues.names(), SAFETY_NET)) => forwarded?,
+            () = context.queues.changed(&queues) => return Ok(true),
         }
     };
     if forwarded.moved > 0 {
-        alarms.fruitful();
-        hub.signals.forwarded.ring();
+        wakeups.on_work();
+        context.signals.forwarded.notify();
     } else if !more {
-        tokio::time::sleep(alarms.fruitless(since.elapsed())).await;
+        tokio::time::sleep(wakeups.on_nothing(since.elapsed())).await;
     }
     Ok(forwarded.more)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::hub::Hub;
+use super::server_context::ServerContext;
 use crate::broker::BrokerError;
 
 /// What to do every so often.
@@ -14,12 +14,12 @@ pub(crate) struct HealthCheck {
 
 /// Checks until it is dropped. The program is told on a thread of the jobs' runtime that may block; while it is busy with
 /// one answer there is no other.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let Some(HealthCheck { every, told }) = hub.config.health_check.clone() else { return };
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let Some(HealthCheck { every, told }) = context.config.health_check.clone() else { return };
     loop {
         tokio::time::sleep(every).await;
-        let (answer, told) = (hub.answer(hub.broker.ping()).await, Arc::clone(&told));
-        let callback = hub.jobs.spawn_blocking(move || told(answer));
+        let (answer, told) = (context.answer(context.broker.ping()).await, Arc::clone(&told));
+        let callback = context.jobs.spawn_blocking(move || told(answer));
         if callback.await.is_err_and(|ended| ended.is_panic()) {
             tracing::error!("the callback of the health check panicked");
         }

@@ -44,7 +44,7 @@ pub struct FailedTask {
 }
 
 type Once<T> = Box<dyn FnOnce(Client) -> BoxFuture<'static, T> + Send>;
-type Told = Arc<dyn Fn(FailedTask) -> BoxFuture<'static, ()> + Send + Sync>;
+type TaskHook = Arc<dyn Fn(FailedTask) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Says whether an error is a failure.
 pub(crate) type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
@@ -59,8 +59,8 @@ pub(crate) struct Moments {
 /// The hooks about tasks. Clones are the same hooks.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
-    pub(crate) on_error: Vec<Told>,
-    pub(crate) on_archive: Vec<Told>,
+    pub(crate) on_error: Vec<TaskHook>,
+    pub(crate) on_archive: Vec<TaskHook>,
     pub(crate) is_failure: Option<IsFailure>,
 }
 
@@ -84,7 +84,7 @@ where
 }
 
 /// A hook to call with every failed task.
-pub(crate) fn told<F, R>(hook: F) -> Told
+pub(crate) fn told<F, R>(hook: F) -> TaskHook
 where
     F: Fn(FailedTask) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -142,7 +142,7 @@ impl Hooks {
         }
     }
 
-    fn about_errors(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &Told)> {
+    fn about_errors(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &TaskHook)> {
         let archive = self.on_archive.iter().filter(move |_| is_archived).map(|hook| ("on_archive", hook));
         self.on_error.iter().map(|hook| ("on_error", hook)).chain(archive)
     }

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 use super::{
     archives::Room,
     config::{JANITOR, SLICE},
-    hub::Hub,
-    trouble::Trouble,
+    retry_backoff::RetryBackoff,
+    server_context::ServerContext,
 };
 use crate::{
     broker::{BrokerError, Swept},
@@ -22,48 +22,48 @@ const BREATH: Duration = Duration::from_millis(5);
 const SWEEP_EVERY: u64 = 8;
 
 /// Cleans until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut trouble = Trouble::of("janitor", JANITOR);
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let mut retry_backoff = RetryBackoff::new("janitor", JANITOR);
     for turn in 0u64.. {
-        let pause = match clean(&hub, turn % SWEEP_EVERY == 0).await {
+        let pause = match clean(&context, turn % SWEEP_EVERY == 0).await {
             Ok(()) => {
-                trouble.over();
-                hub.signals.cleaned.ring();
+                retry_backoff.on_success();
+                context.signals.cleaned.notify();
                 JANITOR
             }
-            Err(error) => trouble.met(&error),
+            Err(error) => retry_backoff.on_error(&error),
         };
         tokio::time::sleep(pause).await;
     }
 }
 
 /// Cleans every queue once.
-async fn clean(hub: &Hub, sweeps: bool) -> Result<(), BrokerError> {
-    for queue in hub.queues.now().names() {
-        while hub.answer(hub.broker.delete_expired(queue, SLICE)).await? >= SLICE {
+async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError> {
+    for queue in context.queues.now().names() {
+        while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
-        trim(hub, queue).await?;
-        while hub.answer(hub.broker.reclaim_sets(queue)).await? >= SLICE {
+        trim(context, queue).await?;
+        while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
         if sweeps {
-            sweep(hub, queue).await?;
+            sweep(context, queue).await?;
         }
     }
     Ok(())
 }
 
 /// Trims the archive: what is too old is gone as promised; what is too much is told, because somebody may miss it.
-async fn trim(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
-    let Room { size, age } = hub.config.archives.room(queue.as_str());
-    trim_to(hub, queue, age, usize::MAX, &mut 0).await?;
+async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
+    let Room { size, age } = context.config.archives.room(queue.as_str());
+    trim_to(context, queue, age, usize::MAX, &mut 0).await?;
     let mut dropped = 0;
-    let trimmed = trim_to(hub, queue, age, size, &mut dropped).await;
+    let trimmed = trim_to(context, queue, age, size, &mut dropped).await;
     if dropped > 0 {
         let tasks = u64::try_from(dropped).unwrap_or(u64::MAX);
         crate::metrics::archive_dropped(queue.as_str(), tasks);
-        hub.signals.trimmed.ring_by(tasks);
+        context.signals.trimmed.ring_by(tasks);
         tracing::warn!(
             %queue, dropped, size,
             "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"
@@ -73,14 +73,14 @@ async fn trim(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
 }
 
 async fn trim_to(
-    hub: &Hub,
+    context: &ServerContext,
     queue: &QueueName,
     age: Duration,
     size: usize,
     deleted: &mut usize,
 ) -> Result<(), BrokerError> {
     loop {
-        let slice = hub.answer(hub.broker.trim_archive(queue, age, size, SLICE)).await?;
+        let slice = context.answer(context.broker.trim_archive(queue, age, size, SLICE)).await?;
         *deleted += slice;
         if slice < SLICE {
             return Ok(());
@@ -89,8 +89,8 @@ async fn trim_to(
     }
 }
 
-async fn sweep(hub: &Hub, queue: &QueueName) -> Result<(), BrokerError> {
-    let swept = hub.answer(hub.broker.sweep(queue)).await?;
+async fn sweep(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
+    let swept = context.answer(context.broker.sweep(queue)).await?;
     if swept != Swept::default() {
         let Swept { leases_restored: leases, ghosts_removed: ghosts, groups_restored: groups } = swept;
         let what = "mended active tasks without a lease, ids without a task, and groups that nobody knew";

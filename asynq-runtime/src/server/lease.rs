@@ -12,55 +12,55 @@ use tokio::time::timeout;
 
 use super::{
     config::SLICE,
-    hub::{Hub, no_answer},
-    trouble::Trouble,
+    retry_backoff::RetryBackoff,
+    server_context::{ServerContext, no_answer},
 };
 use crate::broker::{BrokerError, Settled};
 
 /// Extends leases until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let lease = hub.broker.lease();
-    let mut trouble = Trouble::of("lease", lease / 10);
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let lease = context.broker.lease();
+    let mut retry_backoff = RetryBackoff::new("lease", lease / 10);
     let mut pause = lease / 3;
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // Tasks that were on their way here for long have less than a lease left.
-            () = hub.extend_now.notified() => {}
+            () = context.extend_now.notified() => {}
         }
-        let ended = turn(&hub).await;
-        hub.extends.store(ended.is_ok(), Ordering::Release);
+        let ended = turn(&context).await;
+        context.extends.store(ended.is_ok(), Ordering::Release);
         pause = match ended {
             Ok(()) => {
-                trouble.over();
+                retry_backoff.on_success();
                 lease / 3
             }
-            Err(error) if hub.has_closed(&error) => return,
-            Err(error) => trouble.met(&error),
+            Err(error) if context.has_closed(&error) => return,
+            Err(error) => retry_backoff.on_error(&error),
         };
     }
 }
 
 /// Extends everything once.
-async fn turn(hub: &Hub) -> Result<(), BrokerError> {
+async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
     // A call that takes longer is given up while there is time for another.
-    let limit = hub.broker.lease() / 3;
-    for slice in hub.runs.keys().chunks(SLICE) {
-        let answers = timeout(limit, hub.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
+    let limit = context.broker.lease() / 3;
+    for slice in context.runs.keys().chunks(SLICE) {
+        let answers = timeout(limit, context.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
         for (key, answer) in slice.iter().zip(answers) {
-            if answer != Settled::Ok && hub.runs.lose(key) {
+            if answer != Settled::Ok && context.runs.lose(key) {
                 tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
-                hub.signals.lost.ring();
+                context.signals.lost.notify();
                 crate::metrics::lease_lost();
             }
         }
     }
-    for slice in hub.runs.held_locks().chunks(SLICE) {
-        timeout(limit, hub.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
+    for slice in context.runs.held_locks().chunks(SLICE) {
+        timeout(limit, context.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
     }
     // Late enough for an answer that is only slow, early enough for the shortest lease.
-    let released = hub.release_unanswered(hub.broker.lease() / 10);
+    let released = context.release_unanswered(context.broker.lease() / 10);
     timeout(limit, released).await.unwrap_or_else(|_| Err(no_answer()))?;
-    hub.signals.extended.ring();
+    context.signals.extended.notify();
     Ok(())
 }

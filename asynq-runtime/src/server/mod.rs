@@ -1,7 +1,7 @@
 //! The worker process: takes tasks, runs their jobs, and keeps queues healthy; one component per file, asynq's names.
 //!
 //! ```text
-//! heart's own thread                                                          the runtime that called `start`
+//! heartbeat runtime                                                           the runtime that called `start`
 //!                                            fetcher ── takes tasks for free slots ──► executor runs the job
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
 //!   lease, beat ── everything in hand stays ours, and is shown
@@ -16,30 +16,31 @@
 //! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it
 //! ends everything at once.
 
+mod active_runs;
 mod aggregate;
 mod aggregator;
 mod archives;
 mod attempt;
+mod backed_off;
 mod backoff;
-mod beat;
+mod batch_controller;
 mod builder;
 mod choice;
 mod config;
-mod core;
 mod dice;
+mod dispatcher;
 mod error;
 mod executor;
 mod fetcher;
 mod forwarder;
-mod gate;
 mod handlers;
 mod health;
-mod heart;
+mod heartbeat;
+mod heartbeat_runtime;
 mod hooks;
-mod hub;
 mod janitor;
+mod layer_stack;
 mod lease;
-mod left_alone;
 mod limit;
 mod mux;
 mod outbox;
@@ -48,17 +49,16 @@ mod owned;
 mod pauses;
 mod queues;
 mod recoverer;
+mod retry_backoff;
 mod running;
-mod runs;
-mod served;
+mod served_queues;
+mod server_context;
 mod service;
 mod shutdown;
 mod signals;
 mod stop;
 mod stuck;
 mod subscriber;
-mod trouble;
-mod trust;
 
 use std::{
     fmt,
@@ -74,31 +74,31 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::aggregate::Aggregations;
+use self::{
+    active_runs::ActiveRuns,
+    config::{ANSWER, Config},
+    fetcher::Fetcher,
+    heartbeat_runtime::HeartbeatRuntime,
+    hooks::Moments,
+    layer_stack::Layers,
+    outbox::Outbox,
+    served_queues::ServedQueues,
+    server_context::ServerContext,
+    service::Services,
+    shutdown::ShutdownRequest,
+};
 pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
     executor::{Executor, ExecutorParts},
-    gate::{JobRequest, JobResponse, JobService},
     hooks::FailedTask,
+    layer_stack::{JobRequest, JobResponse, JobService},
     pauses::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
-};
-use self::{
-    config::{ANSWER, Config},
-    fetcher::Fetcher,
-    gate::Layers,
-    heart::HeartThread,
-    hooks::Moments,
-    hub::Hub,
-    outbox::Outbox,
-    runs::Runs,
-    served::Served,
-    service::Services,
-    shutdown::Asked,
 };
 use crate::{broker::Broker, client::Client, job::Registry};
 
@@ -115,7 +115,7 @@ pub struct Server {
     moments: Moments,
     services: Vec<Box<dyn Service>>,
     matches: Option<Arc<clap::ArgMatches>>,
-    heart: HeartThread,
+    heartbeat_runtime: HeartbeatRuntime,
 }
 
 impl Server {
@@ -144,7 +144,7 @@ impl Server {
 
     /// The patterns of its handlers.
     pub fn handlers(&self) -> impl Iterator<Item = &str> {
-        self.executor.core().handlers.patterns()
+        self.executor.dispatcher().handlers.patterns()
     }
 
     /// The jobs that it will run.
@@ -177,25 +177,25 @@ impl Server {
         let client = Client::new(Arc::clone(&self.broker));
         self.moments.start(&client).await?;
 
-        let queues = Served::new(self.config.queues.clone(), self.config.strict);
+        let queues = ServedQueues::new(self.config.queues.clone(), self.config.strict);
         let started = self.broker.now();
         let (broker, config) = (Arc::clone(&self.broker), self.config.clone());
         let join = async move {
-            let name = beat::new_name();
-            let info = beat::introduction(&name, &config, started);
+            let name = heartbeat::new_name();
+            let info = heartbeat::introduction(&name, &config, started);
             broker.join(&name, &info).await
         };
-        let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(hub::no_answer())) };
-        let member = self.heart.call(join).await??;
+        let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
+        let member = self.heartbeat_runtime.call(join).await??;
         tracing::info!(server = %member.name, broker = %self.broker.location(), "serving");
 
-        let hub = Arc::new(Hub {
+        let context = Arc::new(ServerContext {
             broker: self.broker,
             member,
-            runs: Runs::new(self.config.concurrency),
+            runs: ActiveRuns::new(self.config.concurrency),
             config: self.config,
             queues,
-            gate: self.layers.build(self.executor.core()),
+            layer_stack: self.layers.build(self.executor.dispatcher()),
             executor: self.executor,
             aggregations: self.aggregations,
             jobs: jobs.clone(),
@@ -212,36 +212,42 @@ impl Server {
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
-        let (heart, never, closing) = (&self.heart, CancellationToken::new(), hub.closing.clone());
-        heart.tend("heart", &hub, &hub.leaving, beat::run);
-        heart.tend("lease", &hub, &never, lease::run);
-        heart.tend("outbox", &hub, &never, Outbox::run);
-        heart.tend("queue patterns", &hub, &closing, served::run);
-        heart.tend("health check", &hub, &closing, health::run);
-        heart.tend("subscriber", &hub, &never, subscriber::run);
-        heart.tend("recoverer", &hub, &closing, recoverer::run);
-        heart.tend("forwarder", &hub, &closing, forwarder::run);
-        if hub.broker.dequeues_beside_jobs() {
-            heart.tend_beside_jobs("fetcher", &hub, &never, Fetcher::run);
+        let (heartbeat_runtime, never, closing) =
+            (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
+        heartbeat_runtime.tend("heart", &context, &context.leaving, heartbeat::run);
+        heartbeat_runtime.tend("lease", &context, &never, lease::run);
+        heartbeat_runtime.tend("outbox", &context, &never, Outbox::run);
+        heartbeat_runtime.tend("queue patterns", &context, &closing, served_queues::run);
+        heartbeat_runtime.tend("health check", &context, &closing, health::run);
+        heartbeat_runtime.tend("subscriber", &context, &never, subscriber::run);
+        heartbeat_runtime.tend("recoverer", &context, &closing, recoverer::run);
+        heartbeat_runtime.tend("forwarder", &context, &closing, forwarder::run);
+        if context.broker.dequeues_beside_jobs() {
+            heartbeat_runtime.tend_beside_jobs("fetcher", &context, &never, Fetcher::run);
         } else {
-            heart.tend("fetcher", &hub, &never, Fetcher::run);
+            heartbeat_runtime.tend("fetcher", &context, &never, Fetcher::run);
         }
-        heart.tend("janitor", &hub, &closing, janitor::run);
-        if hub.aggregations.is_empty() {
-            hub.aggregated_last.cancel();
+        heartbeat_runtime.tend("janitor", &context, &closing, janitor::run);
+        if context.aggregations.is_empty() {
+            context.aggregated_last.cancel();
         } else {
-            heart.tend("aggregator", &hub, &never, aggregator::run);
+            heartbeat_runtime.tend("aggregator", &context, &never, aggregator::run);
         }
 
-        let context =
+        let service_context =
             ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches, jobs };
-        let services = Services::start(self.services, context, heart.runtime(), hub.services_ended.clone());
+        let services = Services::start(
+            self.services,
+            service_context,
+            heartbeat_runtime.runtime(),
+            context.services_ended.clone(),
+        );
         Ok(Running {
-            hub,
+            context,
             services,
             moments: Mutex::new(self.moments),
             closes_broker: self.closes_broker,
-            heart: self.heart,
+            heartbeat_runtime: self.heartbeat_runtime,
         })
     }
 
@@ -255,7 +261,7 @@ impl Server {
     /// up ([`ServerError::Stuck`]): its supervisor should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
-        self.heart.spawn_on(shutdown::listen(sender));
+        self.heartbeat_runtime.spawn_on(shutdown::listen(sender));
         let starting = self.start();
         tokio::pin!(starting);
         let (mut listens, mut is_quiet) = (true, false);
@@ -264,8 +270,8 @@ impl Server {
                 running = &mut starting => break running?,
                 what = asked.recv(), if listens => match what {
                     // Nothing was taken yet.
-                    Some(Asked::Leave) => return Ok(()),
-                    Some(Asked::Quiet) => is_quiet = true,
+                    Some(ShutdownRequest::Leave) => return Ok(()),
+                    Some(ShutdownRequest::Quiet) => is_quiet = true,
                     None => listens = false,
                 },
             }

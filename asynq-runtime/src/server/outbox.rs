@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{hub::Hub, trouble::Trouble};
+use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::{
     broker::{BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
@@ -118,9 +118,9 @@ impl Outbox {
 
     /// Sends outcomes until it is dropped. They stay in the outbox until they are answered, so that nothing is lost with
     /// this future.
-    pub(crate) async fn run(hub: Arc<Hub>) {
-        let outbox = &hub.outbox;
-        let mut trouble = Trouble::of("outbox", LONGEST_PAUSE);
+    pub(crate) async fn run(context: Arc<ServerContext>) {
+        let outbox = &context.outbox;
+        let mut retry_backoff = RetryBackoff::new("outbox", LONGEST_PAUSE);
         loop {
             let (batch, next_due) = outbox.lock().next(Instant::now());
             if batch.is_empty() {
@@ -130,23 +130,23 @@ impl Outbox {
                 }
                 continue;
             }
-            let answers = answers(&hub, &batch).await;
-            match outbox.answered(&hub, answers) {
-                None => trouble.over(),
-                Some(error) => tokio::time::sleep(trouble.met(&error)).await,
+            let answers = answers(&context, &batch).await;
+            match outbox.answered(&context, answers) {
+                None => retry_backoff.on_success(),
+                Some(error) => tokio::time::sleep(retry_backoff.on_error(&error)).await,
             }
         }
     }
 
     /// Takes out what was answered. Returns an error if the whole call failed: then all of it stays in front.
-    fn answered(&self, hub: &Hub, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
+    fn answered(&self, context: &ServerContext, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
-        let was_full = items.len() >= hub.config.outbox_room();
+        let was_full = items.len() >= context.config.outbox_room();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
         let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-        hub.runs.forget(answered.map(|(settlement, _)| &settlement.run));
+        context.runs.forget(answered.map(|(settlement, _)| &settlement.run));
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
             let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
@@ -177,15 +177,15 @@ impl Outbox {
         items.tell();
         drop(items);
         metrics::fenced(lost);
-        hub.signals.settled.ring_by(done);
-        hub.signals.lost.ring_by(lost);
+        context.signals.settled.ring_by(done);
+        context.signals.lost.ring_by(lost);
         if is_empty {
             self.emptied.notify_waiters();
-            hub.note_idle();
+            context.note_idle();
         }
         if was_full {
             // The fetcher may be waiting for room in here.
-            hub.runs.poke();
+            context.runs.poke();
         }
         error
     }
@@ -252,13 +252,13 @@ fn far_off() -> Instant {
 }
 
 /// One answer per outcome, also when the call as a whole got none.
-async fn answers(hub: &Hub, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
-    let call = async { Ok(hub.broker.settle(batch).await) };
-    let mut answers = match hub.answer(call).await {
+async fn answers(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
+    let call = async { Ok(context.broker.settle(batch).await) };
+    let mut answers = match context.answer(call).await {
         Ok(answers) => answers,
         Err(error) => vec![Err(error); batch.len()],
     };
-    answers.resize_with(batch.len(), || Err(super::hub::no_answer()));
+    answers.resize_with(batch.len(), || Err(super::server_context::no_answer()));
     answers
 }
 

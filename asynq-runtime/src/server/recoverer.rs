@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{dice::Dice, hub::Hub, trouble::Trouble};
+use super::{dice::Dice, retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
 /// Soonest and latest turn while a lease may have passed. A dead worker's task starts again this much after the broker can
@@ -20,32 +20,32 @@ const LATEST: Duration = Duration::from_secs(1);
 const QUIET: u32 = 6;
 
 /// Recovers until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>) {
+pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut dice = Dice::new();
-    let mut trouble = Trouble::of("recoverer", 2 * LATEST);
-    let lease = hub.broker.lease();
+    let mut retry_backoff = RetryBackoff::new("recoverer", 2 * LATEST);
+    let lease = context.broker.lease();
     let between = (lease / 20).clamp(SOONEST, LATEST);
     let longest = (lease / QUIET).max(between);
     loop {
-        let pause = match turn(&hub).await {
+        let pause = match turn(&context).await {
             Ok(quiet) => {
-                trouble.over();
+                retry_backoff.on_success();
                 // Many servers spread out.
                 let spread = between.mul_f64(0.2 * dice.fraction());
                 quiet.min(longest).max(between.mul_f64(0.8)) + spread
             }
-            Err(error) => trouble.met(&error),
+            Err(error) => retry_backoff.on_error(&error),
         };
         tokio::time::sleep(pause).await;
     }
 }
 
 /// Recovers all that can be. Returns how long there can be nothing more.
-async fn turn(hub: &Hub) -> Result<Duration, BrokerError> {
-    let queues = hub.queues.now();
-    let quiet = hub.answer(hub.broker.until_lapse(queues.names())).await?;
-    while quiet.is_zero() && hub.extends.load(Ordering::Acquire) {
-        let recovered = hub.answer(hub.broker.recover(queues.names())).await?;
+async fn turn(context: &ServerContext) -> Result<Duration, BrokerError> {
+    let queues = context.queues.now();
+    let quiet = context.answer(context.broker.until_lapse(queues.names())).await?;
+    while quiet.is_zero() && context.extends.load(Ordering::Acquire) {
+        let recovered = context.answer(context.broker.recover(queues.names())).await?;
         for (queue, id) in &recovered.tasks {
             tracing::warn!(%queue, %id, "its worker died; the task is pending again");
         }
@@ -53,6 +53,6 @@ async fn turn(hub: &Hub) -> Result<Duration, BrokerError> {
             break;
         }
     }
-    hub.signals.recovered.ring();
+    context.signals.recovered.notify();
     Ok(quiet)
 }

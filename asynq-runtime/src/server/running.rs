@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::ServerError,
-    heart::HeartThread,
+    heartbeat_runtime::HeartbeatRuntime,
     hooks::Moments,
-    hub::Hub,
+    server_context::ServerContext,
     service::Services,
-    shutdown::{self, Asked},
+    shutdown::{self, ShutdownRequest},
     signals::Signals,
 };
 use crate::{broker::Broker, client::Client};
@@ -21,37 +21,37 @@ use crate::{broker::Broker, client::Client};
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct Running {
-    pub(super) hub: Arc<Hub>,
+    pub(super) context: Arc<ServerContext>,
     pub(super) services: Services,
     pub(super) moments: Mutex<Moments>,
     pub(super) closes_broker: bool,
-    pub(super) heart: HeartThread,
+    pub(super) heartbeat_runtime: HeartbeatRuntime,
 }
 
 impl Running {
     /// A client of the server's broker.
     pub fn client(&self) -> Client {
-        Client::new(Arc::clone(&self.hub.broker))
+        Client::new(Arc::clone(&self.context.broker))
     }
 
     /// The broker.
     pub fn broker(&self) -> &Arc<dyn Broker> {
-        &self.hub.broker
+        &self.context.broker
     }
 
     /// Stops fetching, as TSTP does; what runs goes on.
     pub fn quiet(&self) {
-        self.hub.quiet.cancel();
+        self.context.quiet.cancel();
     }
 
     /// How many tasks run at the moment.
     pub fn running(&self) -> usize {
-        self.hub.runs.running()
+        self.context.runs.running()
     }
 
     /// Named moments, for tests.
     pub fn signals(&self) -> &Signals {
-        &self.hub.signals
+        &self.context.signals
     }
 
     /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, or as many blocking jobs
@@ -59,8 +59,8 @@ impl Running {
     pub async fn failed(&self) {
         tokio::select! {
             () = self.services.failed() => {}
-            _ = self.hub.broker.broken() => {}
-            () = self.hub.executor.given_up().worn_out() => {}
+            _ = self.context.broker.broken() => {}
+            () = self.context.executor.given_up().worn_out() => {}
         }
     }
 
@@ -74,27 +74,28 @@ impl Running {
     /// A service had failed, or too many blocking jobs were given up.
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
         let moments = self.take_moments();
-        self.heart.call(shutdown::drain(Arc::clone(&self.hub), moments, self.closes_broker)).await?;
+        self.heartbeat_runtime.call(shutdown::drain(Arc::clone(&self.context), moments, self.closes_broker)).await?;
         self.outcome()
     }
 
     /// Serves until `asked` says to leave or there is a reason to shut down, as in [`failed`](Self::failed); then leaves in order.
     ///
-    /// The heart's thread follows `asked`: a job that blocks the caller's thread delays no signal.
+    /// The heartbeat runtime follows `asked`: a job that blocks the caller's thread delays no signal.
     ///
     /// # Errors
     ///
     /// The reason to shut down.
-    pub(super) async fn obey(mut self, asked: mpsc::Receiver<Asked>) -> Result<(), ServerError> {
+    pub(super) async fn obey(mut self, asked: mpsc::Receiver<ShutdownRequest>) -> Result<(), ServerError> {
         let (moments, leave) = (self.take_moments(), CancellationToken::new());
-        let drain = shutdown::drain(Arc::clone(&self.hub), moments, self.closes_broker);
-        let drained = self.heart.call(shutdown::obey(asked, Arc::clone(&self.hub), leave.clone(), drain));
+        let drain = shutdown::drain(Arc::clone(&self.context), moments, self.closes_broker);
+        let drained =
+            self.heartbeat_runtime.call(shutdown::obey(asked, Arc::clone(&self.context), leave.clone(), drain));
         tokio::pin!(drained);
         let broken = tokio::select! {
             ended = &mut drained => return ended.and(self.outcome()),
             () = self.services.failed() => None,
-            () = self.hub.executor.given_up().worn_out() => None,
-            error = self.hub.broker.broken() => Some(error),
+            () = self.context.executor.given_up().worn_out() => None,
+            error = self.context.broker.broken() => Some(error),
         };
         leave.cancel();
         drained.await?;
@@ -102,7 +103,7 @@ impl Running {
     }
 
     fn outcome(&self) -> Result<(), ServerError> {
-        self.services.outcome().and(self.hub.executor.given_up().outcome())
+        self.services.outcome().and(self.context.executor.given_up().outcome())
     }
 
     fn take_moments(&mut self) -> Moments {
@@ -115,8 +116,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.hub.quiet.cancel();
-        self.hub.closing.cancel();
-        self.hub.runs.abandon();
+        self.context.quiet.cancel();
+        self.context.closing.cancel();
+        self.context.runs.abandon();
     }
 }

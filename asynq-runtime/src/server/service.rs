@@ -76,7 +76,7 @@ impl ServiceContext {
 
     /// A name for whoever shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
     pub fn new_name(&self) -> ServerName {
-        super::beat::new_name()
+        super::heartbeat::new_name()
     }
 
     /// Whether the server is stopping.

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{hooks::Moments, hub::Hub, owned::Owned, stop::Why};
+use super::{hooks::Moments, owned::Owned, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
 /// A shutdown timeout that nobody lives to see; a longer one would overflow the clock.
@@ -25,29 +25,29 @@ const LEAVE: Duration = Duration::from_millis(850);
 /// The exit code of a process that was asked to leave twice, as if the signal had killed it.
 const LEFT_AT_ONCE: i32 = 130;
 
-/// Ends the server's work. Runs on the heart's thread.
-pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) {
-    let end = Instant::now() + hub.config.shutdown_timeout.min(ENDLESS);
-    hub.quiet.cancel();
-    hub.closing.cancel();
-    hub.runs.poke();
-    let hooks = Owned::new(hub.jobs.spawn(moments.drain(Client::new(Arc::clone(&hub.broker)))));
+/// Ends the server's work. Runs on the heartbeat runtime.
+pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_broker: bool) {
+    let end = Instant::now() + context.config.shutdown_timeout.min(ENDLESS);
+    context.quiet.cancel();
+    context.closing.cancel();
+    context.runs.poke();
+    let hooks = Owned::new(context.jobs.spawn(moments.drain(Client::new(Arc::clone(&context.broker)))));
     let nothing_runs = async {
-        hub.fetched_last.cancelled().await;
-        hub.runs.emptied().await;
+        context.fetched_last.cancelled().await;
+        context.runs.emptied().await;
     };
     if !within(end, nothing_runs).await {
-        let running = hub.runs.running();
+        let running = context.runs.running();
         if running > 0 {
             tracing::warn!(running, "the shutdown timeout is over: what still runs is handed back");
         }
-        hub.outbox.gather();
-        hub.runs.stop_all(Why::Leaving);
+        context.outbox.gather();
+        context.runs.stop_all(Why::Leaving);
         let nothing_runs = async {
             // A fetch that was under way may still bring tasks, which nobody has told to stop.
-            hub.fetched_last.cancelled().await;
-            hub.runs.stop_all(Why::Leaving);
-            hub.runs.emptied().await;
+            context.fetched_last.cancelled().await;
+            context.runs.stop_all(Why::Leaving);
+            context.runs.emptied().await;
         };
         within(end + NOTICE, nothing_runs).await;
     }
@@ -55,44 +55,44 @@ pub(crate) async fn drain(hub: Arc<Hub>, moments: Moments, closes_broker: bool) 
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
     // Jobs that block their thread have not noticed; their tasks are handed back without them.
-    hub.put_back(&hub.runs.unended());
+    context.put_back(&context.runs.unended());
     // Nor has the fetcher where they block its thread.
-    let why = match timeout_at(end + SETTLE, hub.release_unanswered(Duration::ZERO)).await {
+    let why = match timeout_at(end + SETTLE, context.release_unanswered(Duration::ZERO)).await {
         Ok(answer) => answer.err().map(|error| error.to_string()),
         Err(_) => Some("the broker did not answer in time".to_owned()),
     };
     if let Some(why) = why {
         tracing::warn!("tasks that never came here, if there are any, run again when their lease is over: {why}");
     }
-    hub.outbox.hand_back();
-    if !within(end + SETTLE, hub.outbox.emptied()).await {
-        let left = hub.outbox.len();
+    context.outbox.hand_back();
+    if !within(end + SETTLE, context.outbox.emptied()).await {
+        let left = context.outbox.len();
         tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
     }
     // Told by `closing`, too: what it has taken goes back to its group.
-    within(end + SETTLE, hub.aggregated_last.cancelled()).await;
+    within(end + SETTLE, context.aggregated_last.cancelled()).await;
     // Told by `closing`; they may still be using the broker.
-    within(end + SETTLE, hub.services_ended.cancelled()).await;
-    hub.leaving.cancel();
+    within(end + SETTLE, context.services_ended.cancelled()).await;
+    context.leaving.cancel();
     let leave = async {
         // With tasks in hand the server just falls silent: only their leases may end them.
-        if hub.runs.is_empty()
-            && let Err(error) = hub.broker.leave(&hub.member).await
+        if context.runs.is_empty()
+            && let Err(error) = context.broker.leave(&context.member).await
         {
             tracing::warn!("could not leave the list of servers, which forgets this one in 10 s: {error}");
         }
         if closes_broker {
-            hub.broker.close().await;
+            context.broker.close().await;
         }
     };
     within(end + LEAVE, leave).await;
 }
 
 /// Does what the operating system asks until it asks to leave or `leave` is cancelled, then drains. A request to leave that
-/// comes while it drains ends the process at once. Runs on the heart's thread.
+/// comes while it drains ends the process at once. Runs on the heartbeat runtime.
 pub(crate) async fn obey(
-    mut asked: mpsc::Receiver<Asked>,
-    hub: Arc<Hub>,
+    mut asked: mpsc::Receiver<ShutdownRequest>,
+    context: Arc<ServerContext>,
     leave: CancellationToken,
     drain: impl Future<Output = ()>,
 ) {
@@ -100,14 +100,14 @@ pub(crate) async fn obey(
         tokio::select! {
             () = leave.cancelled() => break,
             Some(what) = asked.recv() => match what {
-                Asked::Quiet => hub.quiet.cancel(),
-                Asked::Leave => break,
+                ShutdownRequest::Quiet => context.quiet.cancel(),
+                ShutdownRequest::Leave => break,
             },
         }
     }
     let asked_again = async {
         while let Some(what) = asked.recv().await {
-            if what == Asked::Leave {
+            if what == ShutdownRequest::Leave {
                 std::process::exit(LEFT_AT_ONCE);
             }
         }
@@ -125,17 +125,17 @@ async fn within(end: Instant, future: impl Future<Output = ()>) -> bool {
 
 /// What the operating system may ask of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ShutdownRequest {
     /// TSTP: fetch nothing more, go on with what runs.
     Quiet,
     /// TERM or INT: leave.
     Leave,
 }
 
-/// Listens for the signals of the process and passes them on. Runs on the heart's thread, so that jobs which block every
+/// Listens for the signals of the process and passes them on. Runs on the heartbeat runtime, so that jobs which block every
 /// thread of their runtime cannot delay it. Ends when nobody listens.
 #[cfg(unix)]
-pub(crate) async fn listen(asked: mpsc::Sender<Asked>) {
+pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let streams = (
@@ -150,9 +150,9 @@ pub(crate) async fn listen(asked: mpsc::Sender<Asked>) {
     };
     loop {
         let what = tokio::select! {
-            Some(()) = quiet.recv() => Asked::Quiet,
-            Some(()) = terminate.recv() => Asked::Leave,
-            Some(()) = interrupt.recv() => Asked::Leave,
+            Some(()) = quiet.recv() => ShutdownRequest::Quiet,
+            Some(()) = terminate.recv() => ShutdownRequest::Leave,
+            Some(()) = interrupt.recv() => ShutdownRequest::Leave,
             () = asked.closed() => return,
         };
         if asked.send(what).await.is_err() {
@@ -168,13 +168,13 @@ const SIGTSTP: i32 = 18;
 
 /// Listens for Ctrl-C; there is no way to ask for quiet.
 #[cfg(not(unix))]
-pub(crate) async fn listen(asked: mpsc::Sender<Asked>) {
+pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
     loop {
         tokio::select! {
             pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
             () = asked.closed() => return,
         }
-        if asked.send(Asked::Leave).await.is_err() {
+        if asked.send(ShutdownRequest::Leave).await.is_err() {
             return;
         }
     }

@@ -57,7 +57,7 @@ impl Signal {
         let _ = seen.wait_for(|count| *count >= times).await;
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         self.ring_by(1);
     }
 
@@ -82,7 +82,7 @@ mod tests {
     async fn a_moment_that_came_before_the_wait_is_not_missed() {
         let signal = Signal::default();
         let before = signal.count();
-        signal.ring();
+        signal.notify();
         signal.reached(before + 1).await;
         assert_eq!(signal.count(), 1);
     }

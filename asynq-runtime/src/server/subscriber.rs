@@ -2,31 +2,34 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{hub::Hub, trouble::Trouble};
+use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
 /// asynq's pause between two subscriptions, as the longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Listens until it is dropped or the server has left; a connection that is lost is made anew.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut trouble = Trouble::of("subscriber", LONGEST_PAUSE);
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE);
     loop {
-        let Err(error) = listen(&hub, &mut trouble).await;
-        if hub.has_closed(&error) {
+        let Err(error) = listen(&context, &mut retry_backoff).await;
+        if context.has_closed(&error) {
             return;
         }
-        tokio::time::sleep(trouble.met(&error)).await;
+        tokio::time::sleep(retry_backoff.on_error(&error)).await;
     }
 }
 
-async fn listen(hub: &Hub, trouble: &mut Trouble) -> Result<std::convert::Infallible, BrokerError> {
-    let mut requests = hub.answer(hub.broker.cancellations()).await?;
-    trouble.over();
-    hub.signals.subscribed.ring();
+async fn listen(
+    context: &ServerContext,
+    retry_backoff: &mut RetryBackoff,
+) -> Result<std::convert::Infallible, BrokerError> {
+    let mut requests = context.answer(context.broker.cancellations()).await?;
+    retry_backoff.on_success();
+    context.signals.subscribed.notify();
     loop {
         let id = requests.next().await?;
-        if hub.runs.cancel(&id) > 0 {
+        if context.runs.cancel(&id) > 0 {
             tracing::info!(%id, "somebody asked for this task to be cancelled");
         }
     }

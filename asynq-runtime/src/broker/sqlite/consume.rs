@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Ready, Stage, Ticket},
+    command::{CancelFlag, Priority, Ready, WriteCommand},
     row::{Facts, message},
     sql,
     store::far,
@@ -40,9 +40,9 @@ impl Consume for SqliteBroker {
         quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
-        let (claim, order) = self.claim(member, &attempt, wanted, quarantined);
-        let order = order.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
-        let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
+        let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
+        let command = command.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
+        let answer = self.store.write_with(command, Arc::clone(&attempt.cancel_flag)).await;
         attempt.ended_with(answer)
     }
 
@@ -55,12 +55,13 @@ impl Consume for SqliteBroker {
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
-        let (claim, order) = self.claim(member, &attempt, wanted, quarantined);
-        let order = order.once(move |view| Ok(if claim.finds_nothing(view)? { Ready::AfterNews } else { Ready::Now }));
-        let answer = self.store.write_once(order, Arc::clone(&attempt.ticket), limit, stop.cancelled()).await;
+        let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
+        let command = command
+            .once(move |view| Ok(if claim.finds_nothing(view)? { Ready::AfterNotification } else { Ready::Now }));
+        let answer = self.store.write_once(command, Arc::clone(&attempt.cancel_flag), limit, stop.cancelled()).await;
         match answer.transpose() {
             Some(answer) => attempt.ended_with(answer),
-            // It was given up before it was begun, as its ticket says.
+            // It was given up before it was begun, as its flag says.
             None => Ok(Vec::new()),
         }
     }
@@ -76,8 +77,8 @@ impl Consume for SqliteBroker {
             attempt.arrived();
             return Ok(Vec::new());
         }
-        let order = Order::new(Stage::Claim, lost.len(), move |tx| release(tx, server, &lost));
-        let answer = self.store.write_with(order, Arc::clone(&attempt.ticket)).await;
+        let command = WriteCommand::new(Priority::Claim, lost.len(), move |tx| release(tx, server, &lost));
+        let answer = self.store.write_with(command, Arc::clone(&attempt.cancel_flag)).await;
         attempt.ended_with(answer)
     }
 
@@ -103,10 +104,10 @@ impl Consume for SqliteBroker {
         limit: Duration,
     ) -> Result<(), BrokerError> {
         let deadline = far(limit);
-        let mut news = self.store.common.news.work();
+        let mut notifier = self.store.common.notifier.work();
         loop {
             let ready = self.ready(queues, quarantined).await?;
-            if !ready.is_empty() || timeout_at(deadline, news.heard()).await.is_err() {
+            if !ready.is_empty() || timeout_at(deadline, notifier.notified()).await.is_err() {
                 return Ok(());
             }
         }
@@ -121,7 +122,7 @@ impl SqliteBroker {
         attempt: &Attempt<'_>,
         wanted: &[Wanted],
         quarantined: Quarantined,
-    ) -> (Arc<Claim>, Order<Vec<Run>>) {
+    ) -> (Arc<Claim>, WriteCommand<Vec<Run>>) {
         let claim = Arc::new(Claim {
             server: member.number,
             token: attempt.token,
@@ -132,7 +133,7 @@ impl SqliteBroker {
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
         let run = Arc::clone(&claim);
-        (claim, Order::new(Stage::Claim, items, move |tx| run.run(tx)).may_be_lost())
+        (claim, WriteCommand::new(Priority::Claim, items, move |tx| run.run(tx)).may_be_lost())
     }
 }
 
@@ -330,7 +331,7 @@ struct Attempt<'a> {
     server: i64,
     token: i64,
     lost: Vec<i64>,
-    ticket: Arc<Ticket>,
+    cancel_flag: Arc<CancelFlag>,
     arrived: bool,
 }
 
@@ -341,7 +342,14 @@ impl Tokens {
 
     fn attempt(&self, server: i64, now: DateTime<Utc>) -> Attempt<'_> {
         let lost = self.lost().remove(&server).unwrap_or_default();
-        Attempt { tokens: self, server, token: self.source.draw(now).0, lost, ticket: Arc::default(), arrived: false }
+        Attempt {
+            tokens: self,
+            server,
+            token: self.source.draw(now).0,
+            lost,
+            cancel_flag: Arc::default(),
+            arrived: false,
+        }
     }
 
     fn lost(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Vec<i64>>> {
@@ -381,7 +389,7 @@ impl Drop for Attempt<'_> {
             return;
         }
         let mut lost = std::mem::take(&mut self.lost);
-        if !self.ticket.give_up() {
+        if !self.cancel_flag.give_up() {
             lost.push(self.token);
         }
         if !lost.is_empty() {
@@ -401,7 +409,7 @@ mod tests {
         drop(tokens.attempt(7, now));
         assert!(tokens.attempt(7, now).lost.is_empty());
         let begun = tokens.attempt(7, now);
-        assert!(begun.ticket.begin());
+        assert!(begun.cancel_flag.begin());
         let token = begun.token;
         drop(begun);
         let again = tokens.attempt(7, now);
@@ -410,7 +418,7 @@ mod tests {
         assert!(tokens.attempt(8, now).lost.is_empty());
         let last = tokens.attempt(7, now);
         assert_eq!(last.lost, [token]);
-        assert!(last.ticket.begin());
+        assert!(last.cancel_flag.begin());
         last.failed();
         let last = tokens.attempt(7, now);
         assert_eq!(last.lost, [token], "a failed call took nothing itself");

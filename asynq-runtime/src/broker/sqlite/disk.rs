@@ -24,18 +24,18 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{beside::beside, error::translate_sync, order::Work};
+use super::{beside::beside, command::Command, error::translate_sync};
 
 /// The way to the disk, and the thread that waits for it where the writer has something else to do.
 #[derive(Debug)]
 pub(super) struct Disk {
     log: Arc<Log>,
     /// What was committed and is not answered yet.
-    kept: Vec<Box<dyn Work>>,
+    kept: Vec<Box<dyn Command>>,
     /// Whether others were answered meanwhile, who may want something of the writer soon.
     others_go_on: bool,
     /// Started when it is first needed.
-    clerk: Option<Clerk>,
+    sync_thread: Option<SyncThread>,
 }
 
 /// The write-ahead log as a file.
@@ -46,15 +46,15 @@ struct Log {
     /// no later sync can be believed.
     failed: AtomicU64,
     /// How many of them no longer matter, because the log was emptied since.
-    mended: AtomicU64,
-    /// Commits that the clerk has not answered.
+    repaired: AtomicU64,
+    /// Commits that the sync thread has not answered.
     unanswered: AtomicUsize,
 }
 
 /// The thread, which answers what it is given and ends with the sender.
 #[derive(Debug)]
-struct Clerk {
-    inbox: mpsc::Sender<Vec<Box<dyn Work>>>,
+struct SyncThread {
+    inbox: mpsc::Sender<Vec<Box<dyn Command>>>,
     thread: JoinHandle<()>,
 }
 
@@ -71,17 +71,17 @@ impl Disk {
     }
 
     pub(super) fn with(place: String, sync: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
-        let (failed, mended, unanswered) = Default::default();
-        let log = Log { place, sync: Box::new(sync), failed, mended, unanswered };
-        Self { log: Arc::new(log), kept: Vec::new(), others_go_on: false, clerk: None }
+        let (failed, repaired, unanswered) = Default::default();
+        let log = Log { place, sync: Box::new(sync), failed, repaired, unanswered };
+        Self { log: Arc::new(log), kept: Vec::new(), others_go_on: false, sync_thread: None }
     }
 
     /// Whether what was committed may be missing on disk although it can be read.
-    pub(super) fn is_torn(&self) -> bool {
-        self.log.is_torn()
+    pub(super) fn is_dirty(&self) -> bool {
+        self.log.is_dirty()
     }
 
-    /// Whether the clerk has something to answer, after which the log may be torn.
+    /// Whether the sync thread has something to answer, after which the log may be dirty.
     pub(super) fn is_busy(&self) -> bool {
         self.log.unanswered.load(Ordering::Acquire) > 0
     }
@@ -92,19 +92,19 @@ impl Disk {
     /// # Errors
     ///
     /// Those of `empty`; or the disk did not take that the log is empty.
-    pub(super) fn mend(&self, empty: impl FnOnce() -> rusqlite::Result<bool>) -> Result<bool, Mend> {
+    pub(super) fn repair(&self, empty: impl FnOnce() -> rusqlite::Result<bool>) -> Result<bool, RepairError> {
         let failed = self.log.failed.load(Ordering::Acquire);
-        if !empty().map_err(Mend::Sqlite)? {
+        if !empty().map_err(RepairError::Sqlite)? {
             return Ok(false);
         }
         // SQLite does not sync what it cuts off.
-        (self.log.sync)().map_err(Mend::Disk)?;
-        self.log.mended.store(failed, Ordering::Release);
-        Ok(!self.is_torn())
+        (self.log.sync)().map_err(RepairError::Disk)?;
+        self.log.repaired.store(failed, Ordering::Release);
+        Ok(!self.is_dirty())
     }
 
     /// Keeps what was committed until it is on disk, and returns what promises nothing, to be answered at once.
-    pub(super) fn keep(&mut self, committed: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+    pub(super) fn keep(&mut self, committed: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let (free, kept): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
         self.others_go_on |= !free.is_empty();
         self.kept.extend(kept);
@@ -122,12 +122,12 @@ impl Disk {
             self.log.answer(works);
             return;
         }
-        if self.clerk.is_none() {
-            self.clerk = Clerk::start(&self.log).ok();
+        if self.sync_thread.is_none() {
+            self.sync_thread = SyncThread::start(&self.log).ok();
         }
         self.log.unanswered.fetch_add(1, Ordering::AcqRel);
-        let left = match &self.clerk {
-            Some(clerk) => clerk.inbox.send(works).err().map(|mpsc::SendError(works)| works),
+        let left = match &self.sync_thread {
+            Some(sync_thread) => sync_thread.inbox.send(works).err().map(|mpsc::SendError(works)| works),
             None => Some(works),
         };
         if let Some(works) = left {
@@ -140,7 +140,7 @@ impl Disk {
 impl Drop for Disk {
     /// Waits until all is answered.
     fn drop(&mut self) {
-        if let Some(Clerk { inbox, thread }) = self.clerk.take() {
+        if let Some(SyncThread { inbox, thread }) = self.sync_thread.take() {
             drop(inbox);
             let _ = thread.join();
         }
@@ -149,12 +149,12 @@ impl Drop for Disk {
 
 /// Why a log could not be mended.
 #[derive(Debug)]
-pub(super) enum Mend {
+pub(super) enum RepairError {
     Sqlite(rusqlite::Error),
     Disk(io::Error),
 }
 
-impl Clerk {
+impl SyncThread {
     fn start(log: &Arc<Log>) -> io::Result<Self> {
         // Each call in it holds room of the store, which bounds it.
         let (inbox, given) = mpsc::channel();
@@ -166,11 +166,11 @@ impl Clerk {
 }
 
 impl Log {
-    fn is_torn(&self) -> bool {
-        self.failed.load(Ordering::Acquire) != self.mended.load(Ordering::Acquire)
+    fn is_dirty(&self) -> bool {
+        self.failed.load(Ordering::Acquire) != self.repaired.load(Ordering::Acquire)
     }
 
-    fn answer_all(&self, given: &mpsc::Receiver<Vec<Box<dyn Work>>>) {
+    fn answer_all(&self, given: &mpsc::Receiver<Vec<Box<dyn Command>>>) {
         while let Ok(mut works) = given.recv() {
             let mut commits = 1;
             for more in given.try_iter() {
@@ -183,12 +183,12 @@ impl Log {
     }
 
     /// One sync for all of them.
-    fn answer(&self, works: Vec<Box<dyn Work>>) {
+    fn answer(&self, works: Vec<Box<dyn Command>>) {
         let error = match (self.sync)() {
-            Ok(()) if !self.is_torn() => None,
+            Ok(()) if !self.is_dirty() => None,
             Ok(()) => Some(translate_sync(io::Error::other("an earlier sync of the log failed"), &self.place)),
             Err(error) => {
-                if !self.is_torn() {
+                if !self.is_dirty() {
                     tracing::error!(%error, place = self.place, "the disk did not take what was written to the log");
                 }
                 self.failed.fetch_add(1, Ordering::AcqRel);
@@ -203,7 +203,7 @@ impl Log {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("place", &self.place).field("is_torn", &self.is_torn()).finish_non_exhaustive()
+        f.debug_struct("Log").field("place", &self.place).field("is_torn", &self.is_dirty()).finish_non_exhaustive()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     row::instant,
     sql,
     tx::{Tx, View},
@@ -83,31 +83,32 @@ impl Groups for SqliteBroker {
     ) -> Result<Option<TaskSet>, BrokerError> {
         let (queue, group, rules) = (queue.clone(), group.clone(), *rules);
         let (asked, named) = (queue.clone(), group.clone());
-        let order = Order::new(Stage::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
-        let order = order.unless(move |view| {
+        let command =
+            WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
+        let command = command.unless(move |view| {
             let ripe = match view.queue(&asked)? {
                 Some(q) => claim::is_ripe(view, q, &named, &rules)?,
                 None => false,
             };
             Ok((!ripe).then_some(None))
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
         let finish = finish::Finish::new(set, outcome);
-        self.store.write(Order::new(Stage::Settle, set.members.len(), move |tx| finish.run(tx))).await?
+        self.store.write(WriteCommand::new(Priority::Settle, set.members.len(), move |tx| finish.run(tx))).await?
     }
 
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let (number, id) = (set.number, set.id.clone());
-        let order = Order::new(Stage::Settle, set.members.len(), move |tx| {
+        let command = WriteCommand::new(Priority::Settle, set.members.len(), move |tx| {
             if let Some(Standing { q, ended: false }) = Standing::of(&tx.view, number, &id)? {
                 release(tx, q, number)?;
             }
             Ok(())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
@@ -115,9 +116,9 @@ impl Groups for SqliteBroker {
         while reclaimed < MOST_SETS {
             let (queue, look) = (queue.clone(), queue.clone());
             let most = MOST_SETS - reclaimed;
-            let order = Order::new(Stage::Forward, TaskSet::MOST, move |tx| reclaim(tx, &queue, most));
-            let order = order.unless(move |view| Ok(over(view, &look, 1)?.is_empty().then(Reclaimed::default)));
-            let Reclaimed { sets, more } = self.store.write(order).await?;
+            let command = WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| reclaim(tx, &queue, most));
+            let command = command.unless(move |view| Ok(over(view, &look, 1)?.is_empty().then(Reclaimed::default)));
+            let Reclaimed { sets, more } = self.store.write(command).await?;
             reclaimed += sets;
             if !more {
                 break;

@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
-    bell::Bell,
     beside::{belong_to, beside},
+    process_notifier::ProcessNotifier,
     watch::NET,
 };
 
-/// The lock file and the bell of this broker object; both are made when its first server joins.
+/// The lock file and the socket of this broker object; both are made when its first server joins.
 #[derive(Debug)]
 pub(super) struct Liveness {
     database: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Liveness {
 #[derive(Debug)]
 struct Held {
     _lock: Locked,
-    bell: Option<Bell>,
+    process_notifier: Option<ProcessNotifier>,
 }
 
 /// A server's file as others see it.
@@ -33,14 +33,14 @@ pub(super) enum Sign {
     /// Somebody holds it.
     Alive,
     /// Nobody does: the server is dead. Whoever has this is the only one to clean up after it.
-    Dead(Grave),
+    Dead(StaleLock),
     /// There is no file, so only the lease can tell.
     Unknown,
 }
 
 /// The file of a dead server, locked by us.
 #[derive(Debug)]
-pub(super) struct Grave {
+pub(super) struct StaleLock {
     path: PathBuf,
     _lock: Locked,
 }
@@ -87,15 +87,15 @@ impl Liveness {
             TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
         })?;
         belong_to(&self.database, &path);
-        let bell = Bell::hang(&self.bell_path(&self.name), NET);
-        belong_to(&self.database, &self.bell_path(&self.name));
-        *held = Some(Held { _lock: Locked(lock), bell });
+        let process_notifier = ProcessNotifier::listen_at(&self.notifier_path(&self.name), NET);
+        belong_to(&self.database, &self.notifier_path(&self.name));
+        *held = Some(Held { _lock: Locked(lock), process_notifier });
         Ok(())
     }
 
-    /// Our bell, if it hangs.
-    pub(super) fn bell(&self) -> Option<Bell> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.bell.clone()
+    /// Our socket, if it is bound.
+    pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.process_notifier.clone()
     }
 
     /// Looks whether the server with the file `name` lives.
@@ -104,7 +104,7 @@ impl Liveness {
         // Locking needs to read only, so that the death of another user's program is seen at once, too.
         let Ok(file) = File::open(&path) else { return Sign::Unknown };
         match file.try_lock() {
-            Ok(()) => Sign::Dead(Grave { path, _lock: Locked(file) }),
+            Ok(()) => Sign::Dead(StaleLock { path, _lock: Locked(file) }),
             Err(TryLockError::WouldBlock) => Sign::Alive,
             Err(TryLockError::Error(_)) => Sign::Unknown,
         }
@@ -118,15 +118,15 @@ impl Liveness {
     /// Stops showing that we live. With `keep` the file stays, unlocked, for others to find our tasks by.
     pub(super) fn hide(&self, keep: bool) {
         let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let _ = fs::remove_file(self.bell_path(&self.name));
+        let _ = fs::remove_file(self.notifier_path(&self.name));
         if !keep {
             let _ = fs::remove_file(self.path(&self.name));
         }
         drop(held);
     }
 
-    /// Where the bell of the server with the file `name` hangs.
-    pub(super) fn bell_path(&self, name: &str) -> PathBuf {
+    /// Where the socket of the server with the file `name` is bound.
+    pub(super) fn notifier_path(&self, name: &str) -> PathBuf {
         beside(&self.database, &format!("-srv-{name}.sock"))
     }
 
@@ -135,7 +135,7 @@ impl Liveness {
     }
 }
 
-impl Grave {
+impl StaleLock {
     /// Takes the dead server's files away; its tasks and its row must be gone.
     pub(super) fn close(&self) {
         let _ = fs::remove_file(beside(&self.path, ".sock"));

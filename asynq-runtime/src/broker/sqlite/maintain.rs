@@ -17,12 +17,12 @@ use crate::{
 pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
-    order::{Order, Ready, Stage},
+    command::{Priority, Ready, WriteCommand},
     schedule,
     settle::lost,
     sql,
     store::far,
-    tx::{Doomed, Tx, View, day},
+    tx::{TaskToDelete, Tx, View, day},
 };
 
 /// Most tasks that one call touches per queue.
@@ -46,17 +46,17 @@ const MOST_PARKED: usize = 100;
 #[async_trait::async_trait]
 impl Maintain for SqliteBroker {
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
-        let (look, order) = forward_all(queues);
-        let order = order.unless(move |view| {
+        let (look, command) = forward_all(queues);
+        let command = command.unless(move |view| {
             let next = next_due(view, &look)?;
             Ok(next.is_none_or(|next| next > view.now).then(Forwarded::default))
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
-        let mut news = self.store.common.news.due();
+        let mut notifier = self.store.common.notifier.due();
         loop {
             let queues = queues.to_vec();
             let next = self.store.read(move |view| next_due(view, &queues)).await?;
@@ -70,7 +70,7 @@ impl Maintain for SqliteBroker {
                 if self.manual_clock && left.is_some() {
                     pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
                 }
-                if timeout_at(pause.min(deadline), news.heard()).await.is_ok() {
+                if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
                     break;
                 }
             }
@@ -83,15 +83,15 @@ impl Maintain for SqliteBroker {
             self.wait_for_due(queues, limit).await?;
             return self.forward(queues).await;
         }
-        let (look, order) = forward_all(queues);
-        let order = order.once(move |view| {
+        let (look, command) = forward_all(queues);
+        let command = command.once(move |view| {
             Ok(match next_due(view, &look)? {
                 Some(due) if due <= view.now => Ready::Now,
                 Some(due) => Ready::At(due),
-                None => Ready::AfterNews,
+                None => Ready::AfterNotification,
             })
         });
-        let forwarded = self.store.write_once(order, Arc::default(), limit, std::future::pending()).await?;
+        let forwarded = self.store.write_once(command, Arc::default(), limit, std::future::pending()).await?;
         Ok(forwarded.unwrap_or_default())
     }
 
@@ -100,11 +100,11 @@ impl Maintain for SqliteBroker {
         for slice in runs.chunks(SLICE) {
             let slice: Arc<[RunKey]> = slice.into();
             let lease = self.lease_ms();
-            let order = Order::new(Stage::Lease, slice.len(), move |tx| {
+            let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
                 let until = tx.view.now.saturating_add(lease);
                 slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
             });
-            answers.extend(self.store.write(order.may_be_lost()).await?);
+            answers.extend(self.store.write(command.may_be_lost()).await?);
         }
         Ok(answers)
     }
@@ -113,7 +113,7 @@ impl Maintain for SqliteBroker {
         for slice in locks.chunks(SLICE) {
             let slice: Arc<[HeldLock]> = slice.into();
             let lease = self.lease_ms();
-            let order = Order::new(Stage::Lease, slice.len(), move |tx| {
+            let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
                 let (now, until) = (tx.view.now, tx.view.now.saturating_add(lease));
                 for HeldLock { run, key } in &*slice {
                     tx.view.execute(
@@ -123,7 +123,7 @@ impl Maintain for SqliteBroker {
                 }
                 Ok(())
             });
-            self.store.write(order).await?;
+            self.store.write(command).await?;
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Maintain for SqliteBroker {
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let queue = queue.clone();
         let lease = self.lease_ms();
-        self.store.write(Order::new(Stage::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
+        self.store.write(WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -176,10 +176,10 @@ fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i6
 }
 
 /// The order that forwards what is due, and the queues for a look before.
-fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, Order<Forwarded>) {
+fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, WriteCommand<Forwarded>) {
     let queues: Arc<[QueueName]> = queues.into();
     let look = Arc::clone(&queues);
-    let order = Order::new(Stage::Forward, SLICE, move |tx| {
+    let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| {
         let mut forwarded = Forwarded::default();
         for queue in queues.iter() {
             let moved = forward(tx, queue)?;
@@ -188,7 +188,7 @@ fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, Order<Forwarded>) {
         }
         Ok(forwarded)
     });
-    (look, order.may_be_lost())
+    (look, command.may_be_lost())
 }
 
 fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
@@ -239,7 +239,7 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
         })?;
         for (seq, id, lock) in ghosts.into_iter().take(SLICE) {
-            tx.delete(&Doomed { seq, q, state, id: &id, lock: lock.as_deref() })?;
+            tx.delete(&TaskToDelete { seq, q, state, id: &id, lock: lock.as_deref() })?;
             swept.ghosts_removed += 1;
         }
     }

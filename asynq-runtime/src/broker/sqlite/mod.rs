@@ -4,26 +4,28 @@
 //! that watches; async calls reach them through `Store` and come back within their deadline. What runs inside a transaction is
 //! plain synchronous code over a `View`.
 
-mod bell;
 mod beside;
+mod command;
 mod connection;
 mod consume;
 mod diagnose;
 mod disk;
 mod error;
+mod fair_write_lock;
 mod groups;
 mod in_transaction;
 mod inspect;
 mod liveness;
+mod log_watcher;
 mod maintain;
 mod migrate;
-mod news;
+mod notifier;
 mod open;
-mod order;
 mod parked;
 #[cfg(test)]
 mod plans;
 mod presence;
+mod process_notifier;
 mod produce;
 mod reader;
 mod repair;
@@ -34,8 +36,6 @@ mod semaphore;
 mod settle;
 mod sql;
 mod store;
-mod touched;
-mod turn;
 mod tx;
 mod url;
 mod watch;
@@ -59,9 +59,9 @@ use self::{
     consume::Tokens,
     disk::Disk,
     error::{translate, translate_io},
+    fair_write_lock::FairWriteLock,
     maintain::Lapses,
     store::{Common, Store},
-    turn::Turn,
     url::Location,
     writer::Writer,
 };
@@ -275,16 +275,16 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     // A copy made by VACUUM INTO is not in WAL mode before, and SQLite makes the log at the first look into the file.
     let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     look.map_err(|error| translate(error, &place))?;
-    let turn = Turn::open(&file).inspect_err(|error| {
+    let write_lock = FairWriteLock::open(&file).inspect_err(|error| {
         tracing::warn!(%error, file = place, "the lock files that keep writers in turn cannot be used; goes on without them");
     });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
     let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
-    let (readers, desks) = reader::start(&common, names).map_err(no_thread)?;
-    watch::start(&common, desks, inbox_sender.clone()).map_err(broken)?;
+    let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
+    watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer::new(common, connection, names, turn.ok(), disk, inbox, ended)))
+    Ok((store, Writer::new(common, connection, names, write_lock.ok(), disk, inbox, ended)))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

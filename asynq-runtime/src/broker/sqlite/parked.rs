@@ -6,14 +6,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::{
-    order::{Ready, Stage, Work},
+    command::{Command, Priority, Ready},
     tx::View,
 };
 
 /// The calls that wait.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    works: Vec<Box<dyn Work>>,
+    works: Vec<Box<dyn Command>>,
     /// Whether somebody wrote something since they were asked.
     is_stale: bool,
     /// When the first of them has something to do even if nobody writes, in Unix milliseconds.
@@ -22,7 +22,7 @@ pub(super) struct Parked {
 
 impl Parked {
     /// Lets a call wait; it is asked for the first time with the next look.
-    pub(super) fn add(&mut self, work: Box<dyn Work>) {
+    pub(super) fn add(&mut self, work: Box<dyn Command>) {
         self.forget_given_up();
         self.works.push(work);
         self.is_stale = true;
@@ -53,7 +53,7 @@ impl Parked {
     }
 
     /// Takes out the calls that have something to do, if any could.
-    pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Box<dyn Work>> {
+    pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
         if !self.is_stale && self.due.is_none_or(|due| due > view.now) {
             return Vec::new();
         }
@@ -66,20 +66,21 @@ impl Parked {
                 *due = Some(due.map_or(at, |due| due.min(at)));
                 false
             }
-            Ready::AfterNews => false,
+            Ready::AfterNotification => false,
         });
         ready.collect()
     }
 
     /// Takes out the claims that have something to take now, within the transaction that brought it.
-    pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Work>> {
+    pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
         self.forget_given_up();
-        let is_ready = |work: &mut Box<dyn Work>| work.stage() == Stage::Claim && work.ready(view) == Ready::Now;
+        let is_ready =
+            |work: &mut Box<dyn Command>| work.priority() == Priority::Claim && work.ready(view) == Ready::Now;
         self.works.extract_if(.., is_ready).collect()
     }
 
     /// Takes all of them out.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Work>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Command>> {
         self.works.drain(..)
     }
 }

@@ -12,10 +12,10 @@ use crate::{
 
 use super::{
     SqliteBroker,
+    command::{Priority, WriteCommand},
     error::translate_io,
     liveness::Liveness,
-    news::Listener,
-    order::{Order, Stage},
+    notifier::Listener,
     sql,
     store::Store,
     tx::{Tx, View},
@@ -48,7 +48,7 @@ impl Presence for SqliteBroker {
             liveness.show().map_err(|error| translate_io(error, file))?;
         }
         let card = self.card(name, info);
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::PRESENCE_FORGET_NAME, [&card.name])?;
             tx.view.execute(
                 &sql::PRESENCE_JOIN,
@@ -56,7 +56,7 @@ impl Presence for SqliteBroker {
             )?;
             Ok(tx.view.last_row())
         });
-        Ok(Member { name: name.clone(), number: self.store.write(order).await? })
+        Ok(Member { name: name.clone(), number: self.store.write(command).await? })
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
@@ -64,7 +64,7 @@ impl Presence for SqliteBroker {
         let card = self.card(&member.name, info);
         let number = member.number;
         let workers = pack(workers);
-        let order = Order::new(Stage::Lease, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Lease, 1, move |tx| {
             let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, card.info, workers])?;
             if beaten == 0 {
                 // Somebody took us for dead, for instance after a long stop.
@@ -85,16 +85,16 @@ impl Presence for SqliteBroker {
             }
             Ok(())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         let number = member.number;
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::PRESENCE_LEAVE, [number])?;
             Ok(())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
@@ -120,14 +120,19 @@ impl Presence for SqliteBroker {
 
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
         let id = id.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| ask_to_cancel(tx, id.as_str()));
-        self.store.write(order).await
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| ask_to_cancel(tx, id.as_str()));
+        self.store.write(command).await
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        let news = self.store.common.news.signals();
+        let notifier = self.store.common.notifier.signals();
         let seen = self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |row| row.get(0))).await?;
-        Ok(Box::new(Signals { store: Arc::clone(&self.store), news, seen: seen.unwrap_or(0), read: VecDeque::new() }))
+        Ok(Box::new(Signals {
+            store: Arc::clone(&self.store),
+            notifier,
+            seen: seen.unwrap_or(0),
+            read: VecDeque::new(),
+        }))
     }
 }
 
@@ -135,7 +140,7 @@ impl Presence for SqliteBroker {
 #[derive(Debug)]
 struct Signals {
     store: Arc<Store>,
-    news: Listener,
+    notifier: Listener,
     seen: i64,
     read: VecDeque<TaskId>,
 }
@@ -157,7 +162,7 @@ impl Cancellations for Signals {
                 })
                 .await?;
             if found.is_empty() {
-                self.news.heard().await;
+                self.notifier.notified().await;
             }
             for (n, id) in found {
                 self.seen = n;
@@ -208,7 +213,7 @@ pub(super) struct Listed {
 /// The bells of the other programs on the file.
 pub(super) fn others_bells(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
     let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
-    others.map(|server| liveness.bell_path(&server.file)).collect()
+    others.map(|server| liveness.notifier_path(&server.file)).collect()
 }
 
 /// Every server on the list.

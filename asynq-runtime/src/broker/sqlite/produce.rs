@@ -11,7 +11,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     row::{after, instant},
     sql,
     tx::{Tx, View},
@@ -38,9 +38,10 @@ impl Produce for SqliteBroker {
                     break;
                 }
                 let size = slice.len();
-                let order =
-                    Order::new(Stage::Insert, size, move |tx| slice.iter().map(|item| item.insert(tx)).collect());
-                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(order).await;
+                let command = WriteCommand::new(Priority::Insert, size, move |tx| {
+                    slice.iter().map(|item| item.insert(tx)).collect()
+                });
+                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(command).await;
                 unavailable = begun.as_ref().err().filter(|error| error.is_unavailable()).cloned();
                 sent.push_back((size, begun));
             }

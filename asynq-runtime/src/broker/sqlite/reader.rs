@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{connection, order::Query, sql::Names, store::Common, tx::View};
+use super::{command::ReadRequest, connection, sql::Names, store::Common, tx::View};
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -27,9 +27,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// What the watch sees of the readers.
 #[derive(Default)]
-pub(super) struct Desks(Vec<Arc<Desk>>);
+pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
 
-struct Desk {
+struct RunningRead {
     epoch: Instant,
     /// Milliseconds since `epoch` plus one when the query began; 0 = none runs.
     busy_since: AtomicU64,
@@ -39,18 +39,18 @@ struct Desk {
 /// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only,
 /// and always the first free one that has a connection: where one is enough, the others open none.
 #[derive(Debug)]
-pub(super) struct Readers(Arc<Line>);
+pub(super) struct Readers(Arc<ReadQueue>);
 
 #[derive(Debug, Default)]
-struct Line {
+struct ReadQueue {
     waiting: Mutex<Waiting>,
-    /// Rung for each reader by itself.
+    /// Notified for each reader by itself.
     changed: [Condvar; READERS],
 }
 
 #[derive(Default)]
 struct Waiting {
-    queries: VecDeque<Box<dyn Query>>,
+    queries: VecDeque<Box<dyn ReadRequest>>,
     /// The readers that wait and are not called yet.
     free: [bool; READERS],
     /// The readers that took a query, and so have a connection or are about to open one.
@@ -73,7 +73,7 @@ impl fmt::Debug for Waiting {
 
 impl Readers {
     /// Has the next free reader answer `query`, which holds the caller's place among those who may wait.
-    pub(super) fn ask(&self, query: Box<dyn Query>) {
+    pub(super) fn ask(&self, query: Box<dyn ReadRequest>) {
         let mut waiting = self.0.lock();
         waiting.queries.push_back(query);
         let is_free = |reader: &usize| waiting.free[*reader];
@@ -92,13 +92,13 @@ impl Drop for Readers {
     }
 }
 
-impl Line {
+impl ReadQueue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next query for a reader; `None` when there will be none.
-    fn next(&self, reader: usize) -> Option<Box<dyn Query>> {
+    fn next(&self, reader: usize) -> Option<Box<dyn ReadRequest>> {
         let mut waiting = self.lock();
         let mut has_waited = false;
         loop {
@@ -128,42 +128,43 @@ impl Line {
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, Desks)> {
+pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, RunningReads)> {
     let readers = Readers(Arc::default());
-    let mut desks = Desks::default();
+    let mut running_reads = RunningReads::default();
     for number in 0..READERS {
-        let desk = Arc::new(Desk { epoch: Instant::now(), busy_since: AtomicU64::new(0), handle: Mutex::new(None) });
-        desks.0.push(Arc::clone(&desk));
+        let running_read =
+            Arc::new(RunningRead { epoch: Instant::now(), busy_since: AtomicU64::new(0), handle: Mutex::new(None) });
+        running_reads.0.push(Arc::clone(&running_read));
         let (common, line) = (Arc::clone(common), Arc::clone(&readers.0));
         thread::Builder::new()
             .name(format!("asynq-sqlite-read-{number}"))
-            .spawn(move || read(&common, names, || line.next(number), &desk))?;
+            .spawn(move || read(&common, names, || line.next(number), &running_read))?;
     }
-    Ok((readers, desks))
+    Ok((readers, running_reads))
 }
 
-impl Desks {
+impl RunningReads {
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
-        for desk in &self.0 {
-            let since = desk.busy_since.load(Ordering::Acquire);
-            if since == 0 || desk.since_epoch().saturating_sub(since) < LONGEST.as_millis() as u64 {
+        for running_read in &self.0 {
+            let since = running_read.busy_since.load(Ordering::Acquire);
+            if since == 0 || running_read.since_epoch().saturating_sub(since) < LONGEST.as_millis() as u64 {
                 continue;
             }
-            if let Some(handle) = &*desk.handle.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(handle) = &*running_read.handle.lock().unwrap_or_else(PoisonError::into_inner) {
                 handle.interrupt();
             }
         }
     }
 }
 
-impl Desk {
+impl RunningRead {
     fn since_epoch(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
-fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn Query>>, desk: &Desk) {
+fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn ReadRequest>>, running_read: &RunningRead) {
     let mut connection: Option<Connection> = None;
     while let Some(query) = next() {
         if !query.begin() {
@@ -175,13 +176,13 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn Query>>
         }
         let open = match connection.take() {
             Some(open) => Ok(open),
-            None => open(common, desk),
+            None => open(common, running_read),
         };
         match open {
             Ok(open) => {
-                desk.busy_since.store(desk.since_epoch(), Ordering::Release);
+                running_read.busy_since.store(running_read.since_epoch(), Ordering::Release);
                 query.run(Ok(View::new(&open, names, common.now())), common);
-                desk.busy_since.store(0, Ordering::Release);
+                running_read.busy_since.store(0, Ordering::Release);
                 connection = Some(open);
             }
             Err(error) => query.run(Err(common.explain(error)), common),
@@ -189,7 +190,7 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn Query>>
     }
 }
 
-fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
+fn open(common: &Common, running_read: &RunningRead) -> rusqlite::Result<Connection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
     // Of a file that has taken the place of ours nothing may be locked; the caller explains why.
     common.look_for_file();
@@ -197,7 +198,7 @@ fn open(common: &Common, desk: &Desk) -> rusqlite::Result<Connection> {
         return Err(rusqlite::Error::InvalidQuery);
     }
     let connection = connection::open_reader(file)?;
-    *desk.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.get_interrupt_handle());
+    *running_read.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.get_interrupt_handle());
     Ok(connection)
 }
 
@@ -209,7 +210,7 @@ mod tests {
     use tokio::sync::{Semaphore, oneshot};
 
     use super::{
-        super::{connection::open_untouched, order::Question},
+        super::{command::ReadCall, connection::open_untouched},
         *,
     };
     use crate::{
@@ -218,13 +219,13 @@ mod tests {
     };
 
     /// Readers of a file with an empty table `a`.
-    fn start_on_a_file() -> (tempfile::TempDir, Readers, Desks) {
+    fn start_on_a_file() -> (tempfile::TempDir, Readers, RunningReads) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
         let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
-        let (inbox, desks) = start(&common, Names::Plain).unwrap();
-        (folder, inbox, desks)
+        let (inbox, running_reads) = start(&common, Names::Plain).unwrap();
+        (folder, inbox, running_reads)
     }
 
     /// Asks for what `read` reads.
@@ -234,13 +235,13 @@ mod tests {
     ) -> oneshot::Receiver<Result<i64, BrokerError>> {
         let (reply, answer) = oneshot::channel();
         let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        inbox.ask(Box::new(Question { read, ticket: Arc::default(), reply, _room }));
+        inbox.ask(Box::new(ReadCall { read, cancel_flag: Arc::default(), reply, _room }));
         answer
     }
 
     #[test]
     fn a_query_that_takes_too_long_is_stopped_and_the_reader_goes_on() {
-        let (_folder, inbox, desks) = start_on_a_file();
+        let (_folder, inbox, running_reads) = start_on_a_file();
         let ask = |sql: &'static str| ask(&inbox, move |view| view.count(sql));
         let begun = Instant::now();
         let mut endless: Vec<_> = (0..READERS)
@@ -248,7 +249,7 @@ mod tests {
             .collect();
         while let Some(mut answer) = endless.pop() {
             let stopped = eventually_blocking("the query is stopped", || {
-                desks.interrupt_slow();
+                running_reads.interrupt_slow();
                 match answer.try_recv() {
                     Err(oneshot::error::TryRecvError::Empty) => None,
                     answer => Some(answer.unwrap()),
@@ -276,9 +277,10 @@ mod tests {
 
     #[test]
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
-        let (_folder, inbox, desks) = start_on_a_file();
+        let (_folder, inbox, running_reads) = start_on_a_file();
         let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
-        let connections = || desks.0.iter().filter(|desk| desk.handle.lock().unwrap().is_some()).count();
+        let connections =
+            || running_reads.0.iter().filter(|running_read| running_read.handle.lock().unwrap().is_some()).count();
         for _ in 0..20 {
             eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();

@@ -17,9 +17,9 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     sql,
-    tx::{Doomed, Tx, View},
+    tx::{TaskToDelete, Tx, View},
 };
 
 #[async_trait::async_trait]
@@ -48,19 +48,19 @@ impl Repair for SqliteBroker {
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
         let (queue, id, to) = (queue.clone(), id.clone(), to.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| travel::move_task(tx, &queue, &id, &to));
-        self.store.write(order).await?
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| travel::move_task(tx, &queue, &id, &to));
+        self.store.write(command).await?
     }
 
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
         let (queue, id, edit) = (queue.clone(), id.clone(), edit.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| edit::edit(tx, &queue, &id, &edit));
-        self.store.write(order).await?
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| edit::edit(tx, &queue, &id, &edit));
+        self.store.write(command).await?
     }
 
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
         let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
-        self.store.write(Order::new(Stage::Settle, 1, move |tx| orphan::end(tx, &queue, &id, &error))).await
+        self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| orphan::end(tx, &queue, &id, &error))).await
     }
 
     async fn change_some(
@@ -75,7 +75,7 @@ impl Repair for SqliteBroker {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let queue = queue.clone();
-        self.store.write(Order::new(Stage::Settle, 1, move |tx| queue::delete(tx, &queue))).await
+        self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| queue::delete(tx, &queue))).await
     }
 }
 
@@ -89,7 +89,7 @@ impl SqliteBroker {
         wish: Wish,
     ) -> Result<Changed, BrokerError> {
         let (queue, id) = (queue.clone(), id.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
             if only.is_some_and(|only| only != task.state) || !wish.fits(task.state, task.staged) {
                 return Ok(Changed::Unfit(task.state));
@@ -99,7 +99,7 @@ impl SqliteBroker {
             }
             Ok(Changed::Done)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 }
 
@@ -183,7 +183,7 @@ impl Subject {
                 tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
                 TaskState::Archived
             }
-            BulkAction::Delete => return tx.delete(&Doomed { seq, q, state, id, lock: self.lock.as_deref() }),
+            BulkAction::Delete => return tx.delete(&TaskToDelete { seq, q, state, id, lock: self.lock.as_deref() }),
         };
         if state == TaskState::Completed {
             self.note_success(tx)?;

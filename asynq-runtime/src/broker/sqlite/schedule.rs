@@ -20,8 +20,8 @@ pub(super) use self::sweep::sweep;
 use self::{entry::Kept, lead::Leader, tick::Firing};
 use super::{
     SqliteBroker,
+    command::{Priority, WriteCommand},
     maintain::LOOK_AT_MANUAL_CLOCK,
-    order::{Order, Stage},
     row::{after, instant},
     sql,
     store::far,
@@ -36,13 +36,13 @@ impl Schedules for SqliteBroker {
         let firing = Arc::new(Firing::new(tick)?);
         let dead = firing.dead_worker(&self.store).await?;
         let look = Arc::clone(&firing);
-        let order = Order::new(Stage::Insert, 1, move |tx| firing.run(tx, dead));
-        self.store.write(order.unless(move |view| look.needs_nothing(view))).await
+        let command = WriteCommand::new(Priority::Insert, 1, move |tx| firing.run(tx, dead));
+        self.store.write(command.unless(move |view| look.needs_nothing(view))).await
     }
 
     async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         let plan = plan.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let before = Kept::find(&tx.view, &plan.queue, &plan.entry)?;
             let (kept, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
             if before.as_ref() != Some(&kept) || !entry::is_outranked(before.as_ref(), &plan) {
@@ -50,7 +50,7 @@ impl Schedules for SqliteBroker {
             }
             Ok(Planned { state: kept.into_state(tx.view.now), change })
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
@@ -63,26 +63,26 @@ impl Schedules for SqliteBroker {
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let which = params![queue.as_str(), entry.as_str(), paused, tx.view.now];
             Ok(tx.view.execute(&sql::SCHEDULE_PAUSE, which)? == 1)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             // Its markers stay for their time, so that one that comes back fires no tick twice.
             tx.view.execute(&sql::SCHEDULE_FORGET, [queue.as_str(), entry.as_str()])?;
             shown::forget_history(&tx.view, entry.as_str())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
         let (candidate, look) = (candidate.clone(), candidate.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let found = Leader::find(&tx.view, &candidate.program)?;
             let (change, lead) = lead::decide(found.as_ref(), &candidate, tx.view.now, ttl);
             if let Some(leader) = change {
@@ -90,27 +90,27 @@ impl Schedules for SqliteBroker {
             }
             Ok(lead)
         });
-        let order = order.unless(move |view| {
+        let command = command.unless(move |view| {
             let found = Leader::find(view, &look.program)?;
             let (change, lead) = lead::decide(found.as_ref(), &look, view.now, ttl);
             Ok(change.is_none().then_some(lead))
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
         let Candidate { program, token, .. } = candidate.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let resigned = tx.view.execute(&sql::SCHEDULE_RESIGN, params![program, token, tx.view.now])?;
             tx.effects.signal |= resigned > 0;
             Ok(())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
-        let mut news = self.store.common.news.signals();
+        let mut notifier = self.store.common.notifier.signals();
         loop {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;
@@ -125,7 +125,7 @@ impl Schedules for SqliteBroker {
                 if self.manual_clock {
                     pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
                 }
-                if timeout_at(pause.min(deadline), news.heard()).await.is_ok() {
+                if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
                     break;
                 }
             }
@@ -139,23 +139,26 @@ impl Schedules for SqliteBroker {
         ttl: Duration,
     ) -> Result<(), BrokerError> {
         let (scheduler, rows) = (scheduler.to_owned(), shown::encode(entries));
-        let order =
-            Order::new(Stage::Settle, 1, move |tx| shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl)));
-        self.store.write(order).await
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+            shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl))
+        });
+        self.store.write(command).await
     }
 
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
         let scheduler = scheduler.to_owned();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::SCHEDULE_WITHDRAW, [&scheduler])?;
             Ok(())
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
         let (entry, event) = (entry.to_owned(), event.clone());
-        self.store.write(Order::new(Stage::Settle, 1, move |tx| shown::record(&tx.view, &entry, &event))).await
+        self.store
+            .write(WriteCommand::new(Priority::Settle, 1, move |tx| shown::record(&tx.view, &entry, &event)))
+            .await
     }
 
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {

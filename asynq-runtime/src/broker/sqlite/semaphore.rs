@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     sql,
     tx::View,
 };
@@ -26,7 +26,7 @@ impl Semaphores for SqliteBroker {
     ) -> Result<bool, BrokerError> {
         let (scope, same_scope) = (scope.to_owned(), scope.to_owned());
         let (task, until) = (task.clone(), until.timestamp_millis());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::SEMAPHORE_FORGET, params![scope, tx.view.now])?;
             let left = is_left(&tx.view, &scope, max)?;
             if left {
@@ -34,16 +34,16 @@ impl Semaphores for SqliteBroker {
             }
             Ok(left)
         });
-        let order = order.unless(move |view| Ok((!is_left(view, &same_scope, max)?).then_some(false)));
-        self.store.write(order).await
+        let command = command.unless(move |view| Ok((!is_left(view, &same_scope, max)?).then_some(false)));
+        self.store.write(command).await
     }
 
     async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
         let (scope, task) = (scope.to_owned(), task.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             Ok(tx.view.execute(&sql::SEMAPHORE_RELEASE, params![scope, task.as_str()])? == 1)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 }
 

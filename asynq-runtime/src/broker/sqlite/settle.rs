@@ -12,10 +12,10 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     row::after,
     sql,
-    tx::{Doomed, Tx, View},
+    tx::{TaskToDelete, Tx, View},
 };
 
 /// Most outcomes in one order.
@@ -28,8 +28,10 @@ impl Settle for SqliteBroker {
         for slice in batch.chunks(SLICE) {
             let slice: Arc<[Settlement]> = slice.into();
             let size = slice.len();
-            let order = Order::new(Stage::Settle, size, move |tx| slice.iter().map(|item| settle(tx, item)).collect());
-            let outcome: Result<Vec<Settled>, _> = self.store.write(order).await;
+            let command = WriteCommand::new(Priority::Settle, size, move |tx| {
+                slice.iter().map(|item| settle(tx, item)).collect()
+            });
+            let outcome: Result<Vec<Settled>, _> = self.store.write(command).await;
             match outcome {
                 Ok(settled) => answers.extend(settled.into_iter().map(Ok)),
                 Err(error) if error.is_unavailable() => {
@@ -45,32 +47,32 @@ impl Settle for SqliteBroker {
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
         let (run, result) = (run.clone(), result.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.view.execute(&sql::BODY_SET_RESULT, params![held.seq, &result[..]])?;
             Ok(Settled::Ok)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let (run, key) = (run.clone(), key.to_owned());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.free_lock(held.q, Some(&key), run.id.as_str())?;
             Ok(Settled::Ok)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         let (run, progress) = (run.clone(), progress.clone());
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.view.execute(&sql::SETTLE_PROGRESS, params![held.seq, progress.fraction, progress.note])?;
             Ok(Settled::Ok)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 }
 
@@ -103,7 +105,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     let Held { seq, q, ref lock, is_replaced } = held;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
     if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
-        tx.delete(&Doomed { seq, q, state: TaskState::Active, id, lock })?;
+        tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
         if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {
             tx.ended(q, true);
         }
@@ -111,7 +113,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     }
     match &item.action {
         Action::Done => {
-            tx.delete(&Doomed { seq, q, state: TaskState::Active, id, lock })?;
+            tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
             tx.ended(q, false);
             return Ok(Settled::Ok);
         }

@@ -27,10 +27,10 @@ use crate::{
 
 use super::{
     beside::beside,
+    command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
     error::translate,
     liveness::Liveness,
-    news::News,
-    order::{Call, Order, Question, RingOthers, Stage, Ticket, Work},
+    notifier::Notifier,
     reader::Readers,
     sql::Names,
     tx::View,
@@ -70,7 +70,7 @@ pub(super) struct Common {
     /// How our tables are called in it.
     pub(super) names: Names,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) news: News,
+    pub(super) notifier: Notifier,
     pub(super) liveness: Option<Liveness>,
     /// Whether the writer is told already that somebody else wrote something.
     told: AtomicBool,
@@ -90,7 +90,7 @@ impl Common {
             normal: false,
             names,
             clock,
-            news: News::new(),
+            notifier: Notifier::new(),
             liveness: None,
             told: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -176,7 +176,7 @@ impl Common {
         if self.broken.set(error).is_ok() {
             tracing::error!(error = message, "the SQLite broker stops");
             self.broke.notify_waiters();
-            self.news.publish_all();
+            self.notifier.notify_all();
         }
     }
 
@@ -184,13 +184,13 @@ impl Common {
     /// message to it at a time is enough.
     pub(super) fn tell_all(&self, writer: &mpsc::Sender<Message>) {
         if !self.told.swap(true, Ordering::AcqRel) {
-            let _ = writer.send(Message::News);
+            let _ = writer.send(Message::Notifier);
         }
-        self.news.publish_all();
+        self.notifier.notify_all();
     }
 
     /// The writer was told, and looks from here on.
-    pub(super) fn heard(&self) {
+    pub(super) fn notified(&self) {
         self.told.store(false, Ordering::Release);
     }
 
@@ -201,7 +201,7 @@ impl Common {
     /// From now on calls fail and threads end.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.news.publish_all();
+        self.notifier.notify_all();
     }
 
     fn closed_error(&self) -> BrokerError {
@@ -226,16 +226,16 @@ type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 #[derive(Debug)]
 pub(super) struct Sent<T> {
     answer: Answer<T>,
-    ticket: Arc<Ticket>,
+    cancel_flag: Arc<CancelFlag>,
     deadline: Instant,
 }
 
 /// What the writer is told.
 pub(super) enum Message {
     /// Do this.
-    Work(Box<dyn Work>),
+    Command(Box<dyn Command>),
     /// Somebody else wrote something.
-    News,
+    Notifier,
     /// End.
     Stop,
 }
@@ -282,8 +282,8 @@ impl Store {
     /// # Errors
     ///
     /// The transaction failed, or there was no answer in time.
-    pub(super) async fn write<T: Send + 'static>(&self, order: Order<T>) -> Result<T, BrokerError> {
-        self.write_with(order, Arc::default()).await
+    pub(super) async fn write<T: Send + 'static>(&self, command: WriteCommand<T>) -> Result<T, BrokerError> {
+        self.write_with(command, Arc::default()).await
     }
 
     /// The same in two steps: what is returned is its place in the line, and [`done`](Self::done) waits for the answer. So
@@ -292,9 +292,9 @@ impl Store {
     /// # Errors
     ///
     /// It was not sent.
-    pub(super) async fn begin<T: Send + 'static>(&self, order: Order<T>) -> Result<Sent<T>, BrokerError> {
-        let (deadline, ticket) = (far(self.call_timeout), Arc::default());
-        Ok(Sent { answer: self.send(order, &ticket).await?, ticket, deadline })
+    pub(super) async fn begin<T: Send + 'static>(&self, command: WriteCommand<T>) -> Result<Sent<T>, BrokerError> {
+        let (deadline, cancel_flag) = (far(self.call_timeout), Arc::default());
+        Ok(Sent { answer: self.send(command, &cancel_flag).await?, cancel_flag, deadline })
     }
 
     /// The answer to what was begun.
@@ -303,22 +303,22 @@ impl Store {
     ///
     /// As [`write`](Self::write).
     pub(super) async fn done<T: Send + 'static>(&self, sent: Sent<T>) -> Result<T, BrokerError> {
-        self.answer(sent.answer, &sent.ticket, sent.deadline).await
+        self.answer(sent.answer, &sent.cancel_flag, sent.deadline).await
     }
 
-    /// The same with a ticket that the caller can ask afterwards.
+    /// The same with a flag that the caller can ask afterwards.
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write).
     pub(super) async fn write_with<T: Send + 'static>(
         &self,
-        order: Order<T>,
-        ticket: Arc<Ticket>,
+        command: WriteCommand<T>,
+        cancel_flag: Arc<CancelFlag>,
     ) -> Result<T, BrokerError> {
         let deadline = far(self.call_timeout);
-        let answer = self.send(order, &ticket).await?;
-        self.answer(answer, &ticket, deadline).await
+        let answer = self.send(command, &cancel_flag).await?;
+        self.answer(answer, &cancel_flag, deadline).await
     }
 
     /// Has the writer do something as soon as there is something to do; `None` if there was nothing before `limit` or
@@ -329,18 +329,18 @@ impl Store {
     /// As [`write`](Self::write).
     pub(super) async fn write_once<T: Send + 'static>(
         &self,
-        order: Order<T>,
-        ticket: Arc<Ticket>,
+        command: WriteCommand<T>,
+        cancel_flag: Arc<CancelFlag>,
         limit: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<Option<T>, BrokerError> {
-        // For news that the broker has ended, and for the watch to know that somebody waits.
-        let mut news = self.common.news.signals();
+        // To hear that the broker has ended, and for the watch to know that somebody waits.
+        let mut notifier = self.common.notifier.signals();
         let until = far(limit);
         let mut stop = pin!(stop);
         let mut answer = tokio::select! {
             biased;
-            sent = self.send(order, &ticket) => sent?,
+            sent = self.send(command, &cancel_flag) => sent?,
             () = &mut stop => return Ok(None),
         };
         loop {
@@ -349,8 +349,8 @@ impl Store {
                 answer = &mut answer => return self.understood(answer).map(Some),
                 () = &mut stop => break,
                 () = tokio::time::sleep_until(until) => break,
-                () = news.heard() => if let Err(error) = self.common.check() {
-                    if ticket.give_up() {
+                () = notifier.notified() => if let Err(error) = self.common.check() {
+                    if cancel_flag.give_up() {
                         return Err(error);
                     }
                     // It was begun: what it did has to be known.
@@ -358,10 +358,10 @@ impl Store {
                 },
             }
         }
-        if ticket.give_up() {
+        if cancel_flag.give_up() {
             return Ok(None);
         }
-        self.answer(answer, &ticket, far(self.call_timeout)).await.map(Some)
+        self.answer(answer, &cancel_flag, far(self.call_timeout)).await.map(Some)
     }
 
     /// Reads.
@@ -376,17 +376,17 @@ impl Store {
         let Some(readers) = &self.readers else {
             let read = Arc::new(read);
             let look = Arc::clone(&read);
-            let order = Order::new(Stage::Settle, 1, move |tx| read(&tx.view));
-            return self.write(order.unless(move |view| look(view).map(Some))).await;
+            let command = WriteCommand::new(Priority::Settle, 1, move |tx| read(&tx.view));
+            return self.write(command.unless(move |view| look(view).map(Some))).await;
         };
         self.common.check()?;
         let deadline = far(self.call_timeout);
         let room = self.room(&self.reader_room, deadline).await?;
         let (reply, answer) = oneshot::channel();
-        let ticket = Arc::<Ticket>::default();
-        let question = Question { read, ticket: Arc::clone(&ticket), reply, _room: room };
+        let cancel_flag = Arc::<CancelFlag>::default();
+        let question = ReadCall { read, cancel_flag: Arc::clone(&cancel_flag), reply, _room: room };
         readers.ask(Box::new(question));
-        self.answer(answer, &ticket, deadline).await
+        self.answer(answer, &cancel_flag, deadline).await
     }
 
     /// Wakes all who wait here, and has a reader wake the other programs on the file, without waiting for it. Where too
@@ -396,7 +396,7 @@ impl Store {
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {
-            readers.ask(Box::new(RingOthers { _room: room }));
+            readers.ask(Box::new(NotifyProcesses { _room: room }));
         }
     }
 
@@ -419,13 +419,17 @@ impl Store {
     }
 
     /// Gives an order to the writer.
-    async fn send<T: Send + 'static>(&self, order: Order<T>, ticket: &Arc<Ticket>) -> Result<Answer<T>, BrokerError> {
+    async fn send<T: Send + 'static>(
+        &self,
+        command: WriteCommand<T>,
+        cancel_flag: &Arc<CancelFlag>,
+    ) -> Result<Answer<T>, BrokerError> {
         self.common.check()?;
-        let room = if order.stage() == Stage::Insert { &self.insert_room } else { &self.writer_room };
+        let room = if command.priority() == Priority::Insert { &self.insert_room } else { &self.writer_room };
         let room = self.room(room, far(self.call_timeout)).await?;
         let (reply, answer) = oneshot::channel();
-        let call = Call::new(order, Arc::clone(ticket), reply, room);
-        self.writer.send(Message::Work(Box::new(call))).map_err(|_| self.common.closed_error())?;
+        let call = Call::new(command, Arc::clone(cancel_flag), reply, room);
+        self.writer.send(Message::Command(Box::new(call))).map_err(|_| self.common.closed_error())?;
         Ok(answer)
     }
 
@@ -440,10 +444,15 @@ impl Store {
         }
     }
 
-    async fn answer<T>(&self, answer: Answer<T>, ticket: &Ticket, deadline: Instant) -> Result<T, BrokerError> {
+    async fn answer<T>(
+        &self,
+        answer: Answer<T>,
+        cancel_flag: &CancelFlag,
+        deadline: Instant,
+    ) -> Result<T, BrokerError> {
         match timeout_at(deadline, answer).await {
             Ok(answer) => self.understood(answer),
-            Err(_) => Err(self.common.timeout(self.call_timeout, !ticket.give_up())),
+            Err(_) => Err(self.common.timeout(self.call_timeout, !cancel_flag.give_up())),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What runs inside a transaction: a view to read by, and the counters and news that a commit carries.
+//! What runs inside a transaction: a view to read by, and the counters and notifications that a commit carries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -244,7 +244,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Deletes a task with all that belongs to it; its failures go by themselves (trigger `task_gone`).
-    pub(super) fn delete(&mut self, task: &Doomed<'_>) -> rusqlite::Result<()> {
+    pub(super) fn delete(&mut self, task: &TaskToDelete<'_>) -> rusqlite::Result<()> {
         self.view.execute(&sql::TASK_DELETE, [task.seq])?;
         self.view.execute(&sql::BODY_DELETE, [task.seq])?;
         self.free_lock(task.q, task.lock, task.id)?;
@@ -279,7 +279,7 @@ impl<'a> Tx<'a> {
 
 /// A task that is to be deleted.
 #[derive(Debug)]
-pub(super) struct Doomed<'a> {
+pub(super) struct TaskToDelete<'a> {
     pub(super) seq: i64,
     pub(super) q: i64,
     pub(super) state: TaskState,

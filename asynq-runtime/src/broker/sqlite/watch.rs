@@ -12,12 +12,12 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{
     connection,
-    reader::Desks,
+    log_watcher::LogWatcher,
+    reader::RunningReads,
     store::{Common, Message},
-    touched::Touched,
 };
 
-/// The safety net under the bell: how soon a commit is noticed that rang nobody.
+/// The safety net under notifications: how soon a commit is noticed that notified nobody.
 pub(super) const NET: Duration = Duration::from_millis(100);
 
 /// After this time a commit that was written is seen, and the time of another differs from its time: where the file system
@@ -61,26 +61,34 @@ impl Identity {
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<Common>, desks: Desks, writer: mpsc::Sender<Message>) -> io::Result<()> {
+pub(super) fn start(
+    common: &Arc<Common>,
+    running_reads: RunningReads,
+    writer: mpsc::Sender<Message>,
+) -> io::Result<()> {
     let Some(file) = common.file.clone() else { return Ok(()) };
     let common = Arc::clone(common);
-    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, &desks, &writer))?;
+    thread::Builder::new()
+        .name("asynq-sqlite-watch".into())
+        .spawn(move || watch(&common, &file, &running_reads, &writer))?;
     Ok(())
 }
 
-fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Message>) {
+fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mpsc::Sender<Message>) {
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
     let log = super::beside::beside(file, "-wal");
-    let touched = Touched::of(&log);
+    let log_watcher = LogWatcher::of(&log);
     let mut wal = Trace::new(log);
     let mut is_calm = false;
     while !common.is_closed() && !common.is_broken() {
-        let bell = common.liveness.as_ref().and_then(super::liveness::Liveness::bell);
-        let rang = match (&touched, bell) {
-            (Some(touched), bell) if is_calm => touched.or_rang(bell.as_ref(), LOOK),
-            (_, Some(bell)) => bell.rang(),
+        let process_notifier = common.liveness.as_ref().and_then(super::liveness::Liveness::process_notifier);
+        let was_notified = match (&log_watcher, process_notifier) {
+            (Some(log_watcher), process_notifier) if is_calm => {
+                log_watcher.or_notified(process_notifier.as_ref(), LOOK)
+            }
+            (_, Some(process_notifier)) => process_notifier.was_notified(),
             (_, None) => {
                 thread::sleep(NET);
                 false
@@ -89,9 +97,9 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
         let may_have_changed = wal.may_have_changed();
         // After a write its commit is looked for at short intervals, and of one write after the other nobody is told.
         is_calm = !may_have_changed;
-        if rang {
+        if was_notified {
             common.tell_all(writer);
-        } else if common.news.has_listeners() && may_have_changed {
+        } else if common.notifier.has_subscribers() && may_have_changed {
             if connection.is_none() {
                 connection = connection::open_watch(file).ok();
             }
@@ -104,7 +112,7 @@ fn watch(common: &Common, file: &Path, desks: &Desks, writer: &mpsc::Sender<Mess
                 common.tell_all(writer);
             }
         }
-        desks.interrupt_slow();
+        running_reads.interrupt_slow();
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             common.look_for_file();
@@ -184,7 +192,7 @@ mod tests {
     use asynq_test_support::soon;
 
     use super::{
-        super::{bell::Ringer, sql::Names},
+        super::{process_notifier::NotifySender, sql::Names},
         *,
     };
     use crate::clock::SystemClock;
@@ -197,14 +205,14 @@ mod tests {
         let common = Arc::new(Common::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
-        let mut news = common.news.work();
+        let mut notifier = common.notifier.work();
         let (writer, _inbox) = mpsc::channel();
-        start(&common, Desks::default(), writer).unwrap();
-        // The first look into the file is news. The next look finds the same, for as long as nobody writes.
-        soon(news.heard()).await;
+        start(&common, RunningReads::default(), writer).unwrap();
+        // The first look into the file finds something new. The next look finds the same, for as long as nobody writes.
+        soon(notifier.notified()).await;
         for _ in 0..3 {
-            Ringer::ready().ring(&liveness.bell_path(liveness.name()));
-            soon(news.heard()).await;
+            NotifySender::ready().notify(&liveness.notifier_path(liveness.name()));
+            soon(notifier.notified()).await;
         }
         common.close();
     }

@@ -16,17 +16,17 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 use self::waiting::Waiting;
 use super::{
-    bell::Ringer,
+    command::{Command, Priority},
     connection,
-    disk::{Disk, Mend},
+    disk::{Disk, RepairError},
     error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
-    order::{Stage, Work},
+    fair_write_lock::FairWriteLock,
     parked::Parked,
     presence,
+    process_notifier::NotifySender,
     room::Room,
     sql::Names,
     store::{Common, Message},
-    turn::Turn,
     tx::{Effects, Tx, View},
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) names: Names,
     /// Absent for a database in memory.
-    pub(super) turn: Option<Turn>,
+    pub(super) write_lock: Option<FairWriteLock>,
     pub(super) inbox: mpsc::Receiver<Message>,
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
@@ -69,19 +69,19 @@ impl Writer {
         common: Arc<Common>,
         connection: Connection,
         names: Names,
-        turn: Option<Turn>,
+        write_lock: Option<FairWriteLock>,
         disk: Option<Disk>,
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
         let (room, parked) = (Room::of_disk(), Parked::default());
         let most_time = MOST_TIME;
-        Self { common, disk, connection, names, turn, inbox, ended, room, most_time, parked, is_tidy: false }
+        Self { common, disk, connection, names, write_lock, inbox, ended, room, most_time, parked, is_tidy: false }
     }
 
     /// Works until it is told to stop.
     pub(super) fn run(mut self) {
-        let ringer = Ringer::ready();
+        let notify_sender = NotifySender::ready();
         let mut waiting = Waiting::default();
         let mut stop = false;
         while !stop {
@@ -105,15 +105,15 @@ impl Writer {
             stop |= self.gather(&mut waiting);
             let view = View::new(&self.connection, self.names, self.common.now());
             let batch = waiting.next(self.parked.ready(&view));
-            let left_over = self.process(batch, &ringer);
+            let left_over = self.process(batch, &notify_sender);
             waiting.leave(left_over);
             if waiting.is_empty()
                 && let Ok(message) = self.inbox.try_recv()
             {
                 stop |= self.accept(message, &mut waiting);
             }
-            if let Some(turn) = &mut self.turn {
-                turn.release(!waiting.is_empty() && !stop);
+            if let Some(write_lock) = &mut self.write_lock {
+                write_lock.release(!waiting.is_empty() && !stop);
             }
             if let Some(disk) = &mut self.disk {
                 disk.answer(waiting.is_empty() && !self.parked.is_eager());
@@ -124,8 +124,8 @@ impl Writer {
         let closed =
             BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
         let left = self.inbox.try_iter().filter_map(|message| match message {
-            Message::Work(work) => Some(work),
-            Message::News | Message::Stop => None,
+            Message::Command(work) => Some(work),
+            Message::Notifier | Message::Stop => None,
         });
         for work in waiting.drain().chain(self.parked.drain()).chain(left) {
             work.finish(Some(closed.clone()));
@@ -149,10 +149,10 @@ impl Writer {
     /// Adds what a message asks for; returns whether it is time to stop.
     fn accept(&mut self, message: Message, waiting: &mut Waiting) -> bool {
         match message {
-            Message::Work(work) if work.waits() => self.parked.add(work),
-            Message::Work(work) => waiting.add(work),
-            Message::News => {
-                self.common.heard();
+            Message::Command(work) if work.waits() => self.parked.add(work),
+            Message::Command(work) => waiting.add(work),
+            Message::Notifier => {
+                self.common.notified();
                 self.parked.tell();
             }
             Message::Stop => return true,
@@ -161,7 +161,7 @@ impl Writer {
     }
 
     /// Does what a batch asks for, and returns what there was no time for.
-    fn process(&mut self, mut batch: Vec<Box<dyn Work>>, ringer: &Ringer) -> Vec<Box<dyn Work>> {
+    fn process(&mut self, mut batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) -> Vec<Box<dyn Command>> {
         batch.retain(|work| work.begin());
         if self.common.is_broken()
             && let Err(error) = self.common.check()
@@ -181,18 +181,18 @@ impl Writer {
         match self.attempt(&mut batch) {
             Ok(Committed { done, effects, bells }) => {
                 let waiting = batch.split_off(done);
-                self.end(batch, effects, &bells, ringer);
+                self.end(batch, effects, &bells, notify_sender);
                 waiting
             }
             Err(failure) => {
-                self.recover(batch, failure, ringer);
+                self.recover(batch, failure, notify_sender);
                 Vec::new()
             }
         }
     }
 
     /// Answers what needs no transaction, if nothing in the batch could change the answer.
-    fn look(&self, batch: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+    fn look(&self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let view = self.view();
         let mut rest = Vec::with_capacity(batch.len());
         let mut only_looks = true;
@@ -208,9 +208,9 @@ impl Writer {
     }
 
     /// Refuses new tasks while the disk is nearly full, so that there is room to settle those that are there.
-    fn keep_room(&mut self, batch: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+    fn keep_room(&mut self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let Some(file) = &self.common.file else { return batch };
-        if batch.iter().all(|work| work.stage() != Stage::Insert) || self.room.is_left(file, &self.connection) {
+        if batch.iter().all(|work| work.priority() != Priority::Insert) || self.room.is_left(file, &self.connection) {
             return batch;
         }
         // While the file can still grow by what waits in the log.
@@ -218,13 +218,13 @@ impl Writer {
         let advice =
             "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
         let full = BrokerError::new(BrokerErrorKind::Full, format!("{}: {advice}", self.common.place));
-        refuse(batch, |work| work.stage() == Stage::Insert, &full)
+        refuse(batch, |work| work.priority() == Priority::Insert, &full)
     }
 
     /// One transaction over as many of `batch` as there is time for.
-    fn attempt(&mut self, batch: &mut Vec<Box<dyn Work>>) -> Result<Committed, Failure> {
-        if let Some(turn) = &mut self.turn {
-            turn.take();
+    fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>) -> Result<Committed, Failure> {
+        if let Some(write_lock) = &mut self.write_lock {
+            write_lock.take();
         }
         let everyone = |error| Failure { error, culprit: None };
         self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
@@ -288,20 +288,20 @@ impl Writer {
     ///
     /// It cannot yet.
     fn mend_log(&mut self) -> Result<(), BrokerError> {
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_torn()) else { return Ok(()) };
-        if let Some(turn) = &mut self.turn {
-            turn.take();
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_dirty()) else { return Ok(()) };
+        if let Some(write_lock) = &mut self.write_lock {
+            write_lock.take();
         }
         let connection = &mut self.connection;
-        let mended = match disk.mend(|| connection::empty_wal_soon(connection)) {
+        let repaired = match disk.repair(|| connection::empty_wal_soon(connection)) {
             // SQLite hears of the failure in the first sync of its own.
-            Err(_) => disk.mend(|| connection::empty_wal_soon(connection)),
-            mended => mended,
+            Err(_) => disk.repair(|| connection::empty_wal_soon(connection)),
+            repaired => repaired,
         };
-        if let Some(turn) = &mut self.turn {
-            turn.release(false);
+        if let Some(write_lock) = &mut self.write_lock {
+            write_lock.release(false);
         }
-        match mended {
+        match repaired {
             Ok(true) => {
                 tracing::info!(place = self.common.place, "all that was written is on disk again");
                 Ok(())
@@ -311,35 +311,35 @@ impl Writer {
                               emptied; nothing was changed";
                 Err(BrokerError::new(BrokerErrorKind::Unavailable, format!("{}: {advice}", self.common.place)))
             }
-            Err(Mend::Sqlite(error)) => Err(self.common.explain(error)),
-            Err(Mend::Disk(error)) => Err(translate_sync(error, &self.common.place)),
+            Err(RepairError::Sqlite(error)) => Err(self.common.explain(error)),
+            Err(RepairError::Disk(error)) => Err(translate_sync(error, &self.common.place)),
         }
     }
 
     /// Deals with a transaction that was rolled back as a whole.
-    fn recover(&mut self, batch: Vec<Box<dyn Work>>, failure: Failure, ringer: &Ringer) {
+    fn recover(&mut self, batch: Vec<Box<dyn Command>>, failure: Failure, notify_sender: &NotifySender) {
         let Failure { error, culprit } = failure;
         if needs_new_connection(&error) {
             self.reconnect();
         }
         if is_full(&error) {
             // Settling frees room and must not fail because somebody enqueues.
-            let others = refuse(batch, |work| work.stage() == Stage::Insert, &self.common.explain(error));
+            let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.common.explain(error));
             let _ = connection::reuse_wal(&mut self.connection);
-            self.each_alone(others, ringer);
+            self.each_alone(others, notify_sender);
         } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
             finish(batch, Some(&self.common.explain(error)));
         } else {
-            self.each_alone(batch, ringer);
+            self.each_alone(batch, notify_sender);
         }
     }
 
     /// One transaction per call, so that one that fails takes no other with it.
-    fn each_alone(&mut self, batch: Vec<Box<dyn Work>>, ringer: &Ringer) {
+    fn each_alone(&mut self, batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) {
         for work in batch {
             let mut batch = vec![work];
             match self.attempt(&mut batch) {
-                Ok(Committed { effects, bells, .. }) => self.end(batch, effects, &bells, ringer),
+                Ok(Committed { effects, bells, .. }) => self.end(batch, effects, &bells, notify_sender),
                 Err(Failure { error, .. }) => {
                     if needs_new_connection(&error) {
                         self.reconnect();
@@ -364,7 +364,7 @@ impl Writer {
 
     /// Answers what promises nothing, keeps the rest until it is on disk, and wakes whom the commit concerns, here and in
     /// other programs.
-    fn end(&mut self, batch: Vec<Box<dyn Work>>, effects: Effects, bells: &[PathBuf], ringer: &Ringer) {
+    fn end(&mut self, batch: Vec<Box<dyn Command>>, effects: Effects, bells: &[PathBuf], notify_sender: &NotifySender) {
         let batch = match &mut self.disk {
             Some(disk) => disk.keep(batch),
             None => batch,
@@ -376,8 +376,8 @@ impl Writer {
         if effects.due {
             self.parked.tell();
         }
-        self.common.news.publish(effects);
-        bells.iter().for_each(|bell| ringer.ring(bell));
+        self.common.notifier.notify(effects);
+        bells.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
     }
 
     /// Keeps the file small and its log whole while nothing else is to be done. Returns whether all is as it should be.
@@ -439,13 +439,17 @@ struct Failure {
 }
 
 /// Ends the calls that `refused` names with `error`, and returns the others.
-fn refuse(batch: Vec<Box<dyn Work>>, refused: impl Fn(&dyn Work) -> bool, error: &BrokerError) -> Vec<Box<dyn Work>> {
+fn refuse(
+    batch: Vec<Box<dyn Command>>,
+    refused: impl Fn(&dyn Command) -> bool,
+    error: &BrokerError,
+) -> Vec<Box<dyn Command>> {
     let (refused, others) = batch.into_iter().partition(|work| refused(work.as_ref()));
     finish(refused, Some(error));
     others
 }
 
-fn finish(batch: Vec<Box<dyn Work>>, error: Option<&BrokerError>) {
+fn finish(batch: Vec<Box<dyn Command>>, error: Option<&BrokerError>) {
     for work in batch {
         work.finish(error.cloned());
     }

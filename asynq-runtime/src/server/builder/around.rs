@@ -8,10 +8,10 @@ use tower_service::Service;
 use super::{
     super::{
         error::ServerError,
-        gate::{JobRequest, JobResponse, JobService},
         handlers::handler,
         health::HealthCheck,
         hooks::{self, FailedTask},
+        layer_stack::{JobRequest, JobResponse, JobService},
     },
     ServerBuilder,
 };

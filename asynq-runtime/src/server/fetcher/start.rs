@@ -2,57 +2,57 @@
 
 use std::{mem, sync::Arc};
 
-use super::{super::runs::InHand, FEW, Fetcher};
+use super::{super::active_runs::ActiveRun, FEW, Fetcher};
 
 impl Fetcher {
     /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
     /// and what is more than was asked for, quarantined tasks beside another included, which only comes where the answer to an
     /// earlier call was lost.
-    pub(super) async fn start(&mut self, held: Vec<Arc<InHand>>) -> Vec<Arc<InHand>> {
-        let hub = Arc::clone(&self.hub);
+    pub(super) async fn start(&mut self, held: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
+        let context = Arc::clone(&self.context);
         let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
         for task in held {
             let attempt = &task.attempt;
             let is_quarantined = attempt.is_quarantined();
             let queue = self.queues.names().iter().position(|name| *name == attempt.key.queue);
             let is_full = queue.is_some_and(|queue| self.room_of(queue) == 0);
-            let is_beside = is_quarantined && hub.runs.quarantined_runs();
-            if stalled || hub.closing.is_cancelled() || is_beside || is_full {
+            let is_beside = is_quarantined && context.runs.quarantined_runs();
+            if stalled || context.closing.is_cancelled() || is_beside || is_full {
                 rest.push(task);
                 continue;
             }
-            if let Some(gate) = &hub.gate {
+            if let Some(layer_stack) = &context.layer_stack {
                 if self.permit.is_none() {
                     tokio::select! {
-                        permit = gate.permit_at_once(&hub) => self.permit = permit,
-                        () = hub.quiet.cancelled() => {}
+                        permit = layer_stack.permit_at_once(&context) => self.permit = permit,
+                        () = context.quiet.cancelled() => {}
                     }
                 }
                 if self.permit.is_none() {
                     stalled = true;
-                    gate.trust().stalled();
+                    layer_stack.batch_controller().stalled();
                     rest.push(task);
                     continue;
                 }
-                gate.trust().started();
+                layer_stack.batch_controller().started();
             }
             if is_quarantined {
                 let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
                 let crashes = attempt.crashes;
                 tracing::warn!(%id, %queue, r#type, crashes, "workers died while this ran, and the next death archives it; it runs as the only such task");
             }
-            slots.extend(hub.slot(task, self.permit.take()));
-            if hub.gate.is_some() {
+            slots.extend(context.slot(task, self.permit.take()));
+            if context.layer_stack.is_some() {
                 // The layers give the next permit when this one is used.
-                hub.launch(mem::take(&mut slots));
+                context.launch(mem::take(&mut slots));
             }
         }
         // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
         let goes_last = self.is_beside_jobs && self.room() < FEW;
         if goes_last {
-            slots.into_iter().for_each(|slot| hub.launch(vec![slot]));
+            slots.into_iter().for_each(|slot| context.launch(vec![slot]));
         } else {
-            hub.launch(slots);
+            context.launch(slots);
         }
         rest
     }

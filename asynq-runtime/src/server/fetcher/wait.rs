@@ -21,7 +21,8 @@ impl Fetcher {
     /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
     /// nobody knows where something comes first.
     fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
-        let most = self.hub.gate.as_ref().map_or(usize::MAX, |gate| gate.trust().most());
+        let most =
+            self.context.layer_stack.as_ref().map_or(usize::MAX, |layer_stack| layer_stack.batch_controller().most());
         let room = self.room().min(most);
         let open: Vec<Open> = self.with_room(self.all()).collect();
         let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
@@ -30,42 +31,42 @@ impl Fetcher {
 
     /// Sleeps until some queue may have work, and starts what came.
     pub(super) async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
-        let hub = Arc::clone(&self.hub);
+        let context = Arc::clone(&self.context);
         let asked = self.ask_all();
         let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
         let quarantined = self.quarantined();
-        hub.found_nothing.store(true, Ordering::Release);
-        hub.note_idle();
+        context.found_nothing.store(true, Ordering::Release);
+        context.note_idle();
         let names = self.names_with_room();
         let is_full = names.len() < self.queues.len();
         let (since, stop) = (Instant::now(), CancellationToken::new());
         let news = async {
             if let Some(wanted) = &wanted {
-                let runs = hub.broker.wait_and_dequeue(&hub.member, wanted, quarantined, SAFETY_NET, &stop);
-                return hub.news(runs).await;
+                let runs = context.broker.wait_and_dequeue(&context.member, wanted, quarantined, SAFETY_NET, &stop);
+                return context.news(runs).await;
             }
             if names.is_empty() {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            hub.news(hub.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(|()| Vec::new())
+            context.news(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(|()| Vec::new())
         };
         let mut news = pin!(news);
         let room = async {
             loop {
-                hub.runs.freed().await;
+                context.runs.freed().await;
                 if self.with_room(self.all()).count() > names.len() {
                     return;
                 }
             }
         };
         let runs = tokio::select! {
-            () = hub.quiet.cancelled() => None,
-            () = hub.queues.changed(&self.queues) => None,
+            () = context.quiet.cancelled() => None,
+            () = context.queues.changed(&self.queues) => None,
             // The next quarantined task may come.
-            () = hub.runs.freed(), if hub.runs.quarantined_runs() => None,
+            () = context.runs.freed(), if context.runs.quarantined_runs() => None,
             // A queue is below its limit again.
-            () = room, if is_full && !hub.runs.quarantined_runs() => None,
+            () = room, if is_full && !context.runs.quarantined_runs() => None,
             runs = &mut news => Some(runs?),
         };
         let is_over = runs.is_none();
@@ -81,19 +82,19 @@ impl Fetcher {
         if let Some(asked) = &asked
             && !runs.is_empty()
         {
-            hub.found_nothing.store(false, Ordering::Release);
-            self.alarms.fruitful();
+            context.found_nothing.store(false, Ordering::Release);
+            self.wakeups.on_work();
             self.took(asked, runs).await;
             return Ok(Next::Fetch);
         }
         if is_over {
             return Ok(Next::Probe);
         }
-        let pause = self.alarms.fruitless(since.elapsed());
+        let pause = self.wakeups.on_nothing(since.elapsed());
         if !pause.is_zero() {
             tokio::select! {
-                () = hub.quiet.cancelled() => {}
-                () = hub.runs.freed(), if hub.runs.quarantined_runs() => {}
+                () = context.quiet.cancelled() => {}
+                () = context.runs.freed(), if context.runs.quarantined_runs() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }

@@ -5,7 +5,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     super::{
-        order::{Call, Order, Stage, Ticket},
+        command::{Call, CancelFlag, Priority, WriteCommand},
         sql::Names,
         tx::{Tx, View},
     },
@@ -16,18 +16,18 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 type Answer = oneshot::Receiver<Result<(), BrokerError>>;
 
 /// A call that a commit has done.
-fn committed(order: Order<()>) -> (Box<dyn Work>, Answer) {
+fn committed(command: WriteCommand<()>) -> (Box<dyn Command>, Answer) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let mut call: Box<dyn Work> = Box::new(Call::new(order, Arc::<Ticket>::default(), reply, room));
+    let mut call: Box<dyn Command> = Box::new(Call::new(command, Arc::<CancelFlag>::default(), reply, room));
     call.run(&mut Tx::new(View::new(&connection, Names::Plain, 0))).unwrap();
     (call, answer)
 }
 
 /// Has the disk keep an outcome.
 fn keep(disk: &mut Disk) -> Answer {
-    let (outcome, answer) = committed(Order::new(Stage::Settle, 1, |_| Ok(())));
+    let (outcome, answer) = committed(WriteCommand::new(Priority::Settle, 1, |_| Ok(())));
     assert!(disk.keep(vec![outcome]).is_empty());
     answer
 }
@@ -47,7 +47,7 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     let mut first = keep(&mut disk);
     disk.answer(false);
     begun.recv_timeout(PATIENCE).unwrap();
-    // The clerk is at the first: these wait, and so does one for which the writer would have time.
+    // The sync thread is at the first: these wait, and so does one for which the writer would have time.
     let mut later = Vec::new();
     for has_time in [false, false, true] {
         later.push(keep(&mut disk));
@@ -87,8 +87,8 @@ fn a_log_is_synced_by_the_system() {
         let answer = keep(&mut disk);
         disk.answer(has_time);
         assert_eq!(kind(answer), Some(BrokerErrorKind::Unavailable));
-        assert!(disk.is_torn());
-        assert!(disk.mend(|| Ok(true)).is_err(), "nor can it be repaired without the system");
+        assert!(disk.is_dirty());
+        assert!(disk.repair(|| Ok(true)).is_err(), "nor can it be repaired without the system");
     }
 }
 
@@ -98,17 +98,17 @@ fn whoever_has_time_answers_without_the_clerk() {
     let mut answer = keep(&mut disk);
     disk.answer(true);
     assert!(answer.try_recv().unwrap().is_ok());
-    assert!(disk.clerk.is_none());
+    assert!(disk.sync_thread.is_none());
 }
 
 #[test]
 fn while_others_go_on_the_writer_is_left_to_them() {
     let mut disk = Disk::with("here".into(), || Ok(()));
     let answer = keep(&mut disk);
-    let (claim, _) = committed(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost());
+    let (claim, _) = committed(WriteCommand::new(Priority::Claim, 1, |_| Ok(())).may_be_lost());
     assert_eq!(disk.keep(vec![claim]).len(), 1, "it promises nothing");
     disk.answer(true);
-    assert!(disk.clerk.is_some());
+    assert!(disk.sync_thread.is_some());
     assert_eq!(kind(answer), None);
 }
 
@@ -136,12 +136,12 @@ fn a_sync_that_succeeds_after_one_that_failed_proves_nothing() {
             disk.answer(has_time);
             // Not `Full`, which would say that nothing was stored.
             assert_eq!(kind(answer), Some(BrokerErrorKind::Unavailable));
-            assert!(disk.is_torn());
+            assert!(disk.is_dirty());
         }
-        assert!(!disk.mend(|| Ok(false)).unwrap(), "the log could not be emptied");
-        assert!(disk.mend(|| Err(rusqlite::Error::InvalidQuery)).is_err());
-        assert!(disk.is_torn());
-        assert!(disk.mend(|| Ok(true)).unwrap());
+        assert!(!disk.repair(|| Ok(false)).unwrap(), "the log could not be emptied");
+        assert!(disk.repair(|| Err(rusqlite::Error::InvalidQuery)).is_err());
+        assert!(disk.is_dirty());
+        assert!(disk.repair(|| Ok(true)).unwrap());
         let answer = keep(&mut disk);
         disk.answer(has_time);
         assert_eq!(kind(answer), None);
@@ -158,7 +158,7 @@ fn a_failure_while_the_log_is_mended_is_one_more() {
         log.failed.fetch_add(1, Ordering::AcqRel);
         Ok(true)
     };
-    assert!(!disk.mend(fails_meanwhile).unwrap());
-    assert!(disk.is_torn());
-    assert!(disk.mend(|| Ok(true)).unwrap());
+    assert!(!disk.repair(fails_meanwhile).unwrap());
+    assert!(disk.is_dirty());
+    assert!(disk.repair(|| Ok(true)).unwrap());
 }

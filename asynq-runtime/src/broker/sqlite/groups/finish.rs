@@ -18,7 +18,7 @@ use super::{
         produce::Item,
         row::after,
         sql,
-        tx::{Doomed, Tx},
+        tx::{TaskToDelete, Tx},
     },
     Standing,
 };
@@ -94,7 +94,7 @@ impl Finish {
                 tx.left(q, TaskState::Aggregating);
                 tx.came(q, TaskState::Pending);
             } else {
-                tx.delete(&Doomed {
+                tx.delete(&TaskToDelete {
                     seq: member.seq,
                     q,
                     state: TaskState::Aggregating,

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    order::{Order, Stage},
+    command::{Priority, WriteCommand},
     sql,
     tx::View,
 };
@@ -53,21 +53,21 @@ impl Inspect for SqliteBroker {
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let changed = tx.view.execute(&sql::INSPECT_PAUSE, rusqlite::params![queue.as_str(), tx.view.now])?;
             Ok(changed == 1)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
-        let order = Order::new(Stage::Settle, 1, move |tx| {
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let changed = tx.view.execute(&sql::INSPECT_RESUME, [queue.as_str()])?;
             tx.effects.work |= changed == 1;
             Ok(changed == 1)
         });
-        self.store.write(order).await
+        self.store.write(command).await
     }
 
     async fn group_tasks(

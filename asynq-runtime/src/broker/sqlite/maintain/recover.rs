@@ -13,8 +13,8 @@ use crate::{
 
 use super::{
     super::{
-        liveness::{Grave, Liveness, Sign},
-        order::{Order, Stage},
+        command::{Priority, WriteCommand},
+        liveness::{Liveness, Sign, StaleLock},
         presence, sql,
         store::Store,
         tx::{Tx, View},
@@ -77,8 +77,8 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -
     }
     let dead = Arc::new(dead);
     let buried = Arc::clone(&dead);
-    let order = Order::new(Stage::Forward, SLICE, move |tx| put_back(tx, &queues, &buried, &trust));
-    let (recovered, emptied) = store.write(order).await?;
+    let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| put_back(tx, &queues, &buried, &trust));
+    let (recovered, emptied) = store.write(command).await?;
     close_graves(&dead, &emptied);
     Ok(recovered)
 }
@@ -89,7 +89,7 @@ struct Dead {
     number: i64,
     file: String,
     /// Held by the first of the servers that share the file.
-    grave: Option<Grave>,
+    grave: Option<StaleLock>,
 }
 
 /// An active task whose worker is gone.

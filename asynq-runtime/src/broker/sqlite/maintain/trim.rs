@@ -9,10 +9,10 @@ use crate::{
 
 use super::{
     super::{
-        order::{Order, Stage},
+        command::{Priority, WriteCommand},
         sql,
         store::Store,
-        tx::{Doomed, View},
+        tx::{TaskToDelete, View},
     },
     limit_of,
 };
@@ -51,19 +51,19 @@ async fn delete(
     while deleted < limit {
         let slice = (limit - deleted).min(DELETES);
         let (queue, look) = (queue.clone(), queue.clone());
-        let order = Order::new(Stage::Forward, slice, move |tx| {
+        let command = WriteCommand::new(Priority::Forward, slice, move |tx| {
             let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
             let old = find(&tx.view, q, slice)?;
             for Old { seq, id, lock } in &old {
-                tx.delete(&Doomed { seq: *seq, q, state, id, lock: lock.as_deref() })?;
+                tx.delete(&TaskToDelete { seq: *seq, q, state, id, lock: lock.as_deref() })?;
             }
             Ok(old.len())
         });
-        let order = order.unless(move |view| {
+        let command = command.unless(move |view| {
             let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
             Ok(find(view, q, 1)?.is_empty().then_some(0))
         });
-        let now = store.write(order).await?;
+        let now = store.write(command).await?;
         deleted += now;
         if now < slice {
             break;

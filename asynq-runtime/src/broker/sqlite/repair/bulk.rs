@@ -9,7 +9,7 @@ use rusqlite::params;
 
 use super::{
     super::{
-        order::{Order, Stage},
+        command::{Priority, WriteCommand},
         sql,
         store::Store,
         tx::View,
@@ -34,7 +34,7 @@ pub(super) async fn change(
     }
     let (queue, chosen) = (queue.clone(), chosen.clone());
     let (look_queue, look_chosen) = (queue.clone(), chosen.clone());
-    let order = Order::new(Stage::Settle, limit, move |tx| {
+    let command = WriteCommand::new(Priority::Settle, limit, move |tx| {
         let Some(q) = tx.view.queue(&queue)? else { return Ok(BulkSlice::default()) };
         let mut tasks = list(&tx.view, q, &chosen, limit + 1)?;
         let more = tasks.len() > limit;
@@ -44,11 +44,11 @@ pub(super) async fn change(
         }
         Ok(BulkSlice { changed: tasks.len(), ghosts: 0, more })
     });
-    let order = order.unless(move |view| {
+    let command = command.unless(move |view| {
         let Some(q) = view.queue(&look_queue)? else { return Ok(Some(BulkSlice::default())) };
         Ok(list(view, q, &look_chosen, 1)?.is_empty().then(BulkSlice::default))
     });
-    store.write(order).await
+    store.write(command).await
 }
 
 fn state(chosen: &Chosen) -> TaskState {

@@ -13,7 +13,7 @@ use super::super::{sql, tx::View};
 /// Most enqueues kept per entry, as in asynq.
 const HISTORY: i64 = 1_000;
 
-/// For how long a history is kept without news.
+/// For how long a history is kept without a new event.
 const HISTORY_MS: i64 = 90 * 86_400_000;
 
 /// The rows of a scheduler's entries.

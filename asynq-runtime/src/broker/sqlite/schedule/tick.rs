@@ -16,7 +16,7 @@ use super::{
         produce::Item,
         sql,
         store::Store,
-        tx::{Doomed, Tx, View},
+        tx::{TaskToDelete, Tx, View},
     },
     CLOCK_WENT_BACK_MS, after,
     entry::Kept,
@@ -187,7 +187,7 @@ impl Firing {
                 tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![task.seq, extra.to_bytes()])?;
             } else if !task.staged {
                 let Previous { seq, q, state, ref lock, .. } = task;
-                tx.delete(&Doomed { seq, q, state, id, lock: lock.as_deref() })?;
+                tx.delete(&TaskToDelete { seq, q, state, id, lock: lock.as_deref() })?;
             }
             self.item.insert(tx)
         })?;

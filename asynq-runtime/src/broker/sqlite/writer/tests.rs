@@ -17,9 +17,9 @@ use crate::{
 };
 
 use super::super::{
-    SqliteOptions, migrate,
-    order::{Call, Order, Ticket},
-    set_up, sql,
+    SqliteOptions,
+    command::{Call, CancelFlag, WriteCommand},
+    migrate, set_up, sql,
     url::Location,
 };
 
@@ -38,15 +38,15 @@ fn uncut(writer: Writer) -> Writer {
 
 pub(super) type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
-pub(super) fn call<T: Send + 'static>(order: Order<T>) -> (Box<dyn Work>, Answer<T>) {
+pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Box<dyn Command>, Answer<T>) {
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    (Box::new(Call::new(order, Arc::<Ticket>::default(), reply, room)), answer)
+    (Box::new(Call::new(command, Arc::<CancelFlag>::default(), reply, room)), answer)
 }
 
 /// Adds a row of `bytes` bytes to a queue that `name` names.
-fn insert(stage: Stage, name: &'static str, bytes: usize) -> (Box<dyn Work>, Answer<()>) {
-    call(Order::new(stage, 1, move |tx| {
+fn insert(priority: Priority, name: &'static str, bytes: usize) -> (Box<dyn Command>, Answer<()>) {
+    call(WriteCommand::new(priority, 1, move |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire(name))?;
         tx.view.execute(&sql::BODY_INSERT, rusqlite::params![q, vec![7_u8; bytes]])?;
         tx.came(q, TaskState::Pending);
@@ -66,31 +66,31 @@ fn queues(writer: &Writer) -> i64 {
 fn when_there_is_no_room_inserts_are_refused_and_outcomes_still_go_through() {
     let mut writer = writer();
     writer.connection.execute_batch("PRAGMA max_page_count = 60").unwrap();
-    let (large, large_answer) = insert(Stage::Insert, "large", 1 << 20);
-    let (small, small_answer) = insert(Stage::Insert, "small", 10);
-    let (outcome, outcome_answer) = insert(Stage::Settle, "outcome", 10);
-    let left = writer.process(vec![small, large, outcome], &Ringer::ready());
+    let (large, large_answer) = insert(Priority::Insert, "large", 1 << 20);
+    let (small, small_answer) = insert(Priority::Insert, "small", 10);
+    let (outcome, outcome_answer) = insert(Priority::Settle, "outcome", 10);
+    let left = writer.process(vec![small, large, outcome], &NotifySender::ready());
     assert!(left.is_empty());
     assert_eq!(kind(large_answer), Some(BrokerErrorKind::Full));
     assert_eq!(kind(small_answer), Some(BrokerErrorKind::Full), "the whole batch was rolled back");
     assert_eq!(kind(outcome_answer), None);
     assert_eq!(queues(&writer), 1);
-    let (small, answer) = insert(Stage::Insert, "small", 10);
-    writer.process(vec![small], &Ringer::ready());
+    let (small, answer) = insert(Priority::Insert, "small", 10);
+    writer.process(vec![small], &NotifySender::ready());
     assert_eq!(kind(answer), None, "what fits is accepted again");
 }
 
 #[test]
 fn a_call_that_fails_takes_no_other_with_it() {
     let mut writer = writer();
-    let (good, good_answer) = insert(Stage::Insert, "good", 1);
-    let (bad, bad_answer) = call(Order::new(Stage::Insert, 1, |tx| {
+    let (good, good_answer) = insert(Priority::Insert, "good", 1);
+    let (bad, bad_answer) = call(WriteCommand::new(Priority::Insert, 1, |tx| {
         tx.queue_or_new(&QueueName::from_wire("never"))?;
         tx.view.execute(&sql::BODY_INSERT, rusqlite::params![1, rusqlite::types::Null])?;
         Ok(())
     }));
-    let (other, other_answer) = insert(Stage::Settle, "other", 1);
-    writer.process(vec![good, bad, other], &Ringer::ready());
+    let (other, other_answer) = insert(Priority::Settle, "other", 1);
+    writer.process(vec![good, bad, other], &NotifySender::ready());
     assert_eq!(kind(good_answer), None);
     assert_eq!(kind(bad_answer), Some(BrokerErrorKind::Unexpected));
     assert_eq!(kind(other_answer), None);
@@ -106,7 +106,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     let mut batch = Vec::new();
     for n in 0..3 {
         let done = Arc::clone(&done);
-        let (work, answer) = call(Order::new(Stage::Settle, 1, move |_| {
+        let (work, answer) = call(WriteCommand::new(Priority::Settle, 1, move |_| {
             done.lock().unwrap().push(n);
             Ok(())
         }));
@@ -115,7 +115,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     }
     let mut rounds = 0;
     while !batch.is_empty() {
-        batch = writer.process(batch, &Ringer::ready());
+        batch = writer.process(batch, &NotifySender::ready());
         rounds += 1;
     }
     assert_eq!(rounds, 3);
@@ -124,16 +124,16 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
 }
 
 /// Sees to it that another call of its kind waits when it ends.
-fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Work> {
-    let order = Order::new(Stage::Settle, 1, move |_| {
+fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Command> {
+    let command = WriteCommand::new(Priority::Settle, 1, move |_| {
         done.lock().unwrap().push("flood");
         let next = match left.checked_sub(1) {
-            Some(left) => Message::Work(flood(inbox.clone(), Arc::clone(&done), left)),
+            Some(left) => Message::Command(flood(inbox.clone(), Arc::clone(&done), left)),
             None => Message::Stop,
         };
         inbox.send(next).map_err(|_| rusqlite::Error::InvalidQuery)
     });
-    call(order).0
+    call(command).0
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn what_was_left_over_comes_before_a_flood_of_earlier_stages() {
     let (sender, inbox) = mpsc::channel();
     let done = Arc::new(Mutex::new(Vec::new()));
     let claimed = Arc::clone(&done);
-    let (claim, answer) = call(Order::new(Stage::Claim, 1, move |_| {
+    let (claim, answer) = call(WriteCommand::new(Priority::Claim, 1, move |_| {
         claimed.lock().unwrap().push("claim");
         Ok(())
     }));
     for work in [flood(sender.clone(), Arc::clone(&done), 5), claim] {
-        assert!(sender.send(Message::Work(work)).is_ok());
+        assert!(sender.send(Message::Command(work)).is_ok());
     }
     // Each call takes all the time of a transaction.
     Writer { inbox, most_time: Duration::ZERO, ..writer() }.run();
@@ -158,19 +158,19 @@ fn what_was_left_over_comes_before_a_flood_of_earlier_stages() {
 fn a_call_that_was_given_up_is_never_begun() {
     let mut writer = writer();
     let (reply, answer) = oneshot::channel();
-    let ticket = Arc::<Ticket>::default();
-    assert!(ticket.give_up());
-    let order = Order::<()>::new(Stage::Insert, 1, |_| panic!("nobody wants this any more"));
+    let cancel_flag = Arc::<CancelFlag>::default();
+    assert!(cancel_flag.give_up());
+    let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("nobody wants this any more"));
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    writer.process(vec![Box::new(Call::new(order, ticket, reply, room))], &Ringer::ready());
+    writer.process(vec![Box::new(Call::new(command, cancel_flag, reply, room))], &NotifySender::ready());
     drop(answer);
 }
 
 #[test]
 fn counts_are_written_once_per_commit_and_state() {
     let mut writer = writer();
-    let (one, _a) = insert(Stage::Insert, "a", 1);
-    let (two, _b) = call(Order::new(Stage::Settle, 1, |tx| {
+    let (one, _a) = insert(Priority::Insert, "a", 1);
+    let (two, _b) = call(WriteCommand::new(Priority::Settle, 1, |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire("a"))?;
         tx.left(q, TaskState::Pending);
         for failed in [true, false] {
@@ -178,7 +178,7 @@ fn counts_are_written_once_per_commit_and_state() {
         }
         Ok(())
     }));
-    writer.process(vec![one, two], &Ringer::ready());
+    writer.process(vec![one, two], &NotifySender::ready());
     let row = |sql: &str| {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         writer.connection.query_row(sql, [], read).unwrap()
@@ -198,14 +198,14 @@ fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<A
         syncs.fetch_add(1, Ordering::SeqCst);
         if refuses.load(Ordering::SeqCst) { Err(io::Error::other("the disk is gone")) } else { Ok(()) }
     });
-    let turn = Turn::open(&file).unwrap();
+    let write_lock = FairWriteLock::open(&file).unwrap();
     let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
     let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
-    uncut(Writer::new(common, connection, names, Some(turn), Some(disk), inbox, ended))
+    uncut(Writer::new(common, connection, names, Some(write_lock), Some(disk), inbox, ended))
 }
 
-fn claim() -> (Box<dyn Work>, Answer<()>) {
-    call(Order::new(Stage::Claim, 1, |_| Ok(())).may_be_lost())
+fn claim() -> (Box<dyn Command>, Answer<()>) {
+    call(WriteCommand::new(Priority::Claim, 1, |_| Ok(())).may_be_lost())
 }
 
 #[test]
@@ -220,12 +220,12 @@ fn a_promise_waits_for_the_disk_and_nobody_else_does() {
         ("two outcomes", 2, 0, 1),
         ("an outcome and two claims", 1, 2, 1),
     ] {
-        let promised = queues.by_ref().take(promises).map(|queue| insert(Stage::Settle, queue, 1));
+        let promised = queues.by_ref().take(promises).map(|queue| insert(Priority::Settle, queue, 1));
         let (mut batch, mut promised): (Vec<_>, Vec<_>) = promised.unzip();
         let (taken, claimed): (Vec<_>, Vec<_>) = iter::repeat_with(claim).take(claims).unzip();
         batch.extend(taken);
         let before = syncs.load(Ordering::SeqCst);
-        assert!(writer.process(batch, &Ringer::ready()).is_empty());
+        assert!(writer.process(batch, &NotifySender::ready()).is_empty());
         assert_eq!(syncs.load(Ordering::SeqCst), before, "{what}");
         assert!(claimed.into_iter().all(|answer| kind(answer).is_none()), "{what}: a claim is answered at once");
         assert!(promised.iter_mut().all(|answer| answer.try_recv().is_err()), "{what}: nothing is promised yet");
@@ -243,9 +243,9 @@ fn after_a_failed_sync_nothing_is_promised_before_the_log_began_anew() {
     let (syncs, refuses) = (Arc::default(), Arc::new(AtomicBool::new(true)));
     let mut writer = writer_of(&folder, &syncs, &refuses);
     let settle = |writer: &mut Writer, queue| {
-        let (work, answer) = insert(Stage::Settle, queue, 1);
+        let (work, answer) = insert(Priority::Settle, queue, 1);
         let (claim, mut claimed) = claim();
-        writer.process(vec![work, claim], &Ringer::ready());
+        writer.process(vec![work, claim], &NotifySender::ready());
         assert!(claimed.try_recv().unwrap().is_ok(), "tasks can be taken all the same");
         writer.disk.as_mut().unwrap().answer(true);
         (answer.blocking_recv().unwrap().err(), queues(writer))
@@ -286,19 +286,19 @@ fn others_write_while_the_disk_is_at_it() {
         go_on.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let other = std::thread::spawn(move || Writer { inbox, disk: Some(disk), ..writer }.run());
-    let (work, mut answer) = insert(Stage::Settle, "a", 1);
-    assert!(sender.send(Message::Work(work)).is_ok());
+    let (work, mut answer) = insert(Priority::Settle, "a", 1);
+    assert!(sender.send(Message::Command(work)).is_ok());
     begun.recv_timeout(PATIENCE).unwrap();
 
     let file = folder.path().join("jobs.db");
-    let mut turn = Turn::open(&file).unwrap();
-    eventually_blocking("it is anybody's turn", || turn.take().then_some(()));
+    let mut write_lock = FairWriteLock::open(&file).unwrap();
+    eventually_blocking("it is anybody's turn", || write_lock.take().then_some(()));
     let second = connection::reopen_writer(&file).unwrap();
     second.execute_batch("BEGIN IMMEDIATE; INSERT INTO queue(name) VALUES ('b'); COMMIT").unwrap();
     assert!(answer.try_recv().is_err());
     goes_on.send(()).unwrap();
     assert!(answer.blocking_recv().unwrap().is_ok());
-    drop(turn);
+    drop(write_lock);
     assert!(sender.send(Message::Stop).is_ok());
     other.join().unwrap();
 }
@@ -318,11 +318,11 @@ fn what_was_promised_survives_a_power_cut() {
     let thread = std::thread::spawn(move || Writer { inbox, disk: Some(disk), ..writer }.run());
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     for (n, name) in names.into_iter().enumerate() {
-        let (work, answer) = insert(Stage::Insert, name, 1);
-        // With a claim in the commit it is the clerk who answers.
+        let (work, answer) = insert(Priority::Insert, name, 1);
+        // With a claim in the commit it is the sync thread that answers.
         let claims = if n % 2 == 0 { vec![] } else { vec![claim().0] };
         for work in iter::once(work).chain(claims) {
-            assert!(sender.send(Message::Work(work)).is_ok());
+            assert!(sender.send(Message::Command(work)).is_ok());
         }
         assert!(answer.blocking_recv().unwrap().is_ok());
         let after = Connection::open(kept.join("jobs.db")).unwrap();

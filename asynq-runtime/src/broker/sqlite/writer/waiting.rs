@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::super::order::{Stage, Work};
+use super::super::command::{Command, Priority};
 
 /// Most tasks in one transaction.
 const MOST_ITEMS: usize = 256;
@@ -13,18 +13,18 @@ const MOST_ITEMS: usize = 256;
 /// commits. What the last transaction had no time for is next, or a flood of inserts would starve it.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    leases: Vec<Box<dyn Work>>,
-    left_over: Vec<Box<dyn Work>>,
-    queue: VecDeque<Box<dyn Work>>,
+    leases: Vec<Box<dyn Command>>,
+    left_over: Vec<Box<dyn Command>>,
+    queue: VecDeque<Box<dyn Command>>,
 }
 
 impl Waiting {
-    pub(super) fn add(&mut self, work: Box<dyn Work>) {
-        if work.stage() == Stage::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
+    pub(super) fn add(&mut self, work: Box<dyn Command>) {
+        if work.priority() == Priority::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
     }
 
     /// Takes back what a transaction had no time for, the front of what [`next`](Self::next) returned last.
-    pub(super) fn leave(&mut self, left_over: Vec<Box<dyn Work>>) {
+    pub(super) fn leave(&mut self, left_over: Vec<Box<dyn Command>>) {
         self.left_over = left_over;
     }
 
@@ -34,7 +34,7 @@ impl Waiting {
 
     /// Removes and returns what the next transaction does, with the calls that are `ready`: at most [`MOST_ITEMS`] tasks and
     /// one call more. New ones are sorted by their stage.
-    pub(super) fn next(&mut self, mut ready: Vec<Box<dyn Work>>) -> Vec<Box<dyn Work>> {
+    pub(super) fn next(&mut self, mut ready: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let mut batch = mem::take(&mut self.leases);
         batch.append(&mut self.left_over);
         let (new, mut items) = (batch.len(), batch.iter().map(|work| work.items()).sum::<usize>());
@@ -45,12 +45,12 @@ impl Waiting {
             batch.push(work);
         }
         batch.append(&mut ready);
-        batch[new..].sort_by_key(|work| work.stage());
+        batch[new..].sort_by_key(|work| work.priority());
         batch
     }
 
     /// Removes and returns everything.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Work>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Command>> {
         mem::take(&mut self.leases).into_iter().chain(mem::take(&mut self.left_over)).chain(mem::take(&mut self.queue))
     }
 }
@@ -58,38 +58,38 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::{super::tests::call, *};
-    use crate::broker::sqlite::order::Order;
+    use crate::broker::sqlite::command::WriteCommand;
 
-    fn work(stage: Stage, items: usize) -> Box<dyn Work> {
-        call(Order::new(stage, items, |_| Ok(()))).0
+    fn work(priority: Priority, items: usize) -> Box<dyn Command> {
+        call(WriteCommand::new(priority, items, |_| Ok(()))).0
     }
 
-    fn shown(batch: &[Box<dyn Work>]) -> Vec<(Stage, usize)> {
-        batch.iter().map(|work| (work.stage(), work.items())).collect()
+    fn shown(batch: &[Box<dyn Command>]) -> Vec<(Priority, usize)> {
+        batch.iter().map(|work| (work.priority(), work.items())).collect()
     }
 
     #[test]
     fn leases_go_first_then_what_was_left_over_then_new_calls_by_stage() {
         let mut waiting = Waiting::default();
-        for (stage, items) in [(Stage::Settle, 1), (Stage::Insert, 2), (Stage::Lease, 3)] {
-            waiting.add(work(stage, items));
+        for (priority, items) in [(Priority::Settle, 1), (Priority::Insert, 2), (Priority::Lease, 3)] {
+            waiting.add(work(priority, items));
         }
-        waiting.leave(vec![work(Stage::Claim, 4)]);
-        let batch = waiting.next(vec![work(Stage::Claim, 5)]);
-        let (lease, insert, settle) = ((Stage::Lease, 3), (Stage::Insert, 2), (Stage::Settle, 1));
-        assert_eq!(shown(&batch), [lease, (Stage::Claim, 4), insert, settle, (Stage::Claim, 5)]);
+        waiting.leave(vec![work(Priority::Claim, 4)]);
+        let batch = waiting.next(vec![work(Priority::Claim, 5)]);
+        let (lease, insert, settle) = ((Priority::Lease, 3), (Priority::Insert, 2), (Priority::Settle, 1));
+        assert_eq!(shown(&batch), [lease, (Priority::Claim, 4), insert, settle, (Priority::Claim, 5)]);
         assert!(waiting.is_empty() && waiting.next(Vec::new()).is_empty());
     }
 
     #[test]
     fn a_lease_passes_ten_thousand_enqueues_and_a_batch_has_its_limit() {
         let mut waiting = Waiting::default();
-        (0..100).for_each(|_| waiting.add(work(Stage::Insert, 100)));
-        waiting.add(work(Stage::Lease, 64));
+        (0..100).for_each(|_| waiting.add(work(Priority::Insert, 100)));
+        waiting.add(work(Priority::Lease, 64));
         let first = waiting.next(Vec::new());
-        assert_eq!(shown(&first), [(Stage::Lease, 64), (Stage::Insert, 100), (Stage::Insert, 100)]);
+        assert_eq!(shown(&first), [(Priority::Lease, 64), (Priority::Insert, 100), (Priority::Insert, 100)]);
         assert_eq!(waiting.next(Vec::new()).len(), 3);
-        waiting.add(work(Stage::Lease, 1));
+        waiting.add(work(Priority::Lease, 1));
         assert_eq!(waiting.drain().count(), 96);
         assert!(waiting.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use super::bell::Bell;
+use super::process_notifier::ProcessNotifier;
 
 #[cfg(target_os = "linux")]
 mod imp {
@@ -14,13 +14,13 @@ mod imp {
         io::Errno,
     };
 
-    use super::Bell;
+    use super::ProcessNotifier;
 
     /// What is told of one file.
     #[derive(Debug)]
-    pub(in super::super) struct Touched(OwnedFd);
+    pub(in super::super) struct LogWatcher(OwnedFd);
 
-    impl Touched {
+    impl LogWatcher {
         pub(super) fn watch(path: &Path) -> io::Result<Self> {
             let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             // Our own threads close it when the broker ends, and so should whoever waits here.
@@ -28,9 +28,10 @@ mod imp {
             Ok(Self(told))
         }
 
-        pub(super) fn wait(&self, bell: Option<&Bell>, limit: Duration) -> io::Result<bool> {
+        pub(super) fn wait(&self, process_notifier: Option<&ProcessNotifier>, limit: Duration) -> io::Result<bool> {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
-            waited.extend(bell.map(|bell| PollFd::new(bell.socket(), PollFlags::IN)));
+            waited
+                .extend(process_notifier.map(|process_notifier| PollFd::new(process_notifier.socket(), PollFlags::IN)));
             let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
             match poll(&mut waited, Some(&limit)) {
                 // A signal of the program's, such as the end of a child: nothing came, and the caller waits again.
@@ -38,11 +39,11 @@ mod imp {
                 polled => polled?,
             };
             let is_ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            let (touched, rang) = (is_ready(0), is_ready(1));
-            if touched {
+            let (log_watcher, was_notified) = (is_ready(0), is_ready(1));
+            if log_watcher {
                 self.forget_what_was_told()?;
             }
-            Ok(rang)
+            Ok(was_notified)
         }
 
         /// So that the next wait is for something new.
@@ -64,35 +65,35 @@ mod imp {
 mod imp {
     use std::{io, path::Path, time::Duration};
 
-    use super::Bell;
+    use super::ProcessNotifier;
 
     #[derive(Debug)]
-    pub(in super::super) struct Touched;
+    pub(in super::super) struct LogWatcher;
 
-    impl Touched {
+    impl LogWatcher {
         pub(super) fn watch(_: &Path) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(super) fn wait(&self, _: Option<&Bell>, _: Duration) -> io::Result<bool> {
+        pub(super) fn wait(&self, _: Option<&ProcessNotifier>, _: Duration) -> io::Result<bool> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
 }
 
-pub(super) use imp::Touched;
+pub(super) use imp::LogWatcher;
 
-impl Touched {
+impl LogWatcher {
     /// Begins to watch the file at `path`; `None` where the system does not tell, or not of so many files.
     pub(super) fn of(path: &Path) -> Option<Self> {
         Self::watch(path).inspect_err(|error| tracing::debug!(%error, "nobody tells of writes to the log")).ok()
     }
 
-    /// Waits until the bell rings or somebody writes, at most `limit`; returns whether the bell rang.
-    pub(super) fn or_rang(&self, bell: Option<&Bell>, limit: Duration) -> bool {
-        match self.wait(bell, limit) {
+    /// Waits for a notification or until somebody writes, at most `limit`; returns whether a notification came.
+    pub(super) fn or_notified(&self, process_notifier: Option<&ProcessNotifier>, limit: Duration) -> bool {
+        match self.wait(process_notifier, limit) {
             // What is there already is taken without a wait.
-            Ok(rings) => rings && bell.is_some_and(Bell::rang),
+            Ok(rings) => rings && process_notifier.is_some_and(ProcessNotifier::was_notified),
             Err(_) => {
                 // Never a busy loop on a wait that fails at once.
                 std::thread::sleep(limit);
@@ -108,7 +109,7 @@ mod tests {
 
     use asynq_test_support::eventually_blocking;
 
-    use super::{super::bell::Ringer, *};
+    use super::{super::process_notifier::NotifySender, *};
 
     /// Longer than any test lasts: a wait that ends was ended.
     const LONG: Duration = Duration::from_secs(3_600);
@@ -118,21 +119,21 @@ mod tests {
         let waits = thread::spawn(|| {
             let folder = tempfile::tempdir().unwrap();
             let (log, hook) = (folder.path().join("jobs.db-wal"), folder.path().join("a.sock"));
-            assert!(Touched::of(&log).is_none(), "there is no such file");
+            assert!(LogWatcher::of(&log).is_none(), "there is no such file");
             let mut writer = fs::File::create(&log).unwrap();
-            let touched = Touched::of(&log).unwrap();
-            let bell = Bell::hang(&hook, LONG).unwrap();
+            let log_watcher = LogWatcher::of(&log).unwrap();
+            let process_notifier = ProcessNotifier::listen_at(&hook, LONG).unwrap();
             for _ in 0..3 {
                 writer.write_all(b"frame").unwrap();
                 writer.write_all(b"frame").unwrap();
-                assert!(!touched.or_rang(Some(&bell), LONG));
-                Ringer::ready().ring(&hook);
-                assert!(touched.or_rang(Some(&bell), LONG));
+                assert!(!log_watcher.or_notified(Some(&process_notifier), LONG));
+                NotifySender::ready().notify(&hook);
+                assert!(log_watcher.or_notified(Some(&process_notifier), LONG));
             }
             drop(writer);
-            assert!(!touched.or_rang(Some(&bell), LONG), "whoever closes it ends the wait too");
-            assert!(!touched.or_rang(Some(&bell), Duration::from_millis(1)));
-            assert!(!touched.or_rang(None, Duration::from_millis(1)));
+            assert!(!log_watcher.or_notified(Some(&process_notifier), LONG), "whoever closes it ends the wait too");
+            assert!(!log_watcher.or_notified(Some(&process_notifier), Duration::from_millis(1)));
+            assert!(!log_watcher.or_notified(None, Duration::from_millis(1)));
         });
         eventually_blocking("each wait ends", || waits.is_finished().then_some(()));
         waits.join().unwrap();

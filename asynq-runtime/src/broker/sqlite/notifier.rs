@@ -4,25 +4,25 @@ use tokio::sync::watch;
 
 use super::tx::Effects;
 
-/// One bell rope per kind of news.
+/// One channel per kind of notification.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct Notifier {
     work: watch::Sender<()>,
     due: watch::Sender<()>,
     signal: watch::Sender<()>,
 }
 
-/// Waits for one kind of news from the moment it was made.
+/// Waits for one kind of notification from the moment it was made.
 #[derive(Debug)]
 pub(super) struct Listener(watch::Receiver<()>);
 
-impl News {
+impl Notifier {
     pub(super) fn new() -> Self {
         Self { work: watch::Sender::new(()), due: watch::Sender::new(()), signal: watch::Sender::new(()) }
     }
 
     /// Wakes whom a commit concerns.
-    pub(super) fn publish(&self, effects: Effects) {
+    pub(super) fn notify(&self, effects: Effects) {
         for (concerned, sender) in
             [(effects.work, &self.work), (effects.due, &self.due), (effects.signal, &self.signal)]
         {
@@ -33,12 +33,12 @@ impl News {
     }
 
     /// Wakes everyone: somebody else wrote, or the broker ends.
-    pub(super) fn publish_all(&self) {
-        self.publish(Effects { work: true, due: true, signal: true });
+    pub(super) fn notify_all(&self) {
+        self.notify(Effects { work: true, due: true, signal: true });
     }
 
     /// Whether anybody waits for anything.
-    pub(super) fn has_listeners(&self) -> bool {
+    pub(super) fn has_subscribers(&self) -> bool {
         self.work.receiver_count() + self.due.receiver_count() + self.signal.receiver_count() > 0
     }
 
@@ -56,8 +56,8 @@ impl News {
 }
 
 impl Listener {
-    /// Returns at the first news since the last call.
-    pub(super) async fn heard(&mut self) {
+    /// Returns at the first notification since the last call.
+    pub(super) async fn notified(&mut self) {
         // The sender lives as long as the broker's threads; once it is gone, looking shows that the broker is closed.
         let _ = self.0.changed().await;
     }

@@ -14,7 +14,7 @@ const MOST: usize = 10_000;
 
 /// The groups to leave alone.
 #[derive(Debug, Default)]
-pub(crate) struct LeftAlone(HashMap<(QueueName, GroupName), Rest>);
+pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
 
 #[derive(Debug, Clone, Copy)]
 struct Rest {
@@ -22,7 +22,7 @@ struct Rest {
     times: u32,
 }
 
-impl LeftAlone {
+impl BackedOff {
     /// Leaves a group alone from now on; returns for how long.
     pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
         let key = (queue.clone(), group.clone());
@@ -57,30 +57,30 @@ mod tests {
 
     #[test]
     fn a_group_is_left_alone_ever_longer_until_it_works() {
-        let mut left_alone = LeftAlone::default();
+        let mut backed_off = BackedOff::default();
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            let pause = left_alone.add(&queue, &group, now);
+            let pause = backed_off.add(&queue, &group, now);
             assert_eq!(pause, Duration::from_secs(seconds));
-            assert!(left_alone.contains(&queue, &group, now + pause - Duration::from_millis(1)));
-            assert!(!left_alone.contains(&QueueName::from_wire("other"), &group, now));
+            assert!(backed_off.contains(&queue, &group, now + pause - Duration::from_millis(1)));
+            assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
             now += pause;
-            assert!(!left_alone.contains(&queue, &group, now));
+            assert!(!backed_off.contains(&queue, &group, now));
         }
-        left_alone.forget(&queue, &group);
-        assert_eq!(left_alone.add(&queue, &group, now), FIRST);
+        backed_off.forget(&queue, &group);
+        assert_eq!(backed_off.add(&queue, &group, now), FIRST);
     }
 
     #[test]
     fn it_remembers_a_bounded_number_of_groups() {
-        let mut left_alone = LeftAlone::default();
+        let mut backed_off = BackedOff::default();
         let (queue, now) = (QueueName::from_wire("q"), Instant::now());
         let group = |n: usize| GroupName::from_wire(&n.to_string());
         for n in 0..=MOST {
-            left_alone.add(&queue, &group(n), now + Duration::from_millis(n as u64));
+            backed_off.add(&queue, &group(n), now + Duration::from_millis(n as u64));
         }
-        assert_eq!(left_alone.0.len(), MOST);
-        assert!(!left_alone.contains(&queue, &group(0), now) && left_alone.contains(&queue, &group(MOST), now));
+        assert_eq!(backed_off.0.len(), MOST);
+        assert!(!backed_off.contains(&queue, &group(0), now) && backed_off.contains(&queue, &group(MOST), now));
     }
 }

@@ -1,4 +1,4 @@
-//! One call on its way through a thread: a closure, the place for its answer, and a ticket that says who gave up first.
+//! One call on its way through a thread: a closure, the place for its answer, and a flag that says who gave up first.
 
 use std::{
     fmt,
@@ -13,15 +13,15 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::broker::BrokerError;
 
 use super::{
-    bell::Ringer,
     presence,
+    process_notifier::NotifySender,
     store::Common,
     tx::{Tx, View},
 };
 
 /// The order of the steps in one commit: what is inserted can be claimed in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum Priority {
     /// Leases and beats: what keeps tasks with the worker that runs them.
     Lease,
     /// New tasks; the first to be refused when the disk is full.
@@ -35,8 +35,8 @@ pub(super) enum Stage {
 }
 
 /// A call as the writer sees it.
-pub(super) trait Work: Send {
-    fn stage(&self) -> Stage;
+pub(super) trait Command: Send {
+    fn priority(&self) -> Priority;
 
     /// How many tasks it is about.
     fn items(&self) -> usize;
@@ -66,21 +66,21 @@ pub(super) trait Work: Send {
     fn finish(self: Box<Self>, error: Option<BrokerError>);
 }
 
-impl fmt::Debug for dyn Work {
+impl fmt::Debug for dyn Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").field("stage", &self.stage()).field("items", &self.items()).finish()
+        f.debug_struct("Work").field("stage", &self.priority()).field("items", &self.items()).finish()
     }
 }
 
 /// Says whether a call was begun or given up before, whichever came first.
 #[derive(Debug, Default)]
-pub(super) struct Ticket(AtomicU8);
+pub(super) struct CancelFlag(AtomicU8);
 
 const FRESH: u8 = 0;
 const BEGUN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-impl Ticket {
+impl CancelFlag {
     /// Begins the call; `false` if its caller has given up.
     pub(super) fn begin(&self) -> bool {
         match self.0.compare_exchange(FRESH, BEGUN, Ordering::AcqRel, Ordering::Acquire) {
@@ -110,7 +110,7 @@ pub(super) enum Ready {
     /// At this time, in Unix milliseconds.
     At(i64),
     /// When somebody writes something.
-    AfterNews,
+    AfterNotification,
 }
 
 type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
@@ -118,8 +118,8 @@ type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
 type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 
 /// What a call wants done.
-pub(super) struct Order<T> {
-    stage: Stage,
+pub(super) struct WriteCommand<T> {
+    priority: Priority,
     items: usize,
     may_be_lost: bool,
     ready: Option<IsReady>,
@@ -127,19 +127,19 @@ pub(super) struct Order<T> {
     run: Run<T>,
 }
 
-impl<T> Order<T> {
+impl<T> WriteCommand<T> {
     /// Runs `run` in a write transaction.
     pub(super) fn new(
-        stage: Stage,
+        priority: Priority,
         items: usize,
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
-        Self { stage, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
+        Self { priority, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
     }
 
     /// The step of a commit that it belongs to.
-    pub(super) fn stage(&self) -> Stage {
-        self.stage
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with
@@ -165,8 +165,8 @@ impl<T> Order<T> {
 
 /// An order with its caller.
 pub(super) struct Call<T> {
-    order: Order<T>,
-    ticket: Arc<Ticket>,
+    command: WriteCommand<T>,
+    cancel_flag: Arc<CancelFlag>,
     outcome: Option<T>,
     reply: oneshot::Sender<Result<T, BrokerError>>,
     _room: OwnedSemaphorePermit,
@@ -174,62 +174,62 @@ pub(super) struct Call<T> {
 
 impl<T> Call<T> {
     pub(super) fn new(
-        order: Order<T>,
-        ticket: Arc<Ticket>,
+        command: WriteCommand<T>,
+        cancel_flag: Arc<CancelFlag>,
         reply: oneshot::Sender<Result<T, BrokerError>>,
         room: OwnedSemaphorePermit,
     ) -> Self {
-        Self { order, ticket, outcome: None, reply, _room: room }
+        Self { command, cancel_flag, outcome: None, reply, _room: room }
     }
 }
 
-impl<T: Send> Work for Call<T> {
-    fn stage(&self) -> Stage {
-        self.order.stage
+impl<T: Send> Command for Call<T> {
+    fn priority(&self) -> Priority {
+        self.command.priority
     }
 
     fn items(&self) -> usize {
-        self.order.items
+        self.command.items
     }
 
     fn may_be_lost(&self) -> bool {
-        self.order.may_be_lost
+        self.command.may_be_lost
     }
 
     fn begin(&self) -> bool {
-        self.ticket.begin()
+        self.cancel_flag.begin()
     }
 
     fn waits(&self) -> bool {
-        self.order.ready.is_some()
+        self.command.ready.is_some()
     }
 
     fn ready(&self, view: &View<'_>) -> Ready {
         // An error is left to the transaction to meet again and to report.
-        self.order.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
+        self.command.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
     }
 
     fn is_given_up(&self) -> bool {
-        // Whoever drops a call that waits does not say so on the ticket.
-        self.ticket.is_given_up() || self.reply.is_closed()
+        // Whoever drops a call that waits does not set the flag.
+        self.cancel_flag.is_given_up() || self.reply.is_closed()
     }
 
     fn look(&mut self, view: &View<'_>) -> bool {
         // An error is left to the transaction to meet again and to report.
-        self.outcome = self.order.look.as_ref().and_then(|look| look(view).ok().flatten());
+        self.outcome = self.command.look.as_ref().and_then(|look| look(view).ok().flatten());
         self.outcome.is_some()
     }
 
     fn run(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         self.outcome = None;
-        self.outcome = Some((self.order.run)(tx)?);
+        self.outcome = Some((self.command.run)(tx)?);
         Ok(())
     }
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
-        let Self { order, outcome, reply, .. } = *self;
+        let Self { command, outcome, reply, .. } = *self;
         // What the order holds, file locks for instance, is free again before its caller goes on.
-        drop(order);
+        drop(command);
         let answer = match (error, outcome) {
             (Some(error), _) => Err(error),
             (None, Some(outcome)) => Ok(outcome),
@@ -241,22 +241,22 @@ impl<T: Send> Work for Call<T> {
 }
 
 /// A read as a reader sees it.
-pub(super) trait Query: Send {
+pub(super) trait ReadRequest: Send {
     fn begin(&self) -> bool;
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common);
 }
 
 /// A read with its caller.
-pub(super) struct Question<T, F> {
+pub(super) struct ReadCall<T, F> {
     pub(super) read: F,
-    pub(super) ticket: Arc<Ticket>,
+    pub(super) cancel_flag: Arc<CancelFlag>,
     pub(super) reply: oneshot::Sender<Result<T, BrokerError>>,
     pub(super) _room: OwnedSemaphorePermit,
 }
 
-impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Question<T, F> {
+impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest for ReadCall<T, F> {
     fn begin(&self) -> bool {
-        self.ticket.begin()
+        self.cancel_flag.begin()
     }
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
@@ -267,19 +267,21 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> Query for Ques
 }
 
 /// Wakes the other programs on the file; nobody waits for it.
-pub(super) struct RingOthers {
+pub(super) struct NotifyProcesses {
     pub(super) _room: OwnedSemaphorePermit,
 }
 
-impl Query for RingOthers {
+impl ReadRequest for NotifyProcesses {
     fn begin(&self) -> bool {
         true
     }
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
-            let ringer = Ringer::ready();
-            presence::others_bells(&view, liveness).iter().for_each(|bell| ringer.ring(bell));
+            let notify_sender = NotifySender::ready();
+            presence::others_bells(&view, liveness)
+                .iter()
+                .for_each(|process_notifier| notify_sender.notify(process_notifier));
         }
     }
 }
@@ -290,13 +292,13 @@ mod tests {
 
     #[test]
     fn a_call_is_either_begun_or_given_up_never_both() {
-        let ticket = Ticket::default();
-        assert!(ticket.begin());
-        assert!(ticket.begin(), "a call that waits for the next commit is begun again");
-        assert!(!ticket.give_up());
-        let ticket = Ticket::default();
-        assert!(ticket.give_up());
-        assert!(ticket.give_up());
-        assert!(!ticket.begin());
+        let cancel_flag = CancelFlag::default();
+        assert!(cancel_flag.begin());
+        assert!(cancel_flag.begin(), "a call that waits for the next commit is begun again");
+        assert!(!cancel_flag.give_up());
+        let cancel_flag = CancelFlag::default();
+        assert!(cancel_flag.give_up());
+        assert!(cancel_flag.give_up());
+        assert!(!cancel_flag.begin());
     }
 }

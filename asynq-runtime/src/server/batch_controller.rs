@@ -3,12 +3,12 @@
 /// How many tasks are fetched for one permit: one, unless the layers have been ready at once for a while. Then twice as
 /// many each time, until they are not.
 #[derive(Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct BatchController {
     /// Starts in a row for which the layers were ready at once.
     ready: usize,
 }
 
-impl Trust {
+impl BatchController {
     /// So many starts in a row come one by one.
     const PROBATION: usize = 64;
 
@@ -35,17 +35,17 @@ mod tests {
 
     #[test]
     fn trust_grows_after_a_while_and_is_lost_at_once() {
-        let mut trust = Trust::default();
-        for _ in 0..Trust::PROBATION {
-            assert_eq!(trust.most(), 1);
-            trust.started();
+        let mut batch_controller = BatchController::default();
+        for _ in 0..BatchController::PROBATION {
+            assert_eq!(batch_controller.most(), 1);
+            batch_controller.started();
         }
         for expected in [1, 2, 4, 8, 16] {
-            let batch = trust.most();
+            let batch = batch_controller.most();
             assert_eq!(batch, expected);
-            (0..batch).for_each(|_| trust.started());
+            (0..batch).for_each(|_| batch_controller.started());
         }
-        trust.stalled();
-        assert_eq!(trust.most(), 1);
+        batch_controller.stalled();
+        assert_eq!(batch_controller.most(), 1);
     }
 }

@@ -30,8 +30,8 @@ const SHOWN_PAYLOAD: usize = 1024;
 
 /// The tasks in hand, and the slots that the running ones take.
 #[derive(Debug)]
-pub(crate) struct Runs {
-    live: Mutex<HashMap<RunKey, Arc<InHand>>>,
+pub(crate) struct ActiveRuns {
+    live: Mutex<HashMap<RunKey, Arc<ActiveRun>>>,
     slots: usize,
     used: AtomicUsize,
     /// Slots that each queue's tasks take; no entry = none.
@@ -48,7 +48,7 @@ pub(crate) struct Runs {
 
 /// One task in hand.
 #[derive(Debug)]
-pub(crate) struct InHand {
+pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
     since: DateTime<Utc>,
@@ -69,7 +69,7 @@ enum Phase {
     Lost,
 }
 
-impl InHand {
+impl ActiveRun {
     fn is(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Acquire) == phase as u8
     }
@@ -97,7 +97,7 @@ impl InHand {
     }
 }
 
-impl Runs {
+impl ActiveRuns {
     pub(crate) fn new(slots: usize) -> Self {
         Self {
             live: Mutex::default(),
@@ -153,21 +153,21 @@ impl Runs {
     }
 
     /// Takes dequeued tasks in hand.
-    pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<InHand>> {
-        let hold = |attempt| InHand {
+    pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<ActiveRun>> {
+        let hold = |attempt| ActiveRun {
             attempt,
             stop: Stop::new(),
             since: now,
             place: self.held.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Held as u8),
         };
-        let held: Vec<Arc<InHand>> = attempts.into_iter().map(hold).map(Arc::new).collect();
+        let held: Vec<Arc<ActiveRun>> = attempts.into_iter().map(hold).map(Arc::new).collect();
         self.lock().extend(held.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
         held
     }
 
     /// Gives a held task a slot; `false` if it was lost meanwhile.
-    pub(crate) fn start(&self, task: &InHand) -> bool {
+    pub(crate) fn start(&self, task: &ActiveRun) -> bool {
         if !task.go_on(Phase::Running) {
             return false;
         }
@@ -184,7 +184,7 @@ impl Runs {
     }
 
     /// Gives the slot of a task back.
-    pub(crate) fn release(&self, task: &InHand) {
+    pub(crate) fn release(&self, task: &ActiveRun) {
         if task.is(Phase::Lost) {
             self.end_quarantine(task);
         }
@@ -212,7 +212,7 @@ impl Runs {
     }
 
     /// Lets the next quarantined task come if `task` was the one.
-    fn end_quarantine(&self, task: &InHand) {
+    fn end_quarantine(&self, task: &ActiveRun) {
         if task.attempt.is_quarantined() && self.quarantined().take_if(|key| *key == task.attempt.key).is_some() {
             self.poke();
         }
@@ -255,7 +255,7 @@ impl Runs {
     }
 
     /// What has not ended.
-    pub(crate) fn unended(&self) -> Vec<Arc<InHand>> {
+    pub(crate) fn unended(&self) -> Vec<Arc<ActiveRun>> {
         self.lock().values().filter(|run| run.is_unended()).cloned().collect()
     }
 
@@ -296,7 +296,7 @@ impl Runs {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<InHand>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<ActiveRun>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn tasks_of_one_id_in_two_queues_live_side_by_side() {
-        let runs = Runs::new(4);
+        let runs = ActiveRuns::new(4);
         let held = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
         assert!(held.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_lost_run_is_stopped_and_its_outcome_unwanted() {
-        let runs = Runs::new(1);
+        let runs = ActiveRuns::new(1);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let queue = &a.attempt.key.queue;
         assert!(runs.start(&a));
@@ -365,7 +365,7 @@ mod tests {
     /// Between the end of a job and its settlement a death of the worker still counts as one of the task.
     #[test]
     fn the_next_quarantined_task_may_start_when_the_broker_has_the_outcome_of_the_last() {
-        let runs = Runs::new(4);
+        let runs = ActiveRuns::new(4);
         let quarantined = |id| Attempt { crashes: Extra::DEFAULT_MAX_CRASHES - 1, ..attempt("a", id) };
         let held = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
         assert!(!runs.quarantined_runs() && runs.start(&held[0]) && runs.quarantined_runs());
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_extension_that_was_overtaken_by_the_outcome_loses_nothing() {
-        let runs = Runs::new(1);
+        let runs = ActiveRuns::new(1);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         assert!(runs.start(&a) && a.settling());
         assert!(!runs.lose(&a.attempt.key));
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_before_its_start_does_not_start_and_nobody_settles_twice() {
-        let runs = Runs::new(2);
+        let runs = ActiveRuns::new(2);
         let held = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
         assert!(runs.lose(&held[0].attempt.key));
         assert!(!runs.start(&held[0]) && !held[0].settling());
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn only_locks_that_ask_for_it_are_extended() {
-        let runs = Runs::new(4);
+        let runs = ActiveRuns::new(4);
         for (id, unique_key, unique_extend) in [("1", "k1", true), ("2", "k2", false), ("3", "", true)] {
             let mut attempt = attempt("a", id);
             attempt.extra.unique_extend = unique_extend;
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn others_see_no_more_than_a_kilobyte_of_a_payload() {
-        let runs = Runs::new(1);
+        let runs = ActiveRuns::new(1);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let server = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
         assert!(runs.shown(&server).is_empty());

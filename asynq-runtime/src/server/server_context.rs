@@ -14,14 +14,14 @@ use tokio::{runtime, sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    active_runs::{ActiveRun, ActiveRuns},
     aggregate::Aggregations,
     attempt::Attempt,
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
-    gate::{Gate, Permit},
+    layer_stack::{LayerStack, Permit},
     outbox::Outbox,
-    runs::{InHand, Runs},
-    served::Served,
+    served_queues::ServedQueues,
     signals::Signals,
 };
 use crate::{
@@ -34,18 +34,18 @@ const AFTER_MISTAKE: Duration = Duration::from_secs(60);
 
 /// What the components of one server share.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct ServerContext {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) member: Member,
     pub(crate) config: Config,
-    pub(crate) queues: Served,
+    pub(crate) queues: ServedQueues,
     pub(crate) executor: Executor,
     pub(crate) aggregations: Arc<Aggregations>,
     /// The layers around the executor's work, if there are any.
-    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) layer_stack: Option<Arc<LayerStack>>,
     /// Where jobs run.
     pub(crate) jobs: runtime::Handle,
-    pub(crate) runs: Runs,
+    pub(crate) runs: ActiveRuns,
     pub(crate) outbox: Outbox,
     pub(crate) signals: Signals,
     pub(crate) started: DateTime<Utc>,
@@ -69,12 +69,12 @@ pub(crate) struct Hub {
     pub(crate) services_ended: CancellationToken,
 }
 
-impl Hub {
+impl ServerContext {
     /// Gives a task in hand a slot, which is free again as soon as its job has ended or the slot is dropped; its outcome
     /// goes on in the outbox. `None` if it was lost meanwhile.
-    pub(crate) fn slot(self: &Arc<Self>, task: Arc<InHand>, permit: Option<Permit>) -> Option<Slot> {
+    pub(crate) fn slot(self: &Arc<Self>, task: Arc<ActiveRun>, permit: Option<Permit>) -> Option<Slot> {
         let starts = self.runs.start(&task);
-        starts.then(|| Slot { hub: Arc::clone(self), task, permit, settlement: None })
+        starts.then(|| Slot { context: Arc::clone(self), task, permit, settlement: None })
     }
 
     /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another thread
@@ -110,7 +110,7 @@ impl Hub {
 
     /// Has tasks put back to the heads of their queues, unless they have ended or were lost meanwhile. They come in the order
     /// in which they were taken, or the outbox gathers them and sees to it: the last one to be put back is the next to be taken.
-    pub(crate) fn put_back(&self, tasks: &[Arc<InHand>]) {
+    pub(crate) fn put_back(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev().filter(|task| task.settling()) {
             self.outbox.put_back(task.place, Self::hand_back(&task.attempt));
         }
@@ -126,10 +126,10 @@ impl Hub {
         }
     }
 
-    /// Rings `idle` if the server is.
+    /// Notifies `idle` if the server is.
     pub(crate) fn note_idle(&self) {
         if self.found_nothing.load(Ordering::Acquire) && self.runs.is_empty() {
-            self.signals.idle.ring();
+            self.signals.idle.notify();
         }
     }
 
@@ -144,7 +144,7 @@ impl Hub {
         ServerInfo {
             status: status.to_owned(),
             active_worker_count: active,
-            ..super::beat::introduction(&self.member.name, &self.config, self.started)
+            ..super::heartbeat::introduction(&self.member.name, &self.config, self.started)
         }
     }
 
@@ -185,8 +185,8 @@ pub(crate) fn no_answer() -> BrokerError {
 
 /// One task's hold on its slot. However its future ends, the slot is given back and the task is settled.
 pub(crate) struct Slot {
-    hub: Arc<Hub>,
-    task: Arc<InHand>,
+    context: Arc<ServerContext>,
+    task: Arc<ActiveRun>,
     permit: Option<Permit>,
     settlement: Option<Settlement>,
 }
@@ -195,7 +195,7 @@ impl Slot {
     /// Runs the task.
     async fn run(mut self) {
         let permit = self.permit.take();
-        let settlement = self.hub.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
+        let settlement = self.context.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
         self.settlement = Some(settlement);
     }
 }
@@ -203,25 +203,25 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let settlement = self.settlement.take().unwrap_or_else(|| self.unended());
-        let Self { hub, task, .. } = &*self;
+        let Self { context, task, .. } = &*self;
         if task.settling() {
             match settlement.action {
-                Action::Requeue => hub.outbox.put_back(task.place, settlement),
-                _ => hub.outbox.put(settlement),
+                Action::Requeue => context.outbox.put_back(task.place, settlement),
+                _ => context.outbox.put(settlement),
             }
         }
-        hub.runs.release(task);
+        context.runs.release(task);
     }
 }
 
 impl Slot {
     /// What becomes of a task whose attempt was neither ended nor stopped.
     fn unended(&self) -> Settlement {
-        let settlement = Hub::hand_back(&self.task.attempt);
+        let settlement = ServerContext::hand_back(&self.task.attempt);
         if std::thread::panicking() {
             return Settlement { action: after_mistake(&self.task.attempt.extra), ..settlement };
         }
-        self.hub.runtime_has_ended();
+        self.context.runtime_has_ended();
         settlement
     }
 }

@@ -15,7 +15,7 @@ const WARNED: usize = 1000;
 
 /// What a server can run.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Dispatcher {
     pub(crate) registry: Registry,
     pub(crate) handlers: Handlers,
     pub(crate) on_unknown: OnUnknown,
@@ -33,7 +33,7 @@ pub(crate) enum NotRun {
     Hopeless(String),
 }
 
-impl Core {
+impl Dispatcher {
     pub(crate) fn new(registry: Registry, handlers: Handlers, on_unknown: OnUnknown) -> Self {
         let names = registry.iter().map(|job| job.name).chain(handlers.patterns());
         let metrics = JobMetricsMap::new(names);

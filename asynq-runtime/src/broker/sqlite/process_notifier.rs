@@ -1,4 +1,4 @@
-//! Wakes other programs on the same file: a datagram socket per program, rung after a commit (docs/design/sqlite.md#wake-up).
+//! Wakes other programs on the same file: a datagram socket per program, written to after a commit (docs/design/sqlite.md#wake-up).
 
 use std::{path::Path, time::Duration};
 
@@ -6,18 +6,18 @@ use std::{path::Path, time::Duration};
 mod imp {
     use std::{io, os::unix::net::UnixDatagram, path::Path, sync::Arc, time::Duration};
 
-    /// A socket that others ring.
+    /// A socket that others write to.
     #[derive(Debug, Clone)]
-    pub(in super::super) struct Bell {
+    pub(in super::super) struct ProcessNotifier {
         socket: Arc<UnixDatagram>,
         pub(super) limit: Duration,
     }
 
-    /// Rings the bells of others.
+    /// Writes to the sockets of others.
     #[derive(Debug)]
-    pub(in super::super) struct Ringer(Option<UnixDatagram>);
+    pub(in super::super) struct NotifySender(Option<UnixDatagram>);
 
-    impl Bell {
+    impl ProcessNotifier {
         pub(super) fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
             let socket = UnixDatagram::bind(path)?;
             socket.set_read_timeout(Some(limit))?;
@@ -31,23 +31,23 @@ mod imp {
         }
 
         pub(super) fn receive(&self) -> io::Result<()> {
-            let mut ring = [0; 8];
-            self.socket.recv(&mut ring)?;
-            // Several rings are one.
+            let mut notify = [0; 8];
+            self.socket.recv(&mut notify)?;
+            // Several notifications are one.
             self.socket.set_nonblocking(true)?;
-            while self.socket.recv(&mut ring).is_ok() {}
+            while self.socket.recv(&mut notify).is_ok() {}
             self.socket.set_nonblocking(false)
         }
     }
 
-    impl Ringer {
+    impl NotifySender {
         pub(super) fn new() -> Self {
             Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
         }
 
         pub(super) fn send(&self, path: &Path) {
             if let Some(socket) = &self.0 {
-                // Full: it has been rung already. Refused or missing: its owner is dead or has no bell.
+                // Full: a notification waits there already. Refused or missing: its owner is dead or has no socket.
                 let _ = socket.send_to(&[1], path);
             }
         }
@@ -59,14 +59,14 @@ mod imp {
     use std::{io, path::Path, time::Duration};
 
     #[derive(Debug, Clone)]
-    pub(in super::super) struct Bell {
+    pub(in super::super) struct ProcessNotifier {
         pub(super) limit: Duration,
     }
 
     #[derive(Debug)]
-    pub(in super::super) struct Ringer;
+    pub(in super::super) struct NotifySender;
 
-    impl Bell {
+    impl ProcessNotifier {
         pub(super) fn bind(_: &Path, _: Duration) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
@@ -76,7 +76,7 @@ mod imp {
         }
     }
 
-    impl Ringer {
+    impl NotifySender {
         pub(super) fn new() -> Self {
             Self
         }
@@ -85,14 +85,14 @@ mod imp {
     }
 }
 
-pub(super) use imp::{Bell, Ringer};
+pub(super) use imp::{NotifySender, ProcessNotifier};
 
-impl Bell {
-    /// Hangs a bell at `path` that is listened to for `limit` at a time. `None` where that is impossible (no such sockets here, or a path over 107 bytes): then
+impl ProcessNotifier {
+    /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a path over 107 bytes): then
     /// others are noticed by the safety net.
-    pub(super) fn hang(path: &Path, limit: Duration) -> Option<Self> {
+    pub(super) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
-            Ok(bell) => Some(bell),
+            Ok(process_notifier) => Some(process_notifier),
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "no wake-up socket; other programs are noticed within 100 ms");
                 None
@@ -100,8 +100,8 @@ impl Bell {
         }
     }
 
-    /// Waits until the bell rings, at most its limit; returns whether it rang.
-    pub(super) fn rang(&self) -> bool {
+    /// Waits for a notification, at most its limit; returns whether one came.
+    pub(super) fn was_notified(&self) -> bool {
         match self.receive() {
             Ok(()) => true,
             Err(error) => {
@@ -115,14 +115,14 @@ impl Bell {
     }
 }
 
-impl Ringer {
-    /// A ringer; without sockets it rings nothing.
+impl NotifySender {
+    /// A sender; without sockets it notifies nobody.
     pub(super) fn ready() -> Self {
         Self::new()
     }
 
-    /// Rings the bell at `path`, without waiting.
-    pub(super) fn ring(&self, path: &Path) {
+    /// Notifies the socket at `path`, without waiting.
+    pub(super) fn notify(&self, path: &Path) {
         self.send(path);
     }
 }
@@ -136,16 +136,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let limit = Duration::from_millis(20);
-        let bell = Bell::hang(&path, limit).unwrap();
-        let ringer = Ringer::ready();
-        ringer.ring(&folder.path().join("nobody.sock"));
+        let process_notifier = ProcessNotifier::listen_at(&path, limit).unwrap();
+        let notify_sender = NotifySender::ready();
+        notify_sender.notify(&folder.path().join("nobody.sock"));
         for _ in 0..1_000 {
-            ringer.ring(&path);
+            notify_sender.notify(&path);
         }
-        assert!(bell.rang());
-        assert!(!bell.rang());
-        ringer.ring(&path);
-        assert!(bell.rang(), "it is listened to as before");
-        assert!(Bell::hang(&folder.path().join("x".repeat(120)), limit).is_none());
+        assert!(process_notifier.was_notified());
+        assert!(!process_notifier.was_notified());
+        notify_sender.notify(&path);
+        assert!(process_notifier.was_notified(), "it is listened to as before");
+        assert!(ProcessNotifier::listen_at(&folder.path().join("x".repeat(120)), limit).is_none());
     }
 }

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::{
     dice::Dice,
-    hub::Hub,
     queues::{Entry, Queues},
-    trouble::Trouble,
+    retry_backoff::RetryBackoff,
+    server_context::ServerContext,
 };
 use crate::task::QueueName;
 
@@ -19,13 +19,13 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// What is served, as the components see it: each takes [`now`](Self::now) for one turn.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedQueues {
     entries: Vec<Entry>,
     strict: bool,
     now: watch::Sender<Arc<Queues>>,
 }
 
-impl Served {
+impl ServedQueues {
     /// The queues that are named; those of patterns come with the first [`learn`](Self::learn).
     pub(crate) fn new(entries: Vec<Entry>, strict: bool) -> Self {
         let now = watch::Sender::new(Arc::new(Queues::new(&entries, [], strict)));
@@ -64,23 +64,23 @@ impl Served {
 }
 
 /// Looks for queues until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let (mut dice, mut trouble) = (Dice::new(), Trouble::of("queue patterns", 2 * LOOK));
-    while hub.queues.has_patterns() {
-        let pause = match hub.answer(hub.broker.queues()).await {
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let (mut dice, mut retry_backoff) = (Dice::new(), RetryBackoff::new("queue patterns", 2 * LOOK));
+    while context.queues.has_patterns() {
+        let pause = match context.answer(context.broker.queues()).await {
             Ok(known) => {
-                trouble.over();
-                if let Some((came, went)) = hub.queues.learn(&known) {
+                retry_backoff.on_success();
+                if let Some((came, went)) = context.queues.learn(&known) {
                     tracing::info!(
                         came,
                         went,
-                        served = hub.queues.now().len(),
+                        served = context.queues.now().len(),
                         "the queues of the patterns are others now"
                     );
                 }
                 LOOK.mul_f64(0.8 + 0.2 * dice.fraction())
             }
-            Err(error) => trouble.met(&error),
+            Err(error) => retry_backoff.on_error(&error),
         };
         tokio::time::sleep(pause).await;
     }
@@ -96,9 +96,9 @@ mod tests {
         names.iter().map(|name| QueueName::from_wire(name)).collect()
     }
 
-    fn served(entries: &[&str]) -> Served {
+    fn served(entries: &[&str]) -> ServedQueues {
         let entry = |name: &&str| Entry { pattern: Pattern::new(name, check_queue).unwrap(), weight: 1, limit: None };
-        Served::new(entries.iter().map(entry).collect(), false)
+        ServedQueues::new(entries.iter().map(entry).collect(), false)
     }
 
     #[tokio::test]

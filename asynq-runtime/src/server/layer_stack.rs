@@ -2,7 +2,7 @@
 //!
 //! The service is one and owned: a layer such as tower's `RateLimit` cannot be cloned. So it is asked whether it takes
 //! another task before one is fetched, and each task that starts has a permit: back-pressure holds tasks in their queues,
-//! and none waits inside the server. Layers that have been ready for a while are trusted with a batch ([`Trust`]); what
+//! and none waits inside the server. Layers that have been ready for a while are trusted with a batch ([`BatchController`]); what
 //! they do not take at once goes back. All code of a layer runs on the runtime that runs the jobs.
 
 use std::{
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{core::Core, hub::Hub, owned::Owned, trust::Trust};
+use super::{batch_controller::BatchController, dispatcher::Dispatcher, owned::Owned, server_context::ServerContext};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
 /// Before layers that failed are asked again.
@@ -117,7 +117,7 @@ where
 }
 
 /// Runs the job itself: what the innermost layer wraps.
-struct Innermost(Arc<Core>);
+struct Innermost(Arc<Dispatcher>);
 
 impl Erased for Innermost {
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
@@ -125,9 +125,9 @@ impl Erased for Innermost {
     }
 
     fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer> {
-        let core = Arc::clone(&self.0);
+        let dispatcher = Arc::clone(&self.0);
         Box::pin(async move {
-            let work = core.start(request.ctx)?;
+            let work = dispatcher.start(request.ctx)?;
             Ok(JobResponse { result: work.await.map_err(JobError::into_error)? })
         })
     }
@@ -151,17 +151,17 @@ impl Layers {
         self.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
     }
 
-    /// Builds them around `core`, on the runtime that runs the jobs: layers have timers. `None` if there are none.
-    pub(crate) fn build(self, core: &Arc<Core>) -> Option<Arc<Gate>> {
+    /// Builds them around `dispatcher`, on the runtime that runs the jobs: layers have timers. `None` if there are none.
+    pub(crate) fn build(self, dispatcher: &Arc<Dispatcher>) -> Option<Arc<LayerStack>> {
         if self.0.is_empty() {
             return None;
         }
-        let innermost = JobService(Box::new(Innermost(Arc::clone(core))));
+        let innermost = JobService(Box::new(Innermost(Arc::clone(dispatcher))));
         let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Some(Arc::new(Gate {
+        Some(Arc::new(LayerStack {
             inside: Mutex::new(Inside { service, is_given: false }),
             given_back: Notify::new(),
-            trust: Mutex::default(),
+            batch_controller: Mutex::default(),
         }))
     }
 }
@@ -174,10 +174,10 @@ impl fmt::Debug for Layers {
 
 /// The one service of a server, and who may call it next.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct LayerStack {
     inside: Mutex<Inside>,
     given_back: Notify,
-    trust: Mutex<Trust>,
+    batch_controller: Mutex<BatchController>,
 }
 
 #[derive(Debug)]
@@ -187,22 +187,22 @@ struct Inside {
     is_given: bool,
 }
 
-impl Gate {
+impl LayerStack {
     /// Waits until the layers take a task, and gives the right to hand one over. `None` if they failed; then a pause has
     /// passed, or the jobs' runtime has ended.
-    pub(crate) async fn permit(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
-        if let Some(permit) = self.permit_at_once(hub).await {
+    pub(crate) async fn permit(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
+        if let Some(permit) = self.permit_at_once(context).await {
             return Some(permit);
         }
-        self.trust().stalled();
-        let gate = Arc::clone(self);
-        let asked = Owned::new(hub.jobs.spawn(async move { gate.ready().await }));
+        self.batch_controller().stalled();
+        let layer_stack = Arc::clone(self);
+        let asked = Owned::new(context.jobs.spawn(async move { layer_stack.ready().await }));
         let error = match asked.await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(error)) => error,
             Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
             Err(_) => {
-                hub.runtime_has_ended();
+                context.runtime_has_ended();
                 return None;
             }
         };
@@ -212,20 +212,20 @@ impl Gate {
     }
 
     /// The same if the layers are ready now; waits no longer than until whoever has the permit has used it.
-    pub(crate) async fn permit_at_once(self: &Arc<Self>, hub: &Hub) -> Option<Permit> {
-        let gate = Arc::clone(self);
-        let asked = Owned::new(hub.jobs.spawn(async move {
-            gate.is_back().await;
-            let ready = poll_fn(|cx| Poll::Ready(gate.lock().service.poll_ready(cx))).await;
-            matches!(ready, Poll::Ready(Ok(()))).then(|| gate.give())
+    pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
+        let layer_stack = Arc::clone(self);
+        let asked = Owned::new(context.jobs.spawn(async move {
+            layer_stack.is_back().await;
+            let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
+            matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
         }));
         // An error or a panic comes again for whoever waits.
         asked.await.ok().flatten()
     }
 
     /// How many tasks may be fetched for one permit.
-    pub(crate) fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn batch_controller(&self) -> MutexGuard<'_, BatchController> {
+        self.batch_controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
@@ -257,7 +257,7 @@ impl Gate {
 
 /// The right to hand one task to the layers; dropped unused it is given back.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Gate>);
+pub(crate) struct Permit(Arc<LayerStack>);
 
 impl Permit {
     /// Hands a task over. May panic where a layer does.

@@ -6,34 +6,34 @@ use chrono::{DateTime, Utc};
 
 use super::{
     config::{BEAT, Config},
-    hub::Hub,
     queues::shown,
-    trouble::Trouble,
+    retry_backoff::RetryBackoff,
+    server_context::ServerContext,
 };
 use crate::{broker::ServerName, task::ServerInfo};
 
 /// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
-pub(crate) async fn run(hub: Arc<Hub>) {
-    let mut trouble = Trouble::of("heart", BEAT / 2);
+pub(crate) async fn run(context: Arc<ServerContext>) {
+    let mut retry_backoff = RetryBackoff::new("heart", BEAT / 2);
     loop {
         crate::metrics::refresh();
         // Read before the beat: what changes while it is under way is shown by another one at once.
-        let (was_quiet, was_closing) = (hub.quiet.is_cancelled(), hub.closing.is_cancelled());
-        let (info, workers) = (hub.shown(), hub.runs.shown(&hub.member.name));
-        let beat = hub.broker.beat(&hub.member, &info, &workers);
-        let pause = match hub.answer(beat).await {
+        let (was_quiet, was_closing) = (context.quiet.is_cancelled(), context.closing.is_cancelled());
+        let (info, workers) = (context.shown(), context.runs.shown(&context.member.name));
+        let beat = context.broker.beat(&context.member, &info, &workers);
+        let pause = match context.answer(beat).await {
             Ok(()) => {
-                trouble.over();
-                hub.signals.beat.ring();
+                retry_backoff.on_success();
+                context.signals.beat.notify();
                 BEAT
             }
-            Err(error) if hub.has_closed(&error) => return,
-            Err(error) => trouble.met(&error),
+            Err(error) if context.has_closed(&error) => return,
+            Err(error) => retry_backoff.on_error(&error),
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = hub.quiet.cancelled(), if !was_quiet => {}
-            () = hub.closing.cancelled(), if !was_closing => {}
+            () = context.quiet.cancelled(), if !was_quiet => {}
+            () = context.closing.cancelled(), if !was_closing => {}
         }
     }
 }

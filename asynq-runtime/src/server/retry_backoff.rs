@@ -10,11 +10,11 @@ const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// A wait that ends sooner than this has not waited.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// So many waits in a row may end at once for nothing.
-const FALSE_ALARMS: u32 = 8;
+const SPURIOUS_WAKEUPS: u32 = 8;
 
 /// One component's trouble with the broker.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct RetryBackoff {
     component: &'static str,
     backoff: Backoff,
     dice: Dice,
@@ -22,9 +22,9 @@ pub(crate) struct Trouble {
     is_on: bool,
 }
 
-impl Trouble {
+impl RetryBackoff {
     /// Pauses from 100 ms up to `most`.
-    pub(crate) fn of(component: &'static str, most: Duration) -> Self {
+    pub(crate) fn new(component: &'static str, most: Duration) -> Self {
         Self {
             component,
             backoff: Backoff::new(Duration::from_millis(100).min(most), most),
@@ -35,7 +35,7 @@ impl Trouble {
     }
 
     /// The broker failed; returns how long to wait before trying again.
-    pub(crate) fn met(&mut self, error: &BrokerError) -> Duration {
+    pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
             tracing::error!(component = self.component, "the broker failed, will try again: {error}");
@@ -46,7 +46,7 @@ impl Trouble {
     }
 
     /// The broker answered.
-    pub(crate) fn over(&mut self) {
+    pub(crate) fn on_success(&mut self) {
         if self.is_on {
             tracing::info!(component = self.component, "the broker answers again");
             self.is_on = false;
@@ -57,32 +57,32 @@ impl Trouble {
 
 /// Keeps a wait that ends for nothing again and again from becoming a busy loop.
 #[derive(Debug)]
-pub(crate) struct FalseAlarms {
+pub(crate) struct SpuriousWakeups {
     seen: u32,
     backoff: Backoff,
     dice: Dice,
 }
 
-impl FalseAlarms {
+impl SpuriousWakeups {
     pub(crate) fn new() -> Self {
         let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(250));
         Self { seen: 0, backoff, dice: Dice::new() }
     }
 
     /// Something was there: the alarm was right.
-    pub(crate) fn fruitful(&mut self) {
+    pub(crate) fn on_work(&mut self) {
         self.seen = 0;
         self.backoff.reset();
     }
 
     /// Nothing was there after a wait of `waited`; returns how long to pause, usually not at all.
-    pub(crate) fn fruitless(&mut self, waited: Duration) -> Duration {
+    pub(crate) fn on_nothing(&mut self, waited: Duration) -> Duration {
         if waited > AT_ONCE {
-            self.fruitful();
+            self.on_work();
             return Duration::ZERO;
         }
         self.seen = self.seen.saturating_add(1);
-        if self.seen <= FALSE_ALARMS { Duration::ZERO } else { self.backoff.pause(&mut self.dice) }
+        if self.seen <= SPURIOUS_WAKEUPS { Duration::ZERO } else { self.backoff.pause(&mut self.dice) }
     }
 }
 
@@ -93,23 +93,23 @@ mod tests {
 
     #[test]
     fn pauses_grow_while_the_broker_fails_and_start_over_when_it_answers() {
-        let mut trouble = Trouble::of("test", Duration::from_secs(1));
+        let mut retry_backoff = RetryBackoff::new("test", Duration::from_secs(1));
         let error = BrokerError::new(BrokerErrorKind::Unavailable, "down");
-        assert!(trouble.met(&error) <= Duration::from_millis(100));
+        assert!(retry_backoff.on_error(&error) <= Duration::from_millis(100));
         for _ in 0..5 {
-            trouble.met(&error);
+            retry_backoff.on_error(&error);
         }
-        assert!(trouble.met(&error) >= Duration::from_millis(500));
-        trouble.over();
-        assert!(trouble.met(&error) <= Duration::from_millis(100));
+        assert!(retry_backoff.on_error(&error) >= Duration::from_millis(500));
+        retry_backoff.on_success();
+        assert!(retry_backoff.on_error(&error) <= Duration::from_millis(100));
     }
 
     #[test]
     fn only_alarms_that_keep_coming_for_nothing_are_slowed_down() {
-        let mut alarms = FalseAlarms::new();
-        assert!((0..FALSE_ALARMS).all(|_| alarms.fruitless(Duration::ZERO).is_zero()));
-        assert!(!alarms.fruitless(Duration::ZERO).is_zero());
-        assert!(alarms.fruitless(Duration::from_millis(5)).is_zero());
-        assert!(alarms.fruitless(Duration::ZERO).is_zero());
+        let mut wakeups = SpuriousWakeups::new();
+        assert!((0..SPURIOUS_WAKEUPS).all(|_| wakeups.on_nothing(Duration::ZERO).is_zero()));
+        assert!(!wakeups.on_nothing(Duration::ZERO).is_zero());
+        assert!(wakeups.on_nothing(Duration::from_millis(5)).is_zero());
+        assert!(wakeups.on_nothing(Duration::ZERO).is_zero());
     }
 }

@@ -1,14 +1,14 @@
 //! The server's own thread: outcomes, leases and beats live here, on a runtime that no job can block.
 //!
 //! A job that burns the processor or blocks every thread of its runtime cannot cost a lease: nothing that keeps tasks ours
-//! runs where jobs run (docs/design/recovery.md#the-heart).
+//! runs where jobs run (docs/design/recovery.md#the-heartbeat-runtime).
 
 use std::{future::Future, io, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{error::ServerError, hub::Hub};
+use super::{error::ServerError, server_context::ServerContext};
 use crate::{
     job::panics,
     thread::{Tasks, Thread},
@@ -19,12 +19,12 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The components on the thread; dropping it ends them.
 #[derive(Debug)]
-pub(crate) struct HeartThread {
+pub(crate) struct HeartbeatRuntime {
     thread: Thread,
     tasks: Tasks,
 }
 
-impl HeartThread {
+impl HeartbeatRuntime {
     /// Starts the thread with a current-thread runtime of its own.
     pub(crate) fn spawn() -> io::Result<Self> {
         let thread = Thread::start("asynq-heart")?;
@@ -41,34 +41,39 @@ impl HeartThread {
         self.tasks.runtime()
     }
 
-    /// Runs `future` over there until the heart is dropped.
+    /// Runs `future` over there until this is dropped.
     pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(future);
     }
 
-    /// Runs a component on the heart's thread until `until`, or until the heart is dropped. One that panics is started again.
-    pub(crate) fn tend<F, R>(&self, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
+    /// Runs a component on the heartbeat runtime until `until`, or until this is dropped. One that panics is started again.
+    pub(crate) fn tend<F, R>(&self, name: &'static str, context: &Arc<ServerContext>, until: &CancellationToken, run: F)
     where
-        F: Fn(Arc<Hub>) -> R + Send + 'static,
+        F: Fn(Arc<ServerContext>) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.tasks.spawn(tended(name, Arc::clone(hub), until.clone(), run));
+        self.tasks.spawn(tended(name, Arc::clone(context), until.clone(), run));
     }
 
     /// The same where jobs run, for what need not go on while a job blocks it.
-    pub(crate) fn tend_beside_jobs<F, R>(&self, name: &'static str, hub: &Arc<Hub>, until: &CancellationToken, run: F)
-    where
-        F: Fn(Arc<Hub>) -> R + Send + 'static,
+    pub(crate) fn tend_beside_jobs<F, R>(
+        &self,
+        name: &'static str,
+        context: &Arc<ServerContext>,
+        until: &CancellationToken,
+        run: F,
+    ) where
+        F: Fn(Arc<ServerContext>) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.tasks.on(hub.jobs.clone()).spawn(tended(name, Arc::clone(hub), until.clone(), run));
+        self.tasks.on(context.jobs.clone()).spawn(tended(name, Arc::clone(context), until.clone(), run));
     }
 
     /// Runs `future` over there and waits for what it returns. Dropping this drops it.
     ///
     /// # Errors
     ///
-    /// The heart was dropped.
+    /// The runtime was dropped.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -87,9 +92,9 @@ impl HeartThread {
 }
 
 /// Runs a component until `until`, and starts it again when it panics.
-async fn tended<F, R>(name: &'static str, hub: Arc<Hub>, until: CancellationToken, run: F)
+async fn tended<F, R>(name: &'static str, context: Arc<ServerContext>, until: CancellationToken, run: F)
 where
-    F: Fn(Arc<Hub>) -> R + Send + 'static,
+    F: Fn(Arc<ServerContext>) -> R + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
     loop {
@@ -97,7 +102,7 @@ where
             // First: what it did next would only find that the broker has closed meanwhile.
             biased;
             () = until.cancelled() => return,
-            ended = panics::Caught::new(run(Arc::clone(&hub))) => ended,
+            ended = panics::Caught::new(run(Arc::clone(&context))) => ended,
         };
         let Err(panic) = ended else { return };
         tracing::error!(component = name, "a component panicked and is started again: {panic}");
@@ -105,7 +110,7 @@ where
     }
 }
 
-impl Drop for HeartThread {
+impl Drop for HeartbeatRuntime {
     fn drop(&mut self) {
         self.tasks.end();
     }
@@ -119,9 +124,9 @@ mod tests {
 
     #[tokio::test]
     async fn work_over_there_goes_on_while_every_thread_here_is_blocked() {
-        let heart = HeartThread::spawn().unwrap();
+        let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        heart.spawn_on(async move {
+        heartbeat_runtime.spawn_on(async move {
             for tick in 0..3 {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 sender.send(tick).unwrap();
@@ -131,18 +136,18 @@ mod tests {
         for tick in 0..3 {
             assert_eq!(receiver.recv_timeout(PATIENCE), Ok(tick));
         }
-        assert_eq!(soon(heart.call(async { 7 })).await.unwrap(), 7);
+        assert_eq!(soon(heartbeat_runtime.call(async { 7 })).await.unwrap(), 7);
     }
 
     #[tokio::test]
     async fn dropping_the_owner_ends_what_runs_there() {
-        let heart = HeartThread::spawn().unwrap();
+        let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
-        heart.spawn_on(async move {
+        heartbeat_runtime.spawn_on(async move {
             std::future::pending::<()>().await;
             drop(sender);
         });
-        drop(heart);
+        drop(heartbeat_runtime);
         assert!(soon(receiver).await.is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Whose turn it is to write: two file locks that make programs queue up, because SQLite's own waiting starves some of
 //! them (docs/design/sqlite.md#taking-turns).
 //!
-//! A program takes `next`, then `turn`, then gives `next` back: at most one waits at the door, everybody else behind it,
+//! A program takes `next`, then `write_lock`, then gives `next` back: at most one waits at the door, everybody else behind it,
 //! and whoever has just written goes to the end. The turn is for fairness only; what is correct is SQLite's own lock's
 //! business. So a holder that was stopped costs the others a moment, once, and never a transaction.
 
@@ -27,15 +27,15 @@ const KEEP: Duration = Duration::from_millis(3);
 
 /// A program's place in the queue of writers.
 #[derive(Debug)]
-pub(super) struct Turn {
-    door: Arc<Door>,
+pub(super) struct FairWriteLock {
+    files: Arc<LockFiles>,
     held_since: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Door {
+struct LockFiles {
     next: File,
-    turn: File,
+    write_lock: File,
     state: Mutex<State>,
     changed: Condvar,
     /// [`PATIENCE`], but in tests.
@@ -57,8 +57,8 @@ enum State {
     Closed,
 }
 
-impl Turn {
-    /// Opens `<db>-next` and `<db>-turn`, making them if they are missing.
+impl FairWriteLock {
+    /// Opens `<db>-next` and `<db>-write_lock`, making them if they are missing.
     ///
     /// # Errors
     ///
@@ -79,16 +79,16 @@ impl Turn {
             }
             Ok(file)
         };
-        let door = Arc::new(Door {
+        let files = Arc::new(LockFiles {
             next: open("-next")?,
-            turn: open("-turn")?,
+            write_lock: open("-turn")?,
             state: Mutex::new(State::Idle),
             changed: Condvar::new(),
             patience,
         });
-        let helper = Arc::clone(&door);
+        let helper = Arc::clone(&files);
         thread::Builder::new().name("asynq-sqlite-turn".into()).spawn(move || helper.wait_for_others())?;
-        Ok(Self { door, held_since: None })
+        Ok(Self { files, held_since: None })
     }
 
     /// Waits for the turn, at most [`PATIENCE`]. Returns whether it is ours; the work may be done either way.
@@ -96,7 +96,7 @@ impl Turn {
         if self.held_since.is_some() {
             return true;
         }
-        if self.door.take() {
+        if self.files.take() {
             self.held_since = Some(Instant::now());
         }
         self.held_since.is_some()
@@ -110,19 +110,19 @@ impl Turn {
         }
         self.held_since = None;
         // A lock that cannot be given back is given back by the kernel when the program ends; others go on without it.
-        let _ = self.door.turn.unlock();
+        let _ = self.files.write_lock.unlock();
     }
 }
 
-impl Drop for Turn {
+impl Drop for FairWriteLock {
     fn drop(&mut self) {
         self.release(false);
-        *self.door.state() = State::Closed;
-        self.door.changed.notify_all();
+        *self.files.state() = State::Closed;
+        self.files.changed.notify_all();
     }
 }
 
-impl Door {
+impl LockFiles {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +130,7 @@ impl Door {
     fn take(&self) -> bool {
         let mut state = self.state();
         if *state == State::Idle {
-            if self.next.try_lock().is_ok() && self.turn.try_lock().is_ok() {
+            if self.next.try_lock().is_ok() && self.write_lock.try_lock().is_ok() {
                 let _ = self.next.unlock();
                 return true;
             }
@@ -168,17 +168,17 @@ impl Door {
                 }
             }
             drop(state);
-            let locked = self.next.lock().is_ok() && self.turn.lock().is_ok();
+            let locked = self.next.lock().is_ok() && self.write_lock.lock().is_ok();
             let _ = self.next.unlock();
             state = self.state();
             match *state {
                 State::Asked if locked => *state = State::Granted,
                 State::Asked | State::Abandoned => {
-                    let _ = self.turn.unlock();
+                    let _ = self.write_lock.unlock();
                     *state = State::Idle;
                 }
                 State::Closed | State::Idle | State::Granted => {
-                    let _ = self.turn.unlock();
+                    let _ = self.write_lock.unlock();
                 }
             }
             self.changed.notify_all();
@@ -193,29 +193,29 @@ mod tests {
     use super::*;
 
     /// A turn that waits long enough for a busy machine.
-    fn patient(database: &Path) -> Turn {
-        Turn::open_with(database, asynq_test_support::PATIENCE).unwrap()
+    fn patient(database: &Path) -> FairWriteLock {
+        FairWriteLock::open_with(database, asynq_test_support::PATIENCE).unwrap()
     }
 
-    /// Waits until a writer has locked `next`, as `door` sees it.
-    fn until_next_is_taken(door: &Door) {
-        eventually_blocking("a writer locks `next`", || match door.next.try_lock() {
+    /// Waits until a writer has locked `next`, as `files` sees it.
+    fn until_next_is_taken(files: &LockFiles) {
+        eventually_blocking("a writer locks `next`", || match files.next.try_lock() {
             Ok(()) => {
-                door.next.unlock().unwrap();
+                files.next.unlock().unwrap();
                 None
             }
             Err(_) => Some(()),
         });
     }
 
-    /// Has `turn` wait on a thread of its own, which ends with the turn taken.
-    fn wait_on_a_thread(mut turn: Turn) -> thread::JoinHandle<Turn> {
-        let door = Arc::clone(&turn.door);
+    /// Has `write_lock` wait on a thread of its own, which ends with the turn taken.
+    fn wait_on_a_thread(mut write_lock: FairWriteLock) -> thread::JoinHandle<FairWriteLock> {
+        let files = Arc::clone(&write_lock.files);
         let waiting = thread::spawn(move || {
-            assert!(turn.take());
-            turn
+            assert!(write_lock.take());
+            write_lock
         });
-        eventually_blocking("the writer waits", || (*door.state() != State::Idle).then_some(()));
+        eventually_blocking("the writer waits", || (*files.state() != State::Idle).then_some(()));
         waiting
     }
 
@@ -227,11 +227,11 @@ mod tests {
         let probe = patient(&database);
         assert!(a.take());
         let b = wait_on_a_thread(b);
-        until_next_is_taken(&probe.door);
+        until_next_is_taken(&probe.files);
         let c = wait_on_a_thread(c);
         a.release(false);
         let mut b = b.join().unwrap();
-        until_next_is_taken(&probe.door);
+        until_next_is_taken(&probe.files);
         let a = wait_on_a_thread(a);
         b.release(false);
         let mut c = c.join().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     fn a_holder_that_never_lets_go_costs_a_moment_once() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
-        let (mut stuck, mut other) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
+        let (mut stuck, mut other) = (FairWriteLock::open(&database).unwrap(), FairWriteLock::open(&database).unwrap());
         assert!(stuck.take());
         let begun = Instant::now();
         assert!(!other.take());
@@ -255,7 +255,7 @@ mod tests {
         assert!(begun.elapsed() < 240 * PATIENCE, "{:?}", begun.elapsed());
         // When the holder goes on, the turn is not lost for ever.
         stuck.release(false);
-        let is_idle = || (*other.door.state() == State::Idle).then_some(());
+        let is_idle = || (*other.files.state() == State::Idle).then_some(());
         eventually_blocking("the helper has given the turn back", is_idle);
         assert!(other.take());
     }
@@ -264,7 +264,7 @@ mod tests {
     fn a_fresh_turn_is_kept_only_while_there_is_work() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
-        let (mut a, mut b) = (Turn::open(&database).unwrap(), Turn::open(&database).unwrap());
+        let (mut a, mut b) = (FairWriteLock::open(&database).unwrap(), FairWriteLock::open(&database).unwrap());
         assert!(a.take());
         a.release(true);
         assert!(a.held_since.is_some());

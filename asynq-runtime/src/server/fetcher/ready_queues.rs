@@ -20,7 +20,7 @@ const MANY: usize = 16;
 impl Fetcher {
     /// Slots that this queue may take beside what it has.
     pub(super) fn room_of(&self, queue: usize) -> usize {
-        let running = || self.hub.runs.running_of(&self.queues.names()[queue]);
+        let running = || self.context.runs.running_of(&self.queues.names()[queue]);
         self.queues.limit(queue).map_or(usize::MAX, |limit| limit.saturating_sub(running()))
     }
 
@@ -34,7 +34,7 @@ impl Fetcher {
             }
             let names = self.names_with_room();
             let ready: HashSet<QueueName> =
-                self.hub.answer(self.hub.broker.ready(&names, self.quarantined())).await?.into_iter().collect();
+                self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?.into_iter().collect();
             let now = Instant::now();
             for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
                 *short = (!ready.contains(name)).then_some(now);
