@@ -122,20 +122,20 @@ pub(crate) async fn held(client: &Client, order: &Order) -> Result<Held, BoxErro
 ///
 /// That is not so after [`PATIENCE`].
 pub(crate) async fn acknowledged(client: &Client, order: &Order) -> Result<(), BoxError> {
-    let look = async {
-        for name in names(order) {
-            let name: QueueName = name.parse()?;
+    for name in names(order) {
+        let name: QueueName = name.parse()?;
+        let look = async {
             loop {
                 let stats = client.broker().queue_stats(&name).await?;
                 if stats.pending + stats.active == 0 {
-                    break;
+                    return Ok::<_, BoxError>(());
                 }
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
-        }
-        Ok(())
-    };
-    timeout(PATIENCE, look).await.map_err(|_| "the last tasks were not acknowledged")?
+        };
+        timeout(PATIENCE, look).await.map_err(|_| "the last tasks were not acknowledged")??;
+    }
+    Ok(())
 }
 
 /// Whether the queues hold `pending` waiting tasks, those that are always there, and nothing else.

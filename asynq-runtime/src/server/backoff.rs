@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
+use fastrand::Rng;
 
 /// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows.
 pub(crate) const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
@@ -31,8 +31,8 @@ impl Backoff {
     }
 
     /// The next pause: half of the step for sure, the other half by chance, so that servers spread out.
-    pub(crate) fn pause(&mut self, dice: &mut Dice) -> Duration {
-        let pause = self.step.mul_f64(0.5 + 0.5 * dice.fraction());
+    pub(crate) fn pause(&mut self, random: &mut Rng) -> Duration {
+        let pause = self.step.mul_f64(0.5 + 0.5 * random.f64());
         self.step = self.step.saturating_mul(2).min(self.most);
         pause
     }
@@ -76,10 +76,10 @@ mod tests {
     #[test]
     fn pauses_are_spread_over_the_upper_half_of_a_step() {
         let step = Duration::from_secs(1);
-        let (mut dice, mut backoff) = (Dice::seeded(1), Backoff::new(step, step));
+        let (mut random, mut backoff) = (Rng::with_seed(1), Backoff::new(step, step));
         let mut tenths = [0; 10];
         for _ in 0..1_000 {
-            let pause = backoff.pause(&mut dice).as_secs_f64();
+            let pause = backoff.pause(&mut random).as_secs_f64();
             assert!((0.5..=1.0).contains(&pause), "{pause}");
             tenths[((pause - 0.5) * 20.0).min(9.0) as usize] += 1;
         }
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_limit_and_start_over() {
-        let mut dice = Dice::seeded(1);
+        let mut random = Rng::with_seed(1);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
         let mut step = Duration::from_millis(100);
         for _ in 0..8 {
-            let pause = backoff.pause(&mut dice);
+            let pause = backoff.pause(&mut random);
             assert!(pause >= step / 2 && pause <= step, "{pause:?} of {step:?}");
             step = (step * 2).min(Duration::from_secs(1));
         }
         backoff.reset();
-        assert!(backoff.pause(&mut dice) <= Duration::from_millis(100));
+        assert!(backoff.pause(&mut random) <= Duration::from_millis(100));
     }
 }

@@ -17,7 +17,6 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     config::{ANSWER, OnUnknown},
-    dice::Dice,
     dispatcher::{Dispatcher, NotRun},
     handlers::Handlers,
     hooks::{Hooks, IsFailure},
@@ -38,6 +37,7 @@ use crate::{
     propagation,
     task::UniqueUntil,
 };
+use fastrand::Rng;
 
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
@@ -75,7 +75,7 @@ struct Inner {
     hooks: Hooks,
     backoff: Option<ServerBackoff>,
     given_up: Arc<GivenUp>,
-    dice: Mutex<Dice>,
+    random: Mutex<Rng>,
 }
 
 impl Executor {
@@ -98,7 +98,7 @@ impl Executor {
             hooks,
             backoff,
             given_up,
-            dice: Mutex::new(Dice::new()),
+            random: Mutex::new(Rng::new()),
         }))
     }
 
@@ -261,7 +261,7 @@ impl Executor {
     }
 
     fn roll(&self) -> u32 {
-        self.0.dice.lock().unwrap_or_else(PoisonError::into_inner).below(30) as u32
+        self.0.random.lock().unwrap_or_else(PoisonError::into_inner).u32(..30)
     }
 }
 

@@ -28,13 +28,13 @@ use chrono::{DateTime, Utc};
 
 use super::{
     attempt::Attempt,
-    dice::Dice,
     layer_stack::{LayerStack, Permit},
     queues::{Open, Queues},
     retry_backoff::{RetryBackoff, SpuriousWakeups},
     server_context::ServerContext,
 };
 use crate::broker::{BrokerError, Quarantined, Run, Wanted};
+use fastrand::Rng;
 
 /// A queue that gave so many at once is busy: it is asked again, and its changes need not be heard of.
 const BUSY: usize = 8;
@@ -60,7 +60,7 @@ pub(crate) struct Fetcher {
     looked: Option<Instant>,
     /// What the layers gave for the next task.
     permit: Option<Permit>,
-    dice: Dice,
+    random: Rng,
     wakeups: SpuriousWakeups,
 }
 
@@ -70,9 +70,9 @@ impl Fetcher {
         let _ended = Ended(Arc::clone(&context));
         let queues = context.queues.now();
         let short = vec![None; queues.len()];
-        let (dice, wakeups) = (Dice::new(), SpuriousWakeups::new());
+        let (random, wakeups) = (Rng::new(), SpuriousWakeups::new());
         let is_beside_jobs = context.broker.dequeues_beside_jobs();
-        let mut fetcher = Self { context, queues, is_beside_jobs, short, looked: None, permit: None, dice, wakeups };
+        let mut fetcher = Self { context, queues, is_beside_jobs, short, looked: None, permit: None, random, wakeups };
         let mut retry_backoff = RetryBackoff::new("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.context.quiet.clone();
         let mut next = Next::Probe;
@@ -127,8 +127,8 @@ impl Fetcher {
         } else {
             let open: Vec<Open> = self.open(self.all()).collect();
             let asked = match next {
-                Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.dice),
-                Next::Fetch => self.queues.share(room, &open, &mut self.dice),
+                Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
+                Next::Fetch => self.queues.share(room, &open, &mut self.random),
             };
             self.fetch(&asked).await?
         };
@@ -165,7 +165,7 @@ impl Fetcher {
                 break;
             }
             let open: Vec<Open> = self.open(equals.iter().copied()).collect();
-            let asked = queues.probe(left, &open, &mut self.dice);
+            let asked = queues.probe(left, &open, &mut self.random);
             left = left.saturating_sub(self.fetch(&asked).await?);
         }
         Ok(room - left)

@@ -27,7 +27,6 @@ mod batch_controller;
 mod builder;
 mod choice;
 mod config;
-mod dice;
 mod dispatcher;
 mod error;
 mod executor;

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use asynq_grammar::Pattern;
 
-use super::dice::Dice;
 use crate::task::{QueueName, QueueWeight};
+use fastrand::Rng;
 
 /// Most queues that one call asks.
 pub(crate) const MOST_ASKED: usize = 100;
@@ -95,7 +95,7 @@ impl Queues {
 
     /// The open queues in an order drawn by weight, without replacement: one comes first with the chance of its weight,
     /// and so on among the rest.
-    pub(crate) fn order(&self, open: &[Open], dice: &mut Dice) -> Vec<Open> {
+    pub(crate) fn order(&self, open: &[Open], random: &mut Rng) -> Vec<Open> {
         let open_of = self.count_by_entry(open);
         let mut keyed: Vec<(f64, Open)> = open
             .iter()
@@ -103,7 +103,7 @@ impl Queues {
                 let entry = self.entry_of[open.queue];
                 let weight = self.weights[entry] as f64 / open_of[&entry] as f64;
                 // Whoever waits the shortest by a clock that ticks with its weight (Efraimidis and Spirakis).
-                (-(1.0 - dice.fraction()).ln() / weight, open)
+                (-(1.0 - random.f64()).ln() / weight, open)
             })
             .collect();
         keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -115,11 +115,11 @@ impl Queues {
     /// for it.
     ///
     /// One throw decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
-    pub(crate) fn share(&self, free: usize, open: &[Open], dice: &mut Dice) -> Vec<(usize, usize)> {
+    pub(crate) fn share(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
         if free.min(open.len()) > MOST_ASKED {
-            let mut some = self.order(open, dice);
+            let mut some = self.order(open, random);
             some.truncate(MOST_ASKED);
-            return self.share(free, &some, dice);
+            return self.share(free, &some, random);
         }
         let mut asked = vec![0; open.len()];
         let (mut left, mut places): (usize, Vec<usize>) = (free, (0..open.len()).collect());
@@ -128,7 +128,7 @@ impl Queues {
             if places.is_empty() {
                 break;
             }
-            for (place, n) in self.split(left, open, &places, dice) {
+            for (place, n) in self.split(left, open, &places, random) {
                 let n = n.min(open[place].room - asked[place]);
                 asked[place] += n;
                 left -= n;
@@ -139,13 +139,13 @@ impl Queues {
 
     /// Shares `free` slots so that as many open queues as possible are asked at all, in one round trip: for a server that
     /// knows of no work anywhere, where a weight has nothing to decide yet.
-    pub(crate) fn probe(&self, free: usize, open: &[Open], dice: &mut Dice) -> Vec<(usize, usize)> {
-        let mut reached = self.order(open, dice);
+    pub(crate) fn probe(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
+        let mut reached = self.order(open, random);
         reached.retain(|open| open.room > 0);
         reached.truncate(free.min(MOST_ASKED));
         let more: Vec<Open> = reached.iter().map(|open| Open { room: open.room - 1, ..*open }).collect();
         let mut asked: Vec<(usize, usize)> = reached.iter().map(|open| (open.queue, 1)).collect();
-        let extra: HashMap<usize, usize> = self.share(free - reached.len(), &more, dice).into_iter().collect();
+        let extra: HashMap<usize, usize> = self.share(free - reached.len(), &more, random).into_iter().collect();
         for (queue, n) in &mut asked {
             *n += extra.get(queue).copied().unwrap_or_default();
         }
@@ -154,7 +154,7 @@ impl Queues {
 
     /// `slots` shared by weight among the open queues at `places`: first among their entries, then equally among the
     /// queues of each.
-    fn split(&self, slots: usize, open: &[Open], places: &[usize], dice: &mut Dice) -> Vec<(usize, usize)> {
+    fn split(&self, slots: usize, open: &[Open], places: &[usize], random: &mut Rng) -> Vec<(usize, usize)> {
         let mut by_entry: Vec<(usize, Vec<usize>)> = Vec::new();
         for &place in places {
             let entry = self.entry_of[open[place].queue];
@@ -164,10 +164,10 @@ impl Queues {
             }
         }
         let weights = by_entry.iter().map(|(entry, _)| self.weights[*entry]).collect::<Vec<_>>();
-        let shares = portions(slots, &weights, dice);
+        let shares = portions(slots, &weights, random);
         let mut split = Vec::new();
         for ((_, members), share) in by_entry.iter().zip(shares) {
-            let portions = portions(share, &vec![1; members.len()], dice);
+            let portions = portions(share, &vec![1; members.len()], random);
             split.extend(members.iter().copied().zip(portions).filter(|&(_, n)| n > 0));
         }
         split
@@ -193,12 +193,12 @@ pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
 
 /// `slots` in whole portions by weight, with one throw: the borders between the portions are moved together by the same
 /// fraction of a slot (systematic sampling).
-fn portions(slots: usize, weights: &[u64], dice: &mut Dice) -> Vec<usize> {
+fn portions(slots: usize, weights: &[u64], random: &mut Rng) -> Vec<usize> {
     let total: u64 = weights.iter().sum();
     if total == 0 {
         return vec![0; weights.len()];
     }
-    let shift = u128::from(dice.below(total));
+    let shift = u128::from(random.u64(..total));
     let (mut below, mut before) = (0, 0);
     weights
         .iter()

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use super::{dice::Dice, retry_backoff::RetryBackoff, server_context::ServerContext};
+use fastrand::Rng;
+
+use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
 /// Soonest and latest turn while a lease may have passed. A dead worker's task starts again this much after the broker can
@@ -21,7 +23,7 @@ const QUIET: u32 = 6;
 
 /// Recovers until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let mut dice = Dice::new();
+    let mut random = Rng::new();
     let mut retry_backoff = RetryBackoff::new("recoverer", 2 * LATEST);
     let lease = context.broker.lease();
     let between = (lease / 20).clamp(SOONEST, LATEST);
@@ -31,7 +33,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
             Ok(quiet) => {
                 retry_backoff.on_success();
                 // Many servers spread out.
-                let spread = between.mul_f64(0.2 * dice.fraction());
+                let spread = between.mul_f64(0.2 * random.f64());
                 quiet.min(longest).max(between.mul_f64(0.8)) + spread
             }
             Err(error) => retry_backoff.on_error(&error),

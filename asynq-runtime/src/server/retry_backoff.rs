@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{backoff::Backoff, dice::Dice};
+use fastrand::Rng;
+
+use super::backoff::Backoff;
 use crate::broker::BrokerError;
 
 /// asynq's limit: one line per 3 s and component.
@@ -17,7 +19,7 @@ const SPURIOUS_WAKEUPS: u32 = 8;
 pub(crate) struct RetryBackoff {
     component: &'static str,
     backoff: Backoff,
-    dice: Dice,
+    random: Rng,
     last_line: Option<Instant>,
     is_on: bool,
 }
@@ -28,7 +30,7 @@ impl RetryBackoff {
         Self {
             component,
             backoff: Backoff::new(Duration::from_millis(100).min(most), most),
-            dice: Dice::new(),
+            random: Rng::new(),
             last_line: None,
             is_on: false,
         }
@@ -42,7 +44,7 @@ impl RetryBackoff {
         }
         crate::metrics::broker_failed(self.component, error.kind());
         self.is_on = true;
-        self.backoff.pause(&mut self.dice)
+        self.backoff.pause(&mut self.random)
     }
 
     /// The broker answered.
@@ -60,13 +62,13 @@ impl RetryBackoff {
 pub(crate) struct SpuriousWakeups {
     seen: u32,
     backoff: Backoff,
-    dice: Dice,
+    random: Rng,
 }
 
 impl SpuriousWakeups {
     pub(crate) fn new() -> Self {
         let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(250));
-        Self { seen: 0, backoff, dice: Dice::new() }
+        Self { seen: 0, backoff, random: Rng::new() }
     }
 
     /// Something was there: the alarm was right.
@@ -82,7 +84,7 @@ impl SpuriousWakeups {
             return Duration::ZERO;
         }
         self.seen = self.seen.saturating_add(1);
-        if self.seen <= SPURIOUS_WAKEUPS { Duration::ZERO } else { self.backoff.pause(&mut self.dice) }
+        if self.seen <= SPURIOUS_WAKEUPS { Duration::ZERO } else { self.backoff.pause(&mut self.random) }
     }
 }
 

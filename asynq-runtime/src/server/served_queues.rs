@@ -7,12 +7,12 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use super::{
-    dice::Dice,
     queues::{Entry, Queues},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
 };
 use crate::task::QueueName;
+use fastrand::Rng;
 
 /// Between two looks for queues that came or went.
 const LOOK: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ impl ServedQueues {
 
 /// Looks for queues until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let (mut dice, mut retry_backoff) = (Dice::new(), RetryBackoff::new("queue patterns", 2 * LOOK));
+    let (mut random, mut retry_backoff) = (Rng::new(), RetryBackoff::new("queue patterns", 2 * LOOK));
     while context.queues.has_patterns() {
         let pause = match context.answer(context.broker.queues()).await {
             Ok(known) => {
@@ -78,7 +78,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
                         "the queues of the patterns are others now"
                     );
                 }
-                LOOK.mul_f64(0.8 + 0.2 * dice.fraction())
+                LOOK.mul_f64(0.8 + 0.2 * random.f64())
             }
             Err(error) => retry_backoff.on_error(&error),
         };

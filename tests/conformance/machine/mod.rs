@@ -72,6 +72,9 @@ impl<S: Store> Stage for Fixture<S> {
 /// The longest that a failure is shrunk: a call that hangs costs a minute at each play.
 const SHRINK_TIME: Duration = Duration::from_secs(180);
 
+/// After so long the suite begins no further sequence: a slow machine plays fewer.
+const IN_THE_SUITE: Duration = Duration::from_secs(60);
+
 /// How much is played.
 struct Budget {
     sequences: usize,
@@ -90,15 +93,16 @@ impl Budget {
         let few = if matches!(S::NAME, "redis" | "sqlite") { 10 } else { 2 };
         let minutes = number("MODEL_MINUTES");
         let seed = number("MODEL_SEED");
-        let sequences = match (seed, minutes) {
-            (Some(_), _) => 1,
-            (None, Some(_)) => u64::MAX,
-            (None, None) => number("MODEL_SEQUENCES").unwrap_or(few),
+        let (sequences, time) = match (seed, minutes, number("MODEL_SEQUENCES")) {
+            (Some(_), ..) => (1, None),
+            (None, Some(minutes), _) => (u64::MAX, Some(Duration::from_secs(60 * minutes))),
+            (None, None, Some(sequences)) => (sequences, None),
+            (None, None, None) => (few, Some(IN_THE_SUITE)),
         };
         Self {
             sequences: sequences as usize,
             steps: number("MODEL_STEPS").unwrap_or(200) as usize,
-            time: minutes.map(|minutes| Duration::from_secs(60 * minutes)),
+            time,
             shrinks: number("MODEL_SHRINKS").unwrap_or(1_000) as usize,
             seed,
         }

@@ -26,7 +26,7 @@ impl Fetcher {
         let room = self.room().min(most);
         let open: Vec<Open> = self.with_room(self.all()).collect();
         let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
-        reaches_all.then(|| self.queues.probe(room, &open, &mut self.dice))
+        reaches_all.then(|| self.queues.probe(room, &open, &mut self.random))
     }
 
     /// Sleeps until some queue may have work, and starts what came.

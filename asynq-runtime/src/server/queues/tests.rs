@@ -40,9 +40,9 @@ fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
 #[test]
 fn each_order_has_every_queue_once() {
     let queues = queues(&[6, 3, 1, 1_000_000], false);
-    let (open, mut dice) = (open(&queues), Dice::seeded(7));
+    let (open, mut random) = (open(&queues), Rng::with_seed(7));
     for _ in 0..1_000 {
-        let mut order: Vec<usize> = queues.order(&open, &mut dice).iter().map(|open| open.queue).collect();
+        let mut order: Vec<usize> = queues.order(&open, &mut random).iter().map(|open| open.queue).collect();
         order.sort_unstable();
         assert_eq!(order, [0, 1, 2, 3]);
     }
@@ -51,11 +51,11 @@ fn each_order_has_every_queue_once() {
 #[test]
 fn a_queue_comes_first_as_often_as_its_weight_says() {
     let queues = queues(&[60, 30, 10], false);
-    let (open, mut dice) = (open(&queues), Dice::seeded(42));
+    let (open, mut random) = (open(&queues), Rng::with_seed(42));
     let (mut first, mut second_after_0) = ([0u32; 3], [0u32; 3]);
     let rounds = 100_000;
     for _ in 0..rounds {
-        let order = queues.order(&open, &mut dice);
+        let order = queues.order(&open, &mut random);
         first[order[0].queue] += 1;
         if order[0].queue == 0 {
             second_after_0[order[1].queue] += 1;
@@ -76,17 +76,17 @@ fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() 
     assert_eq!(shown, [Some(60), Some(30), Some(10)]);
     // The same throws give the same order, divided or not.
     let (open, other) = (open(&queues), self::queues(&[6, 3, 1], false));
-    let (mut a, mut b) = (Dice::seeded(3), Dice::seeded(3));
+    let (mut a, mut b) = (Rng::with_seed(3), Rng::with_seed(3));
     assert!((0..100).all(|_| queues.order(&open, &mut a) == other.order(&open, &mut b)));
 }
 
 #[test]
 fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
     let queues = queues(&[6, 3, 1], false);
-    let (open, mut dice) = (open(&queues), Dice::seeded(9));
+    let (open, mut random) = (open(&queues), Rng::with_seed(9));
     let mut sums = [0usize; 3];
     for free in (0..200).chain(std::iter::repeat_n(1, 30_000)) {
-        let shares = queues.share(free, &open, &mut dice);
+        let shares = queues.share(free, &open, &mut random);
         assert_eq!(sum(&shares), free);
         assert!(shares.iter().all(|&(_, n)| n > 0));
         for (queue, n) in shares {
@@ -99,16 +99,16 @@ fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
     for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
         assert!((sums[queue] as f64 / total as f64 - share).abs() < 0.01, "{sums:?}");
     }
-    assert_eq!(queues.share(5, &open[1..2], &mut dice), [(1, 5)]);
-    assert_eq!(queues.share(5, &[], &mut dice), []);
+    assert_eq!(queues.share(5, &open[1..2], &mut random), [(1, 5)]);
+    assert_eq!(queues.share(5, &[], &mut random), []);
     // A slot more or a million: the same few throws.
-    assert_eq!(sum(&queues.share(usize::MAX / 2, &open, &mut dice)), usize::MAX / 2);
+    assert_eq!(sum(&queues.share(usize::MAX / 2, &open, &mut random)), usize::MAX / 2);
 }
 
 #[test]
 fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
     let queues = queues(&[8, 1, 1], false);
-    let mut dice = Dice::seeded(11);
+    let mut random = Rng::with_seed(11);
     let table = [
         // free, room of each        what each is asked for
         (10, [2, usize::MAX, 0], [2, 8, 0]),
@@ -120,7 +120,7 @@ fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
     ];
     for (free, room, expected) in table {
         let open: Vec<Open> = room.iter().enumerate().map(|(queue, &room)| Open { queue, room }).collect();
-        for asked in [queues.share(free, &open, &mut dice), queues.probe(free, &open, &mut dice)] {
+        for asked in [queues.share(free, &open, &mut random), queues.probe(free, &open, &mut random)] {
             let mut by_queue = [0; 3];
             asked.iter().for_each(|&(queue, n)| by_queue[queue] = n);
             assert_eq!(by_queue, expected, "{free} {room:?}");
@@ -132,10 +132,10 @@ fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
 fn the_weight_of_a_pattern_is_shared_by_its_queues() {
     let entries = [entry("default", 3, None), entry("tenant:*", 1, None)];
     let queues = Queues::new(&entries, &tenants(1000), false);
-    let (open, mut dice) = (open(&queues), Dice::seeded(17));
+    let (open, mut random) = (open(&queues), Rng::with_seed(17));
     let (mut default, mut by_tenant) = (0, vec![0; 1000]);
     for _ in 0..500 {
-        for (queue, n) in queues.share(40, &open, &mut dice) {
+        for (queue, n) in queues.share(40, &open, &mut random) {
             match queue {
                 0 => default += n,
                 tenant => by_tenant[tenant - 1] += n,
@@ -145,12 +145,12 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
     assert_eq!(default, 500 * 30);
     assert_eq!(by_tenant.iter().sum::<usize>(), 500 * 10);
     assert!(by_tenant.iter().all(|&n| n < 30), "nobody is preferred: {:?}", by_tenant.iter().max());
-    let first = (0..1000).filter(|_| queues.order(&open, &mut dice)[0].queue == 0).count();
+    let first = (0..1000).filter(|_| queues.order(&open, &mut random)[0].queue == 0).count();
     assert!((680..820).contains(&first), "{first}");
     // More slots than one call asks queues: the same weights, over fewer of them.
     let (mut default, mut reached) = (0, std::collections::HashSet::new());
     for _ in 0..100 {
-        let asked = queues.share(400, &open, &mut dice);
+        let asked = queues.share(400, &open, &mut random);
         assert!(asked.len() <= MOST_ASKED && sum(&asked) == 400, "{asked:?}");
         default += asked.iter().find(|(queue, _)| *queue == 0).map_or(0, |(_, n)| *n);
         reached.extend(asked.into_iter().map(|(queue, _)| queue));
@@ -162,15 +162,15 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
 #[test]
 fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
     let queues = queues(&[6, 3, 1], false);
-    let (open_queues, mut dice) = (open(&queues), Dice::seeded(5));
+    let (open_queues, mut random) = (open(&queues), Rng::with_seed(5));
     for free in 0..20 {
-        let asked = queues.probe(free, &open_queues, &mut dice);
+        let asked = queues.probe(free, &open_queues, &mut random);
         assert_eq!(asked.len(), free.min(3));
         assert_eq!(sum(&asked), free);
     }
     // Of a thousand queues it asks no more than fit into one call.
     let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
-    let asked = many.probe(5_000, &open(&many), &mut dice);
+    let asked = many.probe(5_000, &open(&many), &mut random);
     assert_eq!((asked.len(), sum(&asked)), (MOST_ASKED, 2 * MOST_ASKED));
 }
 
