@@ -22,14 +22,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ENQUEUE = "fits" "new_task" "produce/enqueue";
+    ENQUEUE = "fits" "new_task" "due" "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/unanswered" "consume/resume";
     EXTEND_UNANSWERED = "consume/unanswered" "consume/extend";
     RELEASE_UNANSWERED = "consume/unanswered" "consume/release";
     DONE = "fits" "count" "settle/refusal" "settle/done";
-    SETTLE = "fits" "count" "varint" "task" "settle/refusal" "settle/settle";
+    SETTLE = "fits" "due" "count" "varint" "task" "settle/refusal" "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
     FORWARD = "fits" "maintain/forward";
@@ -41,12 +41,12 @@ scripts! {
     TRIM_ARCHIVE = "maintain/trim_archive";
     CLAIM = "ripe" "groups/claim";
     RIPE = "group_step" "ripe" "groups/ripe";
-    FINISH = "fits" "new_task" "groups/finish";
+    FINISH = "fits" "new_task" "due" "groups/finish";
     PUT_BACK = "groups/put_back";
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";
-    TICK = "new_task" "varint" "task" "places" "cron" "schedule/tick";
+    TICK = "new_task" "due" "varint" "task" "places" "cron" "schedule/tick";
     PLAN = "cron" "schedule/plan";
     ENTRY = "cron" "schedule/entry";
     PAUSE_ENTRY = "cron" "schedule/pause";
@@ -70,12 +70,12 @@ scripts! {
     CHANGE = "varint" "task" "places" "repair/change";
     BULK = "varint" "task" "places" "group_step" "repair/bulk";
     EDIT = "varint" "task" "places" "repair/edit";
-    END_ORPHAN = "count" "varint" "task" "places" "repair/end_orphan";
+    END_ORPHAN = "due" "count" "varint" "task" "places" "repair/end_orphan";
     LOOK = "varint" "task" "places" "repair/look";
     HOLD = "varint" "task" "places" "repair/never" "repair/hold";
     PLACE = "new_task" "repair/never" "repair/place";
     DROP = "varint" "task" "repair/drop";
-    RELEASE = "varint" "task" "places" "repair/release";
+    RELEASE = "due" "varint" "task" "places" "repair/release";
     DELETE_KEYS = "repair/delete_keys";
 }
 

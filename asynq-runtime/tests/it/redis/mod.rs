@@ -2,6 +2,7 @@
 
 mod connect;
 mod direct;
+mod due;
 mod fence;
 mod fetching;
 mod foreign;

@@ -108,7 +108,7 @@ end
 for _, task in ipairs(made) do
   if task.state == 'scheduled' then
     call('ZADD', KEYS[5], whole(math.ceil(task.due / 1000)), task.id)
-    call('ZADD', KEYS[6], whole(task.due), 's:' .. task.id)
+    note_due(KEYS[6], { whole(task.due), 's:' .. task.id }, now_ms)
   elseif task.state == 'aggregating' then
     call('ZADD', prefix .. 'g:' .. task.group, whole(now_s), task.id)
     call('SADD', KEYS[8], task.group)

@@ -32,7 +32,6 @@ local function move(id, zset)
 end
 
 local due = call('ZRANGEBYSCORE', KEYS[4], '-inf', whole(now_ms), 'WITHSCORES', 'LIMIT', 0, limit)
-local looked_at = #due / 2
 for i = 1, #due, 2 do
   local id, zset = string.sub(due[i], 3), zsets[string.sub(due[i], 1, 1)]
   call('ZREM', KEYS[4], due[i])
@@ -40,11 +39,10 @@ for i = 1, #due, 2 do
   if zset and tonumber(call('ZSCORE', zset, id) or -1) == math.ceil(tonumber(due[i + 1]) / 1000) then move(id, zset) end
 end
 
--- What has no exact time is Go's own work, by whole seconds.
+-- What has no exact time is Go's own work, by whole seconds. Times above that say nothing any more take no room from it.
 for kind, zset in pairs(zsets) do
-  if looked_at < limit then
-    local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit - looked_at)
-    looked_at = looked_at + #ids
+  if moved < limit then
+    local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit - moved)
     for _, id in ipairs(ids) do
       call('ZREM', KEYS[4], kind .. ':' .. id)
       move(id, zset)

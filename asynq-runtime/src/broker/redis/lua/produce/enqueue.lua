@@ -96,7 +96,7 @@ answers[1] = table.concat(letters)
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
 if #scheduled > 0 then
   call('ZADD', KEYS[2], unpack(scheduled))
-  call('ZADD', KEYS[3], unpack(exact))
+  note_due(KEYS[3], exact, now_ms)
 end
 for _, member in ipairs(grouped) do
   call('ZADD', ARGV[5] .. member[1], whole(now_s), member[2])

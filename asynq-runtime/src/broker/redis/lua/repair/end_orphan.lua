@@ -17,7 +17,7 @@ for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
 
 if ARGV[6] == 'retry' then
   call('ZADD', KEYS[5], whole(math.ceil(now_ms / 1000)), id)
-  call('ZADD', KEYS[8], whole(now_ms), 'r:' .. id)
+  note_due(KEYS[8], { whole(now_ms), 'r:' .. id }, now_ms)
 else
   call('ZADD', KEYS[6], whole(now_s), id)
   unlock_archived(lock_of(key, task[3], task[4]), id, task[5])

@@ -4,7 +4,7 @@
 --          · 8 state · 9 score ('' none) · 10 exact due ms ('' none) · 11 group ('' none)
 --          · 12 head (the move failed, it is here again) or tail (it has arrived)
 -- Returns  done · changed (it is not as this move left it)
-local _, now_ns = clock(ARGV[1])
+local _, now_ns, now_ms = clock(ARGV[1])
 local id, key, state, score, group = ARGV[3], KEYS[11], ARGV[8], ARGV[9], ARGV[11]
 local task = pcall('HMGET', key, 'state', 'move', 'msg')
 if not (task[1] == 'scheduled' and task[2] == ARGV[4] and task[3] == ARGV[6]) then return 'changed' end
@@ -21,7 +21,7 @@ elseif state == 'aggregating' then
   call('SADD', KEYS[9], group)
 else
   call('ZADD', zsets[state], score, id)
-  if ARGV[10] ~= '' then call('ZADD', KEYS[8], ARGV[10], string.sub(state, 1, 1) .. ':' .. id) end
+  if ARGV[10] ~= '' then note_due(KEYS[8], { ARGV[10], string.sub(state, 1, 1) .. ':' .. id }, now_ms) end
 end
 if state ~= 'scheduled' then call('ZREM', KEYS[4], id) end
 call('HSET', key, 'state', state, 'msg', ARGV[7])

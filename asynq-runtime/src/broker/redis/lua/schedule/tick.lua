@@ -119,7 +119,7 @@ if goes then
 end
 if state == 'scheduled' then
   call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), id)
-  call('ZADD', KEYS[8], whole(due), 's:' .. id)
+  note_due(KEYS[8], { whole(due), 's:' .. id }, now_ms)
 elseif state == 'aggregating' then
   call('ZADD', prefix .. 'g:' .. group, whole(now_s), id)
   call('SADD', KEYS[9], group)

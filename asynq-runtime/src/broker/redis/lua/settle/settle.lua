@@ -111,7 +111,7 @@ if #deleted > 0 then call('DEL', unpack(deleted)) end
 if #completed > 0 then call('ZADD', KEYS[4], unpack(completed)) end
 if #retried > 0 then
   call('ZADD', KEYS[5], unpack(retried))
-  call('ZADD', KEYS[7], unpack(due))
+  note_due(KEYS[7], due, now_ms)
 end
 if #archived > 0 then call('ZADD', KEYS[6], unpack(archived)) end
 -- One after the other: the last of them is where the next dequeue takes it first.
