@@ -127,7 +127,7 @@ async fn tasks_of_a_set_that_nobody_knows_are_found_until_the_sweep() {
     go.lose_deadlines();
     // Neither a group nor a set: no program finds them before the sweep makes them known again.
     assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["s1", "s2"])));
-    soon(async { while t.broker().sweep(&default_queue()).await.unwrap().groups_restored == 0 {} }).await;
+    soon(async { while t.broker().restore_groups(&[default_queue()]).await.unwrap() == 0 {} }).await;
     assert_eq!(examine(&t, ALL).await.oddities, []);
 }
 

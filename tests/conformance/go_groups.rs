@@ -22,7 +22,7 @@ fn grouped(id: &str) -> TaskMessage {
 }
 
 async fn sweep(t: &Fixture) -> usize {
-    t.broker().sweep(&default_queue()).await.unwrap().groups_restored
+    t.broker().restore_groups(&[default_queue()]).await.unwrap()
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Forwarded, Settled, Swept},
+    broker::{Forwarded, Kept, Settled, Swept},
     task::TaskState,
 };
 use asynq_tests::{
@@ -245,6 +245,35 @@ async fn ghosts_are_swept_out_of_active_and_pending() {
     assert_eq!(t.broker().sweep(&default_queue()).await.unwrap().ghosts_removed, 2);
     let stats = t.snapshot().await.stats;
     assert_eq!((stats.active, stats.pending), (0, 1));
+}
+
+#[tokio::test]
+async fn queues_with_something_to_clean_or_to_sweep_are_named() {
+    let t = Fixture::start().await;
+    let kept = ["default", "quiet"].map(|name| Kept { queue: queue(name), max_age: 90 * DAY, max_size: 10 });
+    let names = kept.each_ref().map(|kept| kept.queue.clone());
+    let cleans = async |kept: &[Kept]| t.broker().worth_cleaning(kept).await.unwrap().contains(&default_queue());
+    let sweeps = async || t.broker().worth_sweeping(&names).await.unwrap().contains(&default_queue());
+    for _ in 0..3 {
+        t.broker().worth_cleaning(&kept).await.unwrap();
+        t.broker().worth_sweeping(&names).await.unwrap();
+    }
+    t.seed_completed("t1", 60).await;
+    t.advance(60 * SECOND);
+    assert!(cleans(&kept).await, "its retention has passed");
+    t.broker().delete_expired(&default_queue(), 100).await.unwrap();
+    t.seed_archived("t2").await;
+    assert!(cleans(&[Kept { max_size: 0, ..kept[0].clone() }]).await, "the archive is too small");
+    t.advance(90 * DAY);
+    assert!(cleans(&kept).await, "it is too old");
+    t.broker().trim_archive(&default_queue(), 90 * DAY, 10, 100).await.unwrap();
+    t.seed_set(&["s1"]).await;
+    t.advance(300 * SECOND);
+    assert!(cleans(&kept).await, "a set nobody ended");
+    t.seed_pending(&["t3"]).await;
+    assert!(sweeps().await, "something is pending");
+    t.take(9).await;
+    assert!(sweeps().await, "something is active");
 }
 
 #[tokio::test]

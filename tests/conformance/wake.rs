@@ -26,7 +26,8 @@ async fn waiting(broker: &Arc<dyn Broker>, queues: &[QueueName]) -> JoinHandle<(
     // The first wait arms whatever the broker listens with, so that the second is not ended by its set-up.
     broker.wait_for_work(queues, Quarantined::All, A_MOMENT).await.unwrap();
     let (broker, queues) = (broker.clone(), queues.to_vec());
-    let handle = tokio::spawn(async move { broker.wait_for_work(&queues, Quarantined::All, LONG).await.unwrap() });
+    let handle =
+        tokio::spawn(async move { drop(broker.wait_for_work(&queues, Quarantined::All, LONG).await.unwrap()) });
     tokio::task::yield_now().await;
     handle
 }
@@ -136,6 +137,65 @@ async fn work_in_any_of_the_queues_wakes() {
         let wanted = [asynq_runtime::broker::Wanted { queue: queue(name), n: 1 }];
         assert_eq!(t.broker().dequeue(t.member(), &wanted).await.unwrap().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_wait_names_the_queues_that_may_have_something() {
+    let t = Fixture::real_time().await;
+    let queues: Vec<QueueName> = (0..20).map(|i| queue(&format!("tenant:{i}"))).collect();
+    let wait = |limit| t.broker().wait_for_work(&queues, Quarantined::All, limit);
+    assert!(wait(A_MOMENT).await.unwrap().is_empty());
+    for name in ["tenant:3", "tenant:17", "elsewhere"] {
+        t.enqueue(task(name).in_queue(name)).await;
+    }
+    let mut named = Vec::new();
+    // Writes that came one after the other may be told one after the other.
+    while named.len() < 2 {
+        let open = soon(wait(LONG)).await.unwrap();
+        for queue in open {
+            let wanted = [asynq_runtime::broker::Wanted { queue: queue.clone(), n: 1 }];
+            assert_eq!(t.broker().dequeue(t.member(), &wanted).await.unwrap().len(), 1, "{queue}");
+            named.push(queue);
+        }
+    }
+    named.sort();
+    assert_eq!(named, [queue("tenant:17"), queue("tenant:3")]);
+}
+
+#[tokio::test]
+async fn a_wait_for_due_tasks_names_their_queues() {
+    let t = Fixture::real_time().await;
+    let queues: Vec<QueueName> = (0..20).map(|i| queue(&format!("tenant:{i}"))).collect();
+    assert!(t.broker().wait_for_due(&queues, A_MOMENT).await.unwrap().is_empty());
+    t.enqueue(task("far").in_queue("tenant:1").after(LONG)).await;
+    t.enqueue(task("near").in_queue("tenant:4").after(Duration::from_millis(200))).await;
+    let due = soon(async {
+        loop {
+            let due = t.broker().wait_for_due(&queues, LONG).await.unwrap();
+            if !due.is_empty() {
+                return due;
+            }
+        }
+    });
+    assert_eq!(due.await, [queue("tenant:4")]);
+}
+
+#[tokio::test]
+async fn who_waits_for_other_queues_learns_of_each_that_comes() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    for name in ["one", "two", "three"] {
+        let broker = t.shared();
+        let came = tokio::spawn(async move {
+            while !broker.queues().await.unwrap().contains(&queue(name)) {
+                broker.wait_for_queues(LONG).await.unwrap();
+            }
+        });
+        tokio::task::yield_now().await;
+        there.enqueue(vec![task(name).in_queue(name)]).await.remove(0).unwrap();
+        soon(came).await.unwrap();
+    }
+    soon(t.broker().wait_for_queues(A_MOMENT)).await.unwrap();
 }
 
 #[tokio::test]

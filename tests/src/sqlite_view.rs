@@ -201,7 +201,9 @@ hand_on! {
         dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: Quarantined) -> Result<Vec<Run>, BrokerError>;
         release_unanswered(member: &Member, older: Duration) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
         ready(queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
-        wait_for_work(queues: &[QueueName], quarantined: Quarantined, limit: Duration) -> Result<(), BrokerError>;
+        wait_for_work(
+            queues: &[QueueName], quarantined: Quarantined, limit: Duration
+        ) -> Result<Vec<QueueName>, BrokerError>;
         wait_and_dequeue(
             member: &Member, wanted: &[Wanted], quarantined: Quarantined, limit: Duration, stop: &CancellationToken
         ) -> Result<Vec<Run>, BrokerError>;
@@ -214,12 +216,14 @@ hand_on! {
     }
     Maintain {
         forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
-        wait_for_due(queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+        wait_for_due(queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError>;
         wait_and_forward(queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError>;
         extend(runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
         extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
         recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;
         sweep(queue: &QueueName) -> Result<Swept, BrokerError>;
+        worth_cleaning(kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError>;
+        worth_sweeping(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         delete_expired(queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
         trim_archive(queue: &QueueName, age: Duration, size: usize, limit: usize) -> Result<usize, BrokerError>;
     }

@@ -1,6 +1,6 @@
 //! Contract: take tasks out of queues to run them (docs/design/fence.md#taking-a-task).
 
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -73,10 +73,10 @@ pub trait Consume {
     /// The broker cannot be asked.
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
 
-    /// Returns when one of `queues` may have something to take: at once if something waits there and is not paused,
-    /// otherwise on the next write by anyone, and at the latest after `limit`, the safety net.
-    /// It does not return for the queues that [`ready`](Self::ready) leaves out. It may return early for nothing. Dropping the
-    /// future is safe.
+    /// Returns those of `queues` that may have something to take, as soon as there are any: at once if something waits there and
+    /// is not paused, otherwise after the next write by anyone, which a server among many may take up a few milliseconds later
+    /// than it could. Returns none after `limit`, or early for nothing. It does not return for the queues that
+    /// [`ready`](Self::ready) leaves out. Dropping the future is safe.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ pub trait Consume {
         queues: &[QueueName],
         quarantined: Quarantined,
         limit: Duration,
-    ) -> Result<(), BrokerError>;
+    ) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Waits as [`wait_for_work`](Self::wait_for_work) does for something in the `wanted` queues and takes it as
     /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
@@ -107,12 +107,15 @@ pub trait Consume {
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
         let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
-        tokio::select! {
+        let open = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work(&queues, quarantined, limit) => woken?,
+            open = self.wait_for_work(&queues, quarantined, limit) => open?,
+        };
+        if open.is_empty() {
+            return Ok(Vec::new());
         }
-        self.dequeue_sparing(member, wanted, quarantined).await
+        self.dequeue_sparing(member, &Wanted::only(wanted, &open), quarantined).await
     }
 }
 
@@ -123,6 +126,14 @@ pub struct Wanted {
     pub queue: QueueName,
     /// Most tasks to take from it.
     pub n: usize,
+}
+
+impl Wanted {
+    /// Those of `wanted` whose queues are among `open`.
+    pub(crate) fn only(wanted: &[Self], open: &[QueueName]) -> Vec<Self> {
+        let open: HashSet<&QueueName> = open.iter().collect();
+        wanted.iter().filter(|wanted| open.contains(&wanted.queue)).cloned().collect()
+    }
 }
 
 /// How many quarantined tasks to take: those that the next crash would archive

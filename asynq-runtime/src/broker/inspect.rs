@@ -8,6 +8,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 use super::BrokerError;
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
+/// Between two looks for queues that came or went, where nobody tells.
+const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
+
 /// Reads without changing, but for the pause.
 #[async_trait::async_trait]
 pub trait Inspect {
@@ -17,6 +20,17 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError>;
+
+    /// Returns when [`queues`](Self::queues) may have others to tell than before, and at the latest after `limit`; the first call
+    /// of a broker returns at once. Default: after half a second, because nobody tells.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn wait_for_queues(&self, limit: Duration) -> Result<(), BrokerError> {
+        tokio::time::sleep(limit.min(LOOK_FOR_QUEUES)).await;
+        Ok(())
+    }
 
     /// Counts, latency and pause of a queue; all zero for one that does not exist.
     ///

@@ -16,23 +16,24 @@ pub trait Maintain {
     /// The broker failed; what was moved before stays moved.
     async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
 
-    /// Returns when something in `queues` may be due: at the next due time, or when a write by anyone changes what is
-    /// next, and at the latest after `limit`. It may return early for nothing. Dropping the future is safe.
+    /// Returns those of `queues` in which something may be due, as soon as there are any: at the next due time, which a write by
+    /// anyone may bring nearer, or a few milliseconds later where many servers wait. Returns none after `limit`, or early for
+    /// nothing. Dropping the future is safe.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off and try again.
-    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError>;
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError>;
 
-    /// Waits as [`wait_for_due`](Self::wait_for_due) does and forwards what is due then, where a broker can without another
-    /// step in between; it may return for nothing. Dropping the future is safe.
+    /// Waits as [`wait_for_due`](Self::wait_for_due) does and forwards what is due then, in the queues where something is; where
+    /// a broker can, without another step in between. It may return for nothing. Dropping the future is safe.
     ///
     /// # Errors
     ///
     /// As those two.
     async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
-        self.wait_for_due(queues, limit).await?;
-        self.forward(queues).await
+        let due = self.wait_for_due(queues, limit).await?;
+        if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due).await }
     }
 
     /// Renews the lease of each run that is still ours. Anything but [`Settled::Ok`] means that the run is lost: stop it.
@@ -70,13 +71,43 @@ pub trait Maintain {
         Ok(Duration::ZERO)
     }
 
-    /// Mends what a crash of something else left behind: active without a lease, ids without a task, groups
-    /// that have tasks and are not known.
+    /// Mends what a crash of something else left behind: active without a lease, ids without a task.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError>;
+
+    /// Makes groups known that have tasks and that nobody knows, and sets whose deadline was lost, as other programs may leave
+    /// them: a part of a search through everything, for all `queues` at once. Of many servers that ask, not each need search.
+    /// Returns how many. Default: none, for brokers in which no such thing can be.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn restore_groups(&self, _queues: &[QueueName]) -> Result<usize, BrokerError> {
+        Ok(0)
+    }
+
+    /// Returns those of these queues in which [`delete_expired`](Self::delete_expired), [`trim_archive`](Self::trim_archive) or
+    /// [`reclaim_sets`](super::Groups::reclaim_sets) may find something to do, by one question about all of them, so that
+    /// queues in which nothing happens cost nothing. Default: all.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
+        Ok(kept.iter().map(|kept| kept.queue.clone()).collect())
+    }
+
+    /// Returns those of `queues` in which [`sweep`](Self::sweep) may find something. Default: all.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        Ok(queues.to_vec())
+    }
 
     /// Deletes at most `limit` completed tasks whose retention has passed; returns how many.
     ///
@@ -98,6 +129,17 @@ pub trait Maintain {
         max_size: usize,
         limit: usize,
     ) -> Result<usize, BrokerError>;
+}
+
+/// How much of the archive of a queue is kept, as [`Maintain::trim_archive`] is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The queue.
+    pub queue: QueueName,
+    /// For how long at most.
+    pub max_age: Duration,
+    /// How many tasks at most.
+    pub max_size: usize,
 }
 
 /// A unique lock and the run of the task that holds it.
@@ -134,6 +176,4 @@ pub struct Swept {
     pub leases_restored: usize,
     /// Ids in active or pending without a task, removed.
     pub ghosts_removed: usize,
-    /// Groups with tasks that nobody knew, known again; and sets whose deadline was lost.
-    pub groups_restored: usize,
 }

@@ -53,7 +53,7 @@ pub use self::{
         GroupRules, GroupStats, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
     },
     inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
-    maintain::{Forwarded, HeldLock, Maintain, Recovered, Swept},
+    maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
     produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},

@@ -12,7 +12,7 @@ use super::{
     server_context::ServerContext,
 };
 use crate::{
-    broker::{BrokerError, Swept},
+    broker::{BrokerError, Kept, Swept},
     task::QueueName,
 };
 
@@ -37,9 +37,15 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Cleans every queue once.
+/// Cleans every queue once in which there is something to clean.
 async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError> {
-    for queue in context.queues.now().names() {
+    let queues = context.queues.now();
+    let kept = |queue: &QueueName| {
+        let Room { size, age } = context.config.archives.room(queue.as_str());
+        Kept { queue: queue.clone(), max_age: age, max_size: size }
+    };
+    let kept: Vec<Kept> = queues.names().iter().map(kept).collect();
+    for queue in &context.answer(context.broker.worth_cleaning(&kept)).await? {
         while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
@@ -47,8 +53,14 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }
-        if sweeps {
+    }
+    if sweeps {
+        for queue in &context.answer(context.broker.worth_sweeping(queues.names())).await? {
             sweep(context, queue).await?;
+        }
+        let groups = context.answer(context.broker.restore_groups(queues.names())).await?;
+        if groups > 0 {
+            tracing::warn!(groups, "mended groups that nobody knew");
         }
     }
     Ok(())
@@ -92,9 +104,8 @@ async fn trim_to(
 async fn sweep(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
     let swept = context.answer(context.broker.sweep(queue)).await?;
     if swept != Swept::default() {
-        let Swept { leases_restored: leases, ghosts_removed: ghosts, groups_restored: groups } = swept;
-        let what = "mended active tasks without a lease, ids without a task, and groups that nobody knew";
-        tracing::warn!(%queue, leases, ghosts, groups, "{what}");
+        let Swept { leases_restored: leases, ghosts_removed: ghosts } = swept;
+        tracing::warn!(%queue, leases, ghosts, "mended active tasks without a lease and ids without a task");
     }
     Ok(())
 }

@@ -7,15 +7,15 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use super::{
+    config::SAFETY_NET,
     queues::{Entry, Queues},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
 };
-use crate::task::QueueName;
-use fastrand::Rng;
+use crate::{broker::BrokerError, task::QueueName};
 
-/// Between two looks for queues that came or went.
-const LOOK: Duration = Duration::from_millis(500);
+/// Longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is served, as the components see it: each takes [`now`](Self::now) for one turn.
 #[derive(Debug)]
@@ -65,25 +65,23 @@ impl ServedQueues {
 
 /// Looks for queues until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let (mut random, mut retry_backoff) = (Rng::new(), RetryBackoff::new("queue patterns", 2 * LOOK));
+    let mut retry_backoff = RetryBackoff::new("queue patterns", LONGEST_PAUSE);
     while context.queues.has_patterns() {
-        let pause = match context.answer(context.broker.queues()).await {
-            Ok(known) => {
-                retry_backoff.on_success();
-                if let Some((came, went)) = context.queues.learn(&known) {
-                    tracing::info!(
-                        came,
-                        went,
-                        served = context.queues.now().len(),
-                        "the queues of the patterns are others now"
-                    );
-                }
-                LOOK.mul_f64(0.8 + 0.2 * random.f64())
-            }
-            Err(error) => retry_backoff.on_error(&error),
-        };
-        tokio::time::sleep(pause).await;
+        match look(&context).await {
+            Ok(()) => retry_backoff.on_success(),
+            Err(error) => tokio::time::sleep(retry_backoff.on_error(&error)).await,
+        }
     }
+}
+
+/// Looks which queues there are, and waits until there may be others.
+async fn look(context: &ServerContext) -> Result<(), BrokerError> {
+    let known = context.answer(context.broker.queues()).await?;
+    if let Some((came, went)) = context.queues.learn(&known) {
+        let served = context.queues.now().len();
+        tracing::info!(came, went, served, "the queues of the patterns are others now");
+    }
+    context.news(context.broker.wait_for_queues(SAFETY_NET)).await
 }
 
 #[cfg(test)]

@@ -120,6 +120,9 @@ impl Consume for RedisBroker {
         if queues.is_empty() {
             return Ok(Vec::new());
         }
+        if let Some(ready) = self.ready_at(queues, quarantined).await? {
+            return Ok(ready);
+        }
         let calls = queues
             .iter()
             .map(Keys::new)
@@ -142,8 +145,8 @@ impl Consume for RedisBroker {
         queues: &[QueueName],
         quarantined: Quarantined,
         limit: Duration,
-    ) -> Result<(), BrokerError> {
-        self.wait_for_pending(queues, quarantined, limit).await.map(|_| ())
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        self.wait_for_pending(queues, quarantined, limit).await
     }
 
     async fn wait_and_dequeue(
@@ -155,17 +158,19 @@ impl Consume for RedisBroker {
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
         // What a lost answer took is active: no wait for pending tasks would end for it.
-        if !self.unanswered.has(member, wanted) {
-            let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(Vec::new()),
-                woken = self.wait_for_pending(&queues, quarantined, limit) => if !woken? {
-                    return Ok(Vec::new());
-                },
-            }
+        if self.unanswered.has(member, wanted) {
+            return self.dequeue_sparing(member, wanted, quarantined).await;
         }
-        self.dequeue_sparing(member, wanted, quarantined).await
+        let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
+        let open = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Vec::new()),
+            open = self.wait_for_pending(&queues, quarantined, limit) => open?,
+        };
+        if open.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.dequeue_sparing(member, &Wanted::only(wanted, &open), quarantined).await
     }
 }
 

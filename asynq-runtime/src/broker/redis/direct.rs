@@ -25,6 +25,7 @@ use super::{
     keeper::{Identity, Role, back_off},
     line::Line,
     script::Call,
+    seen::SharedSeen,
     socket::Progress,
 };
 
@@ -290,26 +291,35 @@ impl Taken<'_> {
         sent
     }
 
-    /// Asks `reads`, which are no scripts, and hears of what changes from then on; `None` without an answer.
-    pub(super) async fn ask_and_hear(&mut self, reads: Vec<Call>) -> Option<Vec<Result<Value, BrokerError>>> {
-        self.own.as_mut()?.driven.forget_news();
-        match self.exchange(reads).await {
-            Sent::Answered(answers) => Some(answers),
-            Sent::Not | Sent::Unanswered(_) => None,
-        }
+    /// What was read on it and has not changed since.
+    pub(super) fn seen(&self) -> SharedSeen {
+        self.own.as_ref().map(|own| own.driven.seen()).unwrap_or_default()
     }
 
-    /// Waits until something that was asked has changed, or nobody could say any more, because this connection or the
-    /// broker's own has ended; `false` after `limit`.
-    pub(super) async fn hear(&mut self, limit: Duration) -> bool {
+    /// Reads what has been announced by now; `false` if the connection has ended.
+    pub(super) fn catch_up(&mut self) -> bool {
+        let is_there = self.own.as_mut().is_some_and(|own| own.driven.catch_up());
+        if !is_there {
+            self.lose();
+        }
+        is_there
+    }
+
+    /// Waits until more changes of what was read on it were announced than `known`; `false` after `limit`, or if nobody could
+    /// say any more, because this connection or the broker's own has ended.
+    pub(super) async fn hear(&mut self, known: u64, limit: Duration) -> bool {
         let generation = self.generation();
-        let Some(own) = &mut self.own else { return true };
+        let Some(own) = &mut self.own else { return false };
         let now = tokio::time::Instant::now();
         let end = now.checked_add(limit).unwrap_or(now + FAR);
-        tokio::select! {
-            heard = own.driven.hear(end) => heard,
-            () = self.direct.line.leaves(generation) => true,
+        let heard = tokio::select! {
+            heard = own.driven.hear(known, end) => heard,
+            () = self.direct.line.leaves(generation) => false,
+        };
+        if !heard {
+            self.catch_up();
         }
+        heard
     }
 
     /// Gives the connection up: the next caller opens another.

@@ -5,15 +5,12 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
 use tokio::{
     runtime::{self, Handle},
     task::coop::unconstrained,
@@ -26,6 +23,7 @@ use super::{
     line::{answer, is_demoted, is_noscript},
     reply,
     script::{Call, Script},
+    seen::{self, Change, SharedSeen},
     socket::{Progress, Socket, timed_out},
     url::{Address, Target},
 };
@@ -43,8 +41,8 @@ pub(super) struct Driven {
     has_ended: bool,
     runtime: runtime::Id,
     identity: Arc<Identity>,
-    /// Whether something that was read here has changed since.
-    news: Arc<AtomicBool>,
+    /// What was read here and has not changed since.
+    seen: SharedSeen,
 }
 
 /// What a connection is for.
@@ -97,11 +95,13 @@ impl Driven {
             Purpose::News => ProtocolVersion::RESP3,
         };
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let news = Arc::new(AtomicBool::new(false));
+        let seen = SharedSeen::default();
         if purpose == Purpose::News {
-            let told = Arc::clone(&news);
+            let told = Arc::clone(&seen);
             config = config.set_push_sender(move |push: PushInfo| {
-                told.fetch_or(push.kind == PushKind::Invalidate, Ordering::AcqRel);
+                if let Some(change) = Change::read(push) {
+                    seen::lock(&told).changed(&change);
+                }
                 Ok::<(), Infallible>(())
             });
         }
@@ -118,7 +118,7 @@ impl Driven {
             has_ended: false,
             runtime: Handle::current().id(),
             identity: Arc::new(wanted.clone()),
-            news,
+            seen,
         };
         driven.greet(wanted).await?;
         if purpose == Purpose::News {
@@ -187,19 +187,26 @@ impl Driven {
         }
     }
 
-    /// Forgets what has changed so far.
-    pub(super) fn forget_news(&mut self) {
-        self.is_gone();
-        self.news.store(false, Ordering::Release);
+    /// What was read here and has not changed since.
+    pub(super) fn seen(&self) -> SharedSeen {
+        Arc::clone(&self.seen)
     }
 
-    /// Waits until something that was read here has changed, or the connection ends; `false` if `end` came before.
-    pub(super) async fn hear(&mut self, end: Instant) -> bool {
-        let Self { driver, deadline, has_ended, news, .. } = self;
+    /// Reads what has been announced by now; `false` if the connection has ended.
+    pub(super) fn catch_up(&mut self) -> bool {
+        !self.is_gone()
+    }
+
+    /// Waits until more changes were announced than `known`; `false` if `end` came before, or the connection has ended.
+    pub(super) async fn hear(&mut self, known: u64, end: Instant) -> bool {
+        let Self { driver, deadline, has_ended, seen, .. } = self;
         deadline.as_mut().reset(end);
         poll_fn(|context| {
             *has_ended = *has_ended || driver.as_mut().poll(context).is_ready();
-            if news.swap(false, Ordering::AcqRel) || *has_ended {
+            if *has_ended {
+                return Poll::Ready(false);
+            }
+            if seen::lock(seen).changes() != known {
                 return Poll::Ready(true);
             }
             deadline.as_mut().poll(context).map(|()| false)

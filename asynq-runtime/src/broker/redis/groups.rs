@@ -1,6 +1,7 @@
 //! Groups on Redis: asynq's keys, so that Go servers take back our sets and we theirs.
 
 mod finish;
+mod lost;
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -7,6 +7,8 @@ use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
 pub(super) const QUEUES: &str = "asynq:queues";
+/// Matches the names of groups and sets of all queues in a scan.
+pub(super) const ANY_GROUP: &str = "asynq:{*}:g:*";
 /// Zset of servers that live.
 pub(super) const SERVERS: &str = "asynq:servers";
 /// Zset of the same servers' worker lists.
@@ -111,6 +113,7 @@ impl Keys {
     }
 
     /// Matches the names of groups and sets in a scan.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
     pub(super) fn group_pattern(&self) -> String {
         self.pattern("g:")
     }

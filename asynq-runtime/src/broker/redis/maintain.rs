@@ -10,21 +10,20 @@ use chrono::{DateTime, Utc};
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Forwarded, HeldLock, Maintain, Recovered, RunKey, Settled, Swept},
+    super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
     keeper::read_time,
     keys::Keys,
     produce::whole_seconds,
     reply,
-    script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FIND_LOST, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
+    script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
+    seen::{Errand, Kind, Question},
     settle::read_settled,
 };
 use crate::task::{QueueName, TaskId};
 
 /// Most tasks that one script touches.
 const SLICE: usize = 100;
-/// Keys that one sweep of a queue looks at in search of lost groups.
-const KEYS_PER_SWEEP: usize = 5000;
 /// How much longer than its lease a Go run keeps its task: what Go's own recoverer waits.
 pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
 
@@ -41,12 +40,8 @@ impl Maintain for RedisBroker {
         Ok(forwarded)
     }
 
-    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_next_due(queues, limit).await.map(|_| ())
-    }
-
-    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
-        if self.wait_for_next_due(queues, limit).await? { self.forward(queues).await } else { Ok(Forwarded::default()) }
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
+        self.wait_for_next_due(queues, limit).await
     }
 
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
@@ -86,12 +81,14 @@ impl Maintain for RedisBroker {
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
-        let answers = self.ask_each(queues, |keys| head(keys.lease())).await?;
+        let heads: Vec<Question> =
+            queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
+        let answers = self.lookout(Errand::Leases).look(&heads).await?;
         let now = self.clock.now();
         let first = answers.into_iter().map(|answer| match answer {
-            Ok(head) => reply::only_score(head).map(|lapses| until(lapses, now)),
+            Some(head) => head.map(|lapses| until(lapses, now)),
             // A key of a foreign type: recovery tells what is wrong with it.
-            Err(_) => Some(Duration::ZERO),
+            None => Some(Duration::ZERO),
         });
         // What is taken from now on has a whole lease before it.
         let quiet = first.flatten().min().unwrap_or(self.lease);
@@ -106,32 +103,60 @@ impl Maintain for RedisBroker {
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let keys = Keys::new(queue);
-        let Progress { active, pending, keys: cursor } = self.sweeps.begin(queue);
-        let lists = SWEEP
+        let Progress { active, pending } = self.sweeps.begin(queue);
+        let call = SWEEP
             .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(SLICE)
             .arg(active)
             .arg(pending);
-        let groups = FIND_LOST
-            .on(&[keys.groups(), keys.sets()])
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
-            .arg(keys.group_pattern())
-            .arg(cursor)
-            .arg(KEYS_PER_SWEEP);
-        let mut answers = self.link.send(vec![lists, groups]).await?.into_iter();
-        let mut numbers = || -> Result<Vec<u64>, BrokerError> {
-            let answer = reply::array(answers.next().ok_or_else(|| reply::unexpected("no answer"))??)?;
-            Ok(answer.into_iter().filter_map(|number| reply::text(number)?.parse().ok()).collect())
+        let answer = reply::array(self.link.send_one(call).await?)?;
+        let numbers: Vec<usize> = answer.into_iter().filter_map(|n| reply::text(n)?.parse().ok()).collect();
+        let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
+            return Err(reply::unexpected("not four numbers"));
         };
-        let ([leases, ghosts, active, pending], [groups, cursor]) = (&numbers()?[..], &numbers()?[..]) else {
-            return Err(reply::unexpected("not six numbers"));
+        self.sweeps.go_on(queue, Progress { active, pending });
+        Ok(Swept { leases_restored, ghosts_removed })
+    }
+
+    async fn restore_groups(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
+        self.find_lost_groups(queues).await
+    }
+
+    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
+        let questions: Vec<Question> = kept
+            .iter()
+            .flat_map(|kept| {
+                let keys = Keys::new(&kept.queue);
+                let heads = [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
+                heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
+            })
+            .collect();
+        let answers = self.lookout(Errand::Cleaning).look(&questions).await?;
+        let now = self.clock.now().timestamp();
+        let is_worth = |kept: &Kept, answers: &[Option<Option<i64>>]| {
+            let [Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return true };
+            let has_come = |score: &Option<i64>, by: i64| score.is_some_and(|score| score <= by);
+            has_come(completed, now)
+                || has_come(sets, now)
+                || has_come(archived, now.saturating_sub_unsigned(whole_seconds(kept.max_age)))
+                || size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > kept.max_size))
         };
-        let small = |number: &u64| usize::try_from(*number).unwrap_or(usize::MAX);
-        self.sweeps.go_on(queue, Progress { active: small(active), pending: small(pending), keys: *cursor });
-        Ok(Swept { leases_restored: small(leases), ghosts_removed: small(ghosts), groups_restored: small(groups) })
+        let worth = kept.iter().zip(answers.chunks(4)).filter(|(kept, answers)| is_worth(kept, answers));
+        Ok(worth.map(|(kept, _)| kept.queue.clone()).collect())
+    }
+
+    async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        let lists = |queue| {
+            let keys = Keys::new(queue);
+            [keys.active(), keys.pending()].map(|key| Question::new(Kind::Length, key))
+        };
+        let questions: Vec<Question> = queues.iter().flat_map(lists).collect();
+        let answers = self.lookout(Errand::Cleaning).look(&questions).await?;
+        let worth = queues.iter().zip(answers.chunks(2));
+        let worth = worth.filter(|(_, lengths)| lengths.iter().any(|length| *length != Some(Some(0))));
+        Ok(worth.map(|(queue, _)| queue.clone()).collect())
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -319,8 +344,6 @@ struct Progress {
     active: usize,
     /// Counted from the tail of pending.
     pending: usize,
-    /// The cursor of a scan of all keys, which Redis chooses.
-    keys: u64,
 }
 
 impl Sweeps {

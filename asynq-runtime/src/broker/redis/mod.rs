@@ -28,6 +28,7 @@ mod reply;
 mod room;
 mod schedule;
 mod script;
+mod seen;
 mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
@@ -36,11 +37,16 @@ mod socket;
 mod tls;
 mod unanswered;
 mod url;
+mod waits;
 mod wake;
 
 use std::{
+    collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -67,7 +73,7 @@ use self::{
 #[cfg(feature = "cluster")]
 use self::{cluster::Topology, url::Place};
 use super::{Broker, BrokerError, BrokerErrorKind};
-use crate::{clock::Clock, thread::Thread};
+use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
@@ -97,7 +103,11 @@ pub struct RedisBroker {
     room: Room,
     passed: PassedQuarantine,
     sweeps: Sweeps,
+    /// Where the searches for lost groups go on: of all queues, and in a cluster of each.
+    searches: Mutex<HashMap<Option<QueueName>, String>>,
     hold: Mutex<Hold>,
+    /// How many servers lived at the last beat, this one included.
+    servers: AtomicU64,
     io: Io,
 }
 
@@ -249,7 +259,9 @@ impl RedisBroker {
             room: Room::new(call_timeout),
             passed: PassedQuarantine::default(),
             sweeps,
+            searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
+            servers: AtomicU64::new(0),
             io,
         })
     }
@@ -270,6 +282,16 @@ impl RedisBroker {
     /// Returns the connection for inspector reads; the first read opens it.
     fn looking(&self) -> &Link {
         self.looking.get_or_init(|| Link::open(&self.io, self.role()))
+    }
+
+    /// How many servers lived at the last beat of one of ours; 0 before it.
+    fn servers_alive(&self) -> u64 {
+        self.servers.load(Ordering::Relaxed)
+    }
+
+    /// Whether this server does what one of all servers should do: the same chance for each.
+    fn is_chosen(&self) -> bool {
+        random_below(self.servers_alive().max(1)) == 0
     }
 
     /// The tracking connection; opened by the first who waits, so that a producer has none.
@@ -320,6 +342,12 @@ impl fmt::Debug for RedisBroker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBroker").field("location", &self.location()).finish_non_exhaustive()
     }
+}
+
+/// A random number below `limit`, which is not zero.
+fn random_below(limit: u64) -> u64 {
+    // The lowest bits of the first half are not random.
+    (uuid::Uuid::new_v4().as_u64_pair().0 >> 16) % limit
 }
 
 /// The error with the place it is about.

@@ -1,9 +1,10 @@
 //! Makes servers visible to asynq's tools, and asks Redis's time on the way.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
+use redis::Value;
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
@@ -127,12 +128,20 @@ impl RedisBroker {
         let before = Utc::now();
         let answers = self.link.send(calls).await?;
         let after = Utc::now();
-        if let Some(Ok(now)) = answers.last()
-            && let Some(now) = reply::number(now)
-        {
+        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        // The first one is about the list of servers, the last one about both where that list is beside what it writes.
+        let numbers = |value: Option<&Value>| match value {
+            Some(Value::Array(values)) => values.iter().map(reply::number).collect(),
+            value => vec![None, value.and_then(reply::number)],
+        };
+        let (listed, beat) = (numbers(answers.first()), numbers(answers.last()));
+        if let [Some(now), _] = beat[..] {
             self.clock.learn(before, DateTime::from_timestamp_nanos(now), after);
         }
-        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        if let [_, Some(alive)] = listed[..] {
+            self.servers.store(u64::try_from(alive).unwrap_or_default(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Refuses a lease shorter than Go's while a Go server lives, which would read it as one of its own length.

@@ -102,13 +102,13 @@ impl Consume for SqliteBroker {
         queues: &[QueueName],
         quarantined: Quarantined,
         limit: Duration,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Vec<QueueName>, BrokerError> {
         let deadline = far(limit);
         let mut notifier = self.store.common.notifier.work();
         loop {
             let ready = self.ready(queues, quarantined).await?;
             if !ready.is_empty() || timeout_at(deadline, notifier.notified()).await.is_err() {
-                return Ok(());
+                return Ok(ready);
             }
         }
     }

@@ -54,17 +54,25 @@ impl Maintain for SqliteBroker {
         self.store.write(command).await
     }
 
-    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
         let deadline = far(limit);
         let mut notifier = self.store.common.notifier.due();
         loop {
-            let queues = queues.to_vec();
-            let next = self.store.read(move |view| next_due(view, &queues)).await?;
+            let look = queues.to_vec();
+            let dues = self.store.read(move |view| dues(view, &look)).await?;
+            let next = dues.iter().flatten().min().copied();
             // The clock may be a test's, so how long to wait follows from it alone.
             loop {
-                let left = next.map(|next| next.saturating_sub(self.store.common.now()));
+                let now = self.store.common.now();
+                let left = next.map(|next| next.saturating_sub(now));
                 if left.is_some_and(|left| left <= 0) || Instant::now() >= deadline {
-                    return Ok(());
+                    let is_due = |due: &Option<i64>| due.is_some_and(|due| due <= now);
+                    return Ok(queues
+                        .iter()
+                        .zip(dues)
+                        .filter(|(_, due)| is_due(due))
+                        .map(|(q, _)| q.clone())
+                        .collect());
                 }
                 let mut pause = far(left.map_or(Duration::MAX, |left| Duration::from_millis(left.unsigned_abs())));
                 if self.manual_clock && left.is_some() {
@@ -80,8 +88,8 @@ impl Maintain for SqliteBroker {
     async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
         // The writer sleeps by the real clock; and all else would wait while it looks through many queues.
         if self.manual_clock || queues.len() > MOST_PARKED {
-            self.wait_for_due(queues, limit).await?;
-            return self.forward(queues).await;
+            let due = self.wait_for_due(queues, limit).await?;
+            return if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due).await };
         }
         let (look, command) = forward_all(queues);
         let command = command.once(move |view| {
@@ -167,12 +175,16 @@ fn limit_of(n: usize) -> i64 {
 }
 
 fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
-    let mut next = None;
-    for queue in queues {
-        let due = view.find(&sql::MAINTAIN_NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?.flatten();
-        next = next.into_iter().chain(due).min();
-    }
-    Ok(next)
+    Ok(dues(view, queues)?.into_iter().flatten().min())
+}
+
+/// When each queue's next task is due.
+fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i64>>> {
+    let due = |queue: &QueueName| {
+        let found = view.find(&sql::MAINTAIN_NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(found.flatten())
+    };
+    queues.iter().map(due).collect()
 }
 
 /// The order that forwards what is due, and the queues for a look before.

@@ -33,20 +33,24 @@ impl Fetcher {
                 return Ok(());
             }
             let names = self.names_with_room();
-            let ready: HashSet<QueueName> =
-                self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?.into_iter().collect();
-            let now = Instant::now();
-            for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
-                *short = (!ready.contains(name)).then_some(now);
-            }
-            self.looked = Some(now);
+            let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
+            self.only_these_are_open(ready);
         } else if next == Next::Probe {
             self.short.fill(None);
-        } else {
-            // Queues that were short a moment ago are left out as long as another has work.
+        } else if self.short.iter().any(Option::is_none) {
+            // Queues that were short a moment ago are left out as long as another has work. Where none has, a wait looks at all.
             self.short.iter_mut().for_each(|short| *short = short.filter(|&since| !is_stale(since)));
         }
         Ok(())
+    }
+
+    /// Notes that the broker named these queues, and that there is nothing in the others.
+    pub(super) fn only_these_are_open(&mut self, open: Vec<QueueName>) {
+        let (open, now): (HashSet<QueueName>, _) = (open.into_iter().collect(), Instant::now());
+        for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
+            *short = (!open.contains(name)).then_some(now);
+        }
+        self.looked = Some(now);
     }
 
     /// Those of `queues` that may have work and may run more.

@@ -15,7 +15,10 @@ use super::{
     },
     Fetcher, Next, wanted,
 };
-use crate::broker::BrokerError;
+use crate::{
+    broker::{BrokerError, Run},
+    task::QueueName,
+};
 
 impl Fetcher {
     /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
@@ -43,13 +46,13 @@ impl Fetcher {
         let news = async {
             if let Some(wanted) = &wanted {
                 let runs = context.broker.wait_and_dequeue(&context.member, wanted, quarantined, SAFETY_NET, &stop);
-                return context.news(runs).await;
+                return context.news(runs).await.map(Found::ActiveRuns);
             }
             if names.is_empty() {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            context.news(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(|()| Vec::new())
+            context.news(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(Found::Queues)
         };
         let mut news = pin!(news);
         let room = async {
@@ -60,35 +63,41 @@ impl Fetcher {
                 }
             }
         };
-        let runs = tokio::select! {
+        let found = tokio::select! {
             () = context.quiet.cancelled() => None,
             () = context.queues.changed(&self.queues) => None,
             // The next quarantined task may come.
             () = context.runs.freed(), if context.runs.quarantined_runs() => None,
             // A queue is below its limit again.
             () = room, if is_full && !context.runs.quarantined_runs() => None,
-            runs = &mut news => Some(runs?),
+            found = &mut news => Some(found?),
         };
-        let is_over = runs.is_none();
-        let runs = match (runs, &asked) {
-            (Some(runs), _) => runs,
+        let is_over = found.is_none();
+        let found = match found {
+            Some(found) => found,
             // What is being taken at this moment is ours.
-            (None, Some(_)) => {
+            None if asked.is_some() => {
                 stop.cancel();
                 news.await?
             }
-            (None, None) => Vec::new(),
+            None => Found::Queues(Vec::new()),
         };
-        if let Some(asked) = &asked
-            && !runs.is_empty()
-        {
-            context.found_nothing.store(false, Ordering::Release);
-            self.wakeups.on_work();
-            self.took(asked, runs).await;
-            return Ok(Next::Fetch);
-        }
+        let is_anywhere = match (found, &asked) {
+            (Found::ActiveRuns(runs), Some(asked)) if !runs.is_empty() => {
+                context.found_nothing.store(false, Ordering::Release);
+                self.wakeups.on_work();
+                self.took(asked, runs).await;
+                return Ok(Next::Fetch);
+            }
+            (Found::Queues(open), _) if !open.is_empty() => {
+                self.only_these_are_open(open);
+                true
+            }
+            _ => false,
+        };
+        // A wait begins with a look.
         if is_over {
-            return Ok(Next::Probe);
+            return Ok(Next::Wait);
         }
         let pause = self.wakeups.on_nothing(since.elapsed());
         if !pause.is_zero() {
@@ -98,7 +107,13 @@ impl Fetcher {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        // Where the wait asks all that could be asked, it begins with that.
-        Ok(if asked.is_some() { Next::Wait } else { Next::Probe })
+        Ok(if is_anywhere { Next::Fetch } else { Next::Wait })
     }
+}
+
+/// What a wait ended with.
+enum Found {
+    ActiveRuns(Vec<Run>),
+    /// Where something may be.
+    Queues(Vec<QueueName>),
 }

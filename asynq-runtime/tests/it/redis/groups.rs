@@ -101,7 +101,7 @@ async fn groups_of_a_full_redis_are_drained() {
     assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);
     let () = redis.srem(GROUPS, "g").await.unwrap();
-    assert_eq!(broker.sweep(&queue()).await.unwrap().groups_restored, 1);
+    assert_eq!(broker.restore_groups(&[queue()]).await.unwrap(), 1);
     let until = clock_now(&broker) + chrono::TimeDelta::seconds(60);
     assert!(broker.acquire_token("mail", 1, &TaskId::new("a").unwrap(), until).await.unwrap());
 }
@@ -340,8 +340,8 @@ async fn lost_groups_are_found_whatever_characters_their_queue_has() {
         broker.enqueue(vec![new]).await.remove(0).unwrap();
         let () = redis.del(format!("asynq:{{{queue}}}:groups")).await.unwrap();
     }
-    assert_eq!(broker.sweep(&strange).await.unwrap().groups_restored, 1);
+    assert_eq!(broker.restore_groups(std::slice::from_ref(&strange)).await.unwrap(), 1);
     assert_eq!(broker.groups(&strange, None, 9).await.unwrap().len(), 1);
     assert!(broker.groups(&plain, None, 9).await.unwrap().is_empty(), "the other queue was not looked at");
-    assert_eq!(broker.sweep(&plain).await.unwrap().groups_restored, 1);
+    assert_eq!(broker.restore_groups(&[plain, strange]).await.unwrap(), 1);
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use asynq_runtime::{Registry, prelude::*, server::Running};
 use asynq_test_support::soon;
+use redis::AsyncCommands;
 
 use super::{server::Server as Redis, tasks::commands};
 
@@ -39,5 +40,52 @@ async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
     // A busy machine makes the time longer, and the timers of the server with it.
     let seconds = begun.elapsed().as_secs_f64();
     assert!(sent as f64 <= 3.0 * seconds, "{sent} commands in {seconds:.1} seconds");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_server_costs_the_same_whatever_the_number_of_queues() {
+    const QUEUES: usize = 1_000;
+    let redis = Redis::start(&[]).await;
+    let mut foreign = redis.foreign().await;
+    let names: Vec<String> = (0..QUEUES).map(|i| format!("tenant:{i}")).collect();
+    let () = foreign.sadd("asynq:queues", &names).await.unwrap();
+    let server = Server::builder("").broker(Arc::new(redis.broker().await)).queue("tenant:*", 1);
+    let server = server.registry(Registry::only::<(nothing,)>().unwrap());
+    let running = server.build().await.unwrap().start().await.unwrap();
+    // The first wait is on the connection that all share, and the next ones are on one of their own.
+    for round in 1..=3 {
+        nothing::job().queue("tenant:7").enqueue(&running.client()).await.unwrap();
+        soon(running.signals().settled.reached(round)).await;
+    }
+    // The janitor looks for something to sweep with its first turn.
+    soon(running.signals().cleaned.reached(1)).await;
+    beats(&running, 2).await;
+
+    let (begun, before) = (Instant::now(), commands(&mut foreign).await);
+    beats(&running, 3).await;
+    let sent = commands(&mut foreign).await - before;
+    let seconds = begun.elapsed().as_secs_f64();
+    // Three a second as with one queue, and of each of four errands the 32 oldest answers every ten seconds.
+    assert!(sent as f64 <= 16.0 * seconds + 128.0, "{sent} commands in {seconds:.1} seconds");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_that_comes_is_served_without_a_look_at_all_again_and_again() {
+    let redis = Redis::start(&[]).await;
+    let server = Server::builder("").broker(Arc::new(redis.broker().await)).queue("tenant:*", 1);
+    let server = server.registry(Registry::only::<(nothing,)>().unwrap());
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let mut foreign = redis.foreign().await;
+    for (round, queue) in [(1, "tenant:a"), (2, "tenant:b")] {
+        nothing::job().queue(queue).enqueue(&running.client()).await.unwrap();
+        soon(running.signals().settled.reached(round)).await;
+    }
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut foreign).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_smembers:calls=")).unwrap();
+    let looks: u64 = line.split(',').next().unwrap().parse().unwrap();
+    // Before and after each announcement is asked for.
+    assert!(looks <= 6, "{looks} looks");
     running.shutdown().await.unwrap();
 }

@@ -7,6 +7,7 @@ mod fence;
 mod fetching;
 mod foreign;
 mod groups;
+mod herd;
 mod idle;
 mod looking;
 mod lost;

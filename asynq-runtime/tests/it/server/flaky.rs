@@ -179,12 +179,12 @@ impl Consume for Flaky {
             return Ok(Vec::new());
         }
         let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
-        tokio::select! {
+        let open = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            woken = self.wait_for_work(&queues, suspects, limit) => woken?,
-        }
-        self.dequeue_sparing(member, wanted, suspects).await
+            open = self.wait_for_work(&queues, suspects, limit) => open?,
+        };
+        if open.is_empty() { Ok(Vec::new()) } else { self.dequeue_sparing(member, wanted, suspects).await }
     }
 
     async fn release_unanswered(
@@ -218,7 +218,7 @@ impl Consume for Flaky {
         queues: &[QueueName],
         quarantined: Quarantined,
         limit: Duration,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Vec<QueueName>, BrokerError> {
         self.pulse("wait_for_work").await;
         self.inner.wait_for_work(queues, quarantined, limit).await
     }
@@ -284,7 +284,7 @@ impl Maintain for Flaky {
         self.inner.forward(queues).await
     }
 
-    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<(), BrokerError> {
+    async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
         self.pulse("wait_for_due").await;
         self.inner.wait_for_due(queues, limit).await
     }

@@ -4,6 +4,8 @@ mod failures;
 mod queues;
 mod tasks;
 
+use std::time::Duration;
+
 use super::{
     super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     RedisBroker,
@@ -14,6 +16,10 @@ use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 impl Inspect for RedisBroker {
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
         self.all_queues().await
+    }
+
+    async fn wait_for_queues(&self, limit: Duration) -> Result<(), BrokerError> {
+        self.wait_for_other_queues(limit).await
     }
 
     async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {

@@ -1,9 +1,8 @@
 -- Makes groups known that have tasks and no name, as asynq's forwarder and reclaim leave them, and sets that lost their
--- deadline (docs/design/failures.md#a-group-is-forgotten): one slice of all keys of the server, whichever queue they are of.
--- KEYS     1 groups · 2 aggregation_sets
--- ARGV     1 now · 2 prefix of the queue's keys · 3 pattern of its groups · 4 where to go on, '0' at the beginning
---          · 5 how many keys to look at
--- Returns  groups and sets made known · where to go on, '0' at the end
+-- deadline (docs/design/failures.md#a-group-is-forgotten).
+-- KEYS     1 groups · 2 aggregation_sets · then groups and sets of the queue that were found among all keys (at most 100)
+-- ARGV     1 now · 2 prefix of the queue's keys
+-- Returns  groups and sets made known
 local call = redis.call
 local now_s = clock(ARGV[1])
 local groups = ARGV[2] .. 'g:'
@@ -19,11 +18,12 @@ local function left_by(key, name)
   return named == group and group or nil
 end
 
-local found = call('SCAN', ARGV[4], 'MATCH', ARGV[3], 'COUNT', tonumber(ARGV[5]), 'TYPE', 'zset')
 local mended = 0
-for _, key in ipairs(found[2]) do
+for i = 3, #KEYS do
+  local key = KEYS[i]
   local name = string.sub(key, #groups + 1)
-  if name ~= '' and not call('ZSCORE', KEYS[2], key) and call('SISMEMBER', KEYS[1], name) == 0 then
+  local is_there = call('TYPE', key).ok == 'zset'
+  if is_there and name ~= '' and not call('ZSCORE', KEYS[2], key) and call('SISMEMBER', KEYS[1], name) == 0 then
     if left_by(key, name) then
       call('ZADD', KEYS[2], whole(now_s), key)
     else
@@ -32,4 +32,4 @@ for _, key in ipairs(found[2]) do
     mended = mended + 1
   end
 end
-return { mended, found[1] }
+return mended

@@ -2,7 +2,7 @@
 -- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
 --          · 4 asynq:workers
 -- ARGV     1 now · 2 seconds all of it lasts · 3 ServerInfo; then per running task: id WorkerInfo
--- Returns  now in nanoseconds
+-- Returns  now in nanoseconds, and how many servers are on the list, 0 where it is elsewhere
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 -- DEL first: as the first write it lets the script run when memory is full.
@@ -15,4 +15,4 @@ if #ARGV > 3 then call('EXPIRE', KEYS[2], ARGV[2]) end
 for i = 3, #KEYS do
   call('ZADD', KEYS[i], whole(now_s + tonumber(ARGV[2])), KEYS[i - 2])
 end
-return now_ns
+return { now_ns, KEYS[3] and call('ZCOUNT', KEYS[3], whole(now_s), '+inf') or 0 }

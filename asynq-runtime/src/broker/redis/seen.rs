@@ -1,0 +1,303 @@
+//! What was read on a tracking connection and has not changed since, as Redis's client-side caching has it.
+//!
+//! Redis announces the next change of each key that was read there, once. What was announced is not known any more; all else
+//! need not be asked again, so that a wake-up costs what has changed and not what is watched.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redis::{PushInfo, PushKind, Value};
+
+use super::{reply, script::Call};
+
+/// Some of what is known is asked again this often, whatever Redis announced or did not.
+const NET: Duration = Duration::from_secs(10);
+/// So many questions of each errand at a time: the oldest ones, so that the cost does not grow with what is known.
+const NET_SIZE: usize = 32;
+
+/// What questions are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Errand {
+    /// Tasks to run.
+    Work,
+    /// Tasks that become due.
+    Due,
+    /// Leases that end.
+    Leases,
+    /// Housekeeping.
+    Cleaning,
+    /// The lead of schedulers, and which queues there are.
+    Names,
+}
+
+/// What is asked of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// How long a list is.
+    Length,
+    /// 1 if the key is there, or 0.
+    Exists,
+    /// The score of a zset's first member, none if it is empty.
+    Head,
+    /// How many members a zset has.
+    Size,
+    /// How many members a set has.
+    Members,
+    /// Milliseconds until the key expires; it is known for the moment only.
+    TimeToLive,
+}
+
+/// One question that a plain command answers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    kind: Kind,
+    key: String,
+}
+
+impl Question {
+    pub(super) fn new(kind: Kind, key: String) -> Self {
+        Self { kind, key }
+    }
+
+    pub(super) fn call(&self) -> Call {
+        match self.kind {
+            Kind::Length => Call::plain("LLEN").arg(&self.key),
+            Kind::Exists => Call::plain("EXISTS").arg(&self.key),
+            Kind::Head => Call::plain("ZRANGE").arg(&self.key).arg(0).arg(0).arg("WITHSCORES"),
+            Kind::Size => Call::plain("ZCARD").arg(&self.key),
+            Kind::Members => Call::plain("SCARD").arg(&self.key),
+            Kind::TimeToLive => Call::plain("PTTL").arg(&self.key),
+        }
+    }
+
+    pub(super) fn read(&self, answer: Value) -> Option<i64> {
+        match self.kind {
+            Kind::Head => reply::only_score(answer),
+            _ => reply::number(&answer),
+        }
+    }
+}
+
+/// What an announcement is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Keys(Vec<String>),
+    /// Anything may have changed.
+    All,
+}
+
+impl Change {
+    /// What an invalidation is about; without keys it is about all of them. `None` for news of another kind.
+    pub(super) fn read(push: PushInfo) -> Option<Self> {
+        if push.kind != PushKind::Invalidate {
+            return None;
+        }
+        let keys = push.data.into_iter().next().and_then(|keys| reply::array(keys).ok()).unwrap_or_default();
+        let keys: Vec<String> = keys.into_iter().filter_map(reply::text).collect();
+        Some(if keys.is_empty() { Self::All } else { Self::Keys(keys) })
+    }
+}
+
+/// The answers that still hold, of one connection or of all that lead to one place.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    keys: HashMap<String, Vec<(Kind, Known)>>,
+    asked: u64,
+    /// Counts what was announced.
+    changes: u64,
+    /// Per errand: since when it has its share of questions that are asked again, and what is left of it.
+    nets: HashMap<Errand, (Instant, usize)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// It is being asked; by whom first.
+    Asked(u64),
+    Answer(Option<i64>, Instant),
+}
+
+/// Several may ask on one connection, and the connection itself tells of changes.
+pub(super) type SharedSeen = Arc<Mutex<Seen>>;
+
+pub(super) fn lock(seen: &SharedSeen) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seen {
+    /// The answer, if it is known; the inner one is what the question says of no answer.
+    pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
+        match self.known(question)? {
+            Known::Answer(answer, _) => Some(answer),
+            Known::Asked(_) => None,
+        }
+    }
+
+    /// Those of `questions` that have to be asked: whose answers are not known, and every while some of the oldest.
+    pub(super) fn unknown<'q>(
+        &mut self,
+        errand: Errand,
+        questions: impl IntoIterator<Item = &'q Question>,
+        now: Instant,
+    ) -> Vec<&'q Question> {
+        let (mut ask, mut old) = (Vec::new(), Vec::new());
+        let (since, mut share) = self.nets.get(&errand).copied().unwrap_or((now, 0));
+        let is_due = since + NET <= now;
+        if is_due {
+            share = NET_SIZE;
+        }
+        for question in questions {
+            match self.known(question) {
+                Some(Known::Answer(_, since)) if share > 0 && since + NET <= now => old.push((since, question)),
+                Some(Known::Answer(..)) => {}
+                Some(Known::Asked(_)) | None => ask.push(question),
+            }
+        }
+        old.sort_by_key(|&(since, _)| since);
+        old.truncate(share);
+        self.nets.insert(errand, (if is_due { now } else { since }, share - old.len()));
+        ask.extend(old.into_iter().map(|(_, question)| question));
+        ask
+    }
+
+    /// Notes that these are asked now. Returns the number under which they are
+    /// [`answered`](Self::answered).
+    pub(super) fn asking(&mut self, questions: &[&Question]) -> u64 {
+        self.asked += 1;
+        for question in questions {
+            let known = self.keys.entry(question.key.clone()).or_default();
+            match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
+                // What was announced since is noted, whoever asked first.
+                Some((_, Known::Asked(_))) => {}
+                Some((_, known)) => *known = Known::Asked(self.asked),
+                None => known.push((question.kind, Known::Asked(self.asked))),
+            }
+        }
+        self.asked
+    }
+
+    /// Notes an answer, unless a change was announced since it was asked under this number.
+    pub(super) fn answered(&mut self, asking: u64, question: &Question, answer: Option<i64>, now: Instant) {
+        let Some(known) = self.keys.get_mut(&question.key) else { return };
+        match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
+            Some((_, Known::Asked(first))) if *first > asking => {}
+            Some((_, known)) => *known = Known::Answer(answer, now),
+            None => {}
+        }
+    }
+
+    /// Forgets an answer: whoever acts upon it will change it.
+    pub(super) fn forget(&mut self, question: &Question) {
+        if let Some(known) = self.keys.get_mut(&question.key) {
+            known.retain(|(kind, _)| *kind != question.kind);
+            if known.is_empty() {
+                self.keys.remove(&question.key);
+            }
+        }
+    }
+
+    /// Takes an announcement in.
+    pub(super) fn changed(&mut self, change: &Change) {
+        self.changes += 1;
+        match change {
+            Change::Keys(keys) => keys.iter().for_each(|key| drop(self.keys.remove(key))),
+            Change::All => self.keys.clear(),
+        }
+    }
+
+    /// Differs after an announcement.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    fn known(&self, question: &Question) -> Option<Known> {
+        let known = self.keys.get(&question.key)?;
+        known.iter().find(|(kind, _)| *kind == question.kind).map(|&(_, known)| known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn length(key: &str) -> Question {
+        Question::new(Kind::Length, key.to_owned())
+    }
+
+    fn keys(keys: &[&str]) -> Change {
+        Change::Keys(keys.iter().map(|&key| key.to_owned()).collect())
+    }
+
+    #[test]
+    fn only_what_has_changed_is_asked_again() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let questions = [length("a"), length("b"), Question::new(Kind::Exists, "a".to_owned())];
+        let ask: Vec<&Question> = seen.unknown(Errand::Work, &questions, now);
+        assert_eq!(ask.len(), 3);
+        let asking = seen.asking(&ask);
+        questions.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
+        assert_eq!(seen.unknown(Errand::Work, &questions, now), [] as [&Question; 0]);
+        seen.changed(&keys(&["b", "elsewhere"]));
+        assert_eq!(seen.unknown(Errand::Work, &questions, now), [&questions[1]]);
+        assert_eq!((seen.answer(&questions[0]), seen.answer(&questions[1])), (Some(Some(0)), None));
+        seen.changed(&keys(&["a"]));
+        assert_eq!(seen.unknown(Errand::Work, &questions, now).len(), 3, "all that was asked of the key");
+        seen.changed(&Change::All);
+        assert_eq!(seen.unknown(Errand::Work, &questions, now).len(), 3);
+    }
+
+    #[test]
+    fn an_answer_that_a_change_has_overtaken_does_not_count() {
+        let (mut seen, now, a) = (Seen::default(), Instant::now(), length("a"));
+        let first = seen.asking(&[&a]);
+        seen.changed(&keys(&["a"]));
+        seen.answered(first, &a, Some(0), now);
+        assert_eq!(seen.answer(&a), None);
+        // Somebody else has asked again before the first answer came.
+        let first = seen.asking(&[&a]);
+        seen.changed(&keys(&["a"]));
+        let second = seen.asking(&[&a]);
+        seen.answered(first, &a, Some(0), now);
+        assert_eq!(seen.answer(&a), None);
+        seen.answered(second, &a, Some(1), now);
+        assert_eq!(seen.answer(&a), Some(Some(1)));
+        // Two ask at once, and nothing changes: either answer holds.
+        seen.forget(&a);
+        let (first, second) = (seen.asking(&[&a]), seen.asking(&[&a]));
+        seen.answered(second, &a, Some(2), now);
+        assert_eq!(seen.answer(&a), Some(Some(2)));
+        seen.answered(first, &a, Some(2), now);
+        assert_eq!(seen.answer(&a), Some(Some(2)));
+        seen.forget(&a);
+        assert_eq!(seen.answer(&a), None);
+    }
+
+    #[test]
+    fn the_oldest_answers_are_asked_again_every_while_and_only_so_many() {
+        let (mut seen, start) = (Seen::default(), Instant::now());
+        let questions: Vec<Question> = (0..100).map(|i| length(&i.to_string())).collect();
+        let look = |seen: &mut Seen, at: u32| {
+            let now = start + NET * at;
+            let ask = seen.unknown(Errand::Work, &questions, now);
+            let asking = seen.asking(&ask);
+            ask.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
+            ask.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(look(&mut seen, 0).len(), 100);
+        assert!(look(&mut seen, 0).is_empty());
+        let again: Vec<usize> = (1..=4).flat_map(|at| look(&mut seen, at)).collect();
+        assert_eq!(again[..100], (0..100).collect::<Vec<_>>(), "in turn");
+        assert_eq!(again.len(), 4 * NET_SIZE);
+    }
+
+    #[test]
+    fn an_invalidation_names_its_keys_and_one_without_keys_is_about_everything() {
+        let push = |data| PushInfo { kind: PushKind::Invalidate, data };
+        let named = Value::Array(vec![Value::BulkString(b"a".to_vec())]);
+        assert_eq!(Change::read(push(vec![named])), Some(keys(&["a"])));
+        assert_eq!(Change::read(push(vec![Value::Nil])), Some(Change::All));
+        assert_eq!(Change::read(PushInfo { kind: PushKind::Message, data: Vec::new() }), None);
+    }
+}

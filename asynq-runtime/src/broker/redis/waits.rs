@@ -1,0 +1,357 @@
+//! Waits for tasks to run, for tasks that become due, and for a free lead: each ends with the next write that matters.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::time::sleep;
+
+use super::{
+    super::{BrokerError, Quarantined},
+    RedisBroker,
+    keys::{self, Keys},
+    quarantine::TRUSTED_FOR,
+    random_below, reply,
+    seen::{Errand, Kind, Question},
+    wake::Lookout,
+};
+use crate::task::QueueName;
+
+/// After news of a schedule, news of this long are looked at together.
+const TOGETHER: Duration = Duration::from_millis(5);
+/// So long after the last look at schedules, where news come one after the other: every delayed task is one.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How often to look at a clock that a test turns by hand.
+const HAND_CLOCK: Duration = Duration::from_millis(2);
+/// Between two looks which queues there are, where nobody tells.
+const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
+/// Where a wait without an end ends.
+const FAR: Duration = Duration::from_secs(86_400);
+/// So many queues may be gone to without a look; where more have changed, the connection was lost perhaps.
+const FEW: usize = 8;
+/// Of so many servers that hear the same, one more per millisecond may look.
+const SERVERS_PER_MS: u64 = 8;
+/// Most that one of many servers lets others go before.
+const LATEST: u64 = 10;
+
+/// A queue, and what has to be known to say whether it has something to take.
+struct Door<'q> {
+    queue: &'q QueueName,
+    pending: Question,
+    /// The length alone would miss a resume.
+    paused: Question,
+}
+
+/// What is behind a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Something,
+    Nothing,
+    /// Nobody knows yet.
+    Unknown,
+    /// Tasks that all seem to be quarantined. The assumption holds for [`TRUSTED_FOR`].
+    Spared,
+}
+
+impl<'q> Door<'q> {
+    fn of(queues: &'q [QueueName]) -> Vec<Self> {
+        let door = |queue: &'q QueueName| {
+            let keys = Keys::new(queue);
+            let pending = Question::new(Kind::Length, keys.pending());
+            Door { queue, pending, paused: Question::new(Kind::Exists, keys.paused()) }
+        };
+        queues.iter().map(door).collect()
+    }
+
+    /// What has to be asked: of a queue that is known to be paused only whether it still is.
+    fn questions<'d>(&'d self, lookout: &Lookout<'_>) -> impl Iterator<Item = &'d Question> + use<'d, 'q> {
+        let is_paused = lookout.answer(&self.paused) == Some(Some(1));
+        [(!is_paused).then_some(&self.pending), Some(&self.paused)].into_iter().flatten()
+    }
+
+    fn look(&self, lookout: &Lookout<'_>, is_spared: impl FnOnce(i64) -> bool) -> Behind {
+        match (lookout.answer(&self.paused), lookout.answer(&self.pending)) {
+            (Some(Some(0)), Some(Some(pending))) if pending > 0 => {
+                if is_spared(pending) {
+                    Behind::Spared
+                } else {
+                    Behind::Something
+                }
+            }
+            (Some(Some(0)), Some(_)) => Behind::Nothing,
+            (None, _) | (Some(Some(0)), None) => Behind::Unknown,
+            (Some(_), _) => Behind::Nothing,
+        }
+    }
+}
+
+impl RedisBroker {
+    /// See [`Consume::wait_for_work`](crate::broker::Consume::wait_for_work).
+    pub(super) async fn wait_for_pending(
+        &self,
+        queues: &[QueueName],
+        quarantined: Quarantined,
+        limit: Duration,
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        let end = end(limit);
+        let doors = Door::of(queues);
+        if doors.is_empty() {
+            sleep(limit).await;
+            return Ok(Vec::new());
+        }
+        let mut lookout = self.own_lookout();
+        loop {
+            ask_at(&doors, &mut lookout).await?;
+            let behind = |lookout: &Lookout<'_>, wanted| self.behind(&doors, lookout, quarantined, wanted);
+            let open = behind(&lookout, Behind::Something);
+            if !open.is_empty() {
+                return Ok(leave_by(&open, &lookout));
+            }
+            let spared = behind(&lookout, Behind::Spared);
+            let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
+            if !lookout.hear(wait).await? {
+                return Ok(leave_by(&spared, &lookout));
+            }
+            let changed = behind(&lookout, Behind::Unknown);
+            if changed.is_empty() || !lookout.is_told() {
+                continue;
+            }
+            if self.servers_alive() <= 1 && changed.len() <= FEW {
+                // An announcement means that there is something, or was: to look first would only cost time.
+                return Ok(leave_by(&changed, &lookout));
+            }
+            // Others hear it, too. Whoever looks after another has taken it finds nothing, which is the cheapest way.
+            let moment = self.a_moment().min(left(end));
+            // A timer of no time lasts up to a millisecond, too.
+            if !moment.is_zero() {
+                sleep(moment).await;
+            }
+        }
+    }
+
+    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` where there is no connection to remember answers on.
+    pub(super) async fn ready_at(
+        &self,
+        queues: &[QueueName],
+        quarantined: Quarantined,
+    ) -> Result<Option<Vec<QueueName>>, BrokerError> {
+        let doors = Door::of(queues);
+        let mut lookout = self.own_lookout();
+        if !lookout.is_own() {
+            return Ok(None);
+        }
+        // With the answers comes all that was announced before: what changed until the call is known after a second look.
+        for is_first in [true, false] {
+            let questions: Vec<&Question> = doors.iter().flat_map(|door| door.questions(&lookout)).collect();
+            if lookout.ask(questions).await?.count == 0 && is_first {
+                lookout.catch_up().await?;
+            }
+            if !lookout.is_own() {
+                return Ok(None);
+            }
+        }
+        // What cannot be read may be anything: the dequeue tells what is wrong with it.
+        let is_open = |door: &&Door<'_>| {
+            let is_spared = |pending| self.is_spared(door.queue, pending, quarantined);
+            matches!(door.look(&lookout, is_spared), Behind::Something | Behind::Unknown)
+        };
+        let open: Vec<&Door<'_>> = doors.iter().filter(is_open).collect();
+        Ok(Some(leave_by(&open, &lookout)))
+    }
+
+    fn behind<'d, 'q>(
+        &self,
+        doors: &'d [Door<'q>],
+        lookout: &Lookout<'_>,
+        quarantined: Quarantined,
+        wanted: Behind,
+    ) -> Vec<&'d Door<'q>> {
+        let look =
+            |door: &&Door<'_>| door.look(lookout, |pending| self.is_spared(door.queue, pending, quarantined)) == wanted;
+        doors.iter().filter(look).collect()
+    }
+
+    /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due).
+    pub(super) async fn wait_for_next_due(
+        &self,
+        queues: &[QueueName],
+        limit: Duration,
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        let end = end(limit);
+        let head = |key| Question::new(Kind::Head, key);
+        let keys = queues.iter().map(Keys::new);
+        let heads: Vec<[Question; 3]> =
+            keys.map(|keys| [head(keys.due()), head(keys.scheduled()), head(keys.retry())]).collect();
+        if heads.is_empty() {
+            sleep(limit).await;
+            return Ok(Vec::new());
+        }
+        let mut lookout = self.lookout(Errand::Due);
+        let mut has_let_others_go = false;
+        let mut last_look: Option<Instant> = None;
+        loop {
+            if let Some(error) = lookout.ask(heads.iter().flatten()).await?.failure {
+                return Err(error);
+            }
+            let since = last_look.replace(Instant::now());
+            let dues: Vec<Option<i64>> =
+                heads.iter().map(|heads| due([0, 1, 2].map(|i| lookout.answer(&heads[i]).flatten()))).collect();
+            let now = self.clock.now().timestamp_millis();
+            let is_due: Vec<usize> = (0..queues.len()).filter(|&i| dues[i].is_some_and(|due| due <= now)).collect();
+            if !is_due.is_empty() {
+                // Every forwarder wakes at this moment. Whoever comes later sees what the first has moved.
+                let moment = self.a_moment();
+                if has_let_others_go || moment.is_zero() {
+                    lookout.forget(is_due.iter().flat_map(|&i| &heads[i]));
+                    return Ok(is_due.into_iter().map(|i| queues[i].clone()).collect());
+                }
+                has_let_others_go = true;
+                sleep(moment).await;
+                continue;
+            }
+            has_let_others_go = false;
+            let next = dues.into_iter().flatten().min().and_then(DateTime::from_timestamp_millis);
+            let is_told = tokio::select! {
+                biased;
+                () = self.sleep_until(next) => continue,
+                heard = lookout.hear(left(end)) => if heard? { lookout.is_told() } else { return Ok(Vec::new()) },
+            };
+            if is_told {
+                tokio::select! {
+                    () = sleep(gather(since.map(|since| since.elapsed())).min(left(end))) => {}
+                    () = self.sleep_until(next) => {}
+                }
+            }
+        }
+    }
+
+    /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is how long after the end of the
+    /// lead to look, so that not all who wait ask at once.
+    pub(super) async fn wait_for_free_lead(
+        &self,
+        program: &str,
+        late: Duration,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
+        let end = end(limit);
+        let lead = Question::new(Kind::TimeToLive, keys::leader(program));
+        let mut lookout = self.lookout(Errand::Names);
+        loop {
+            lookout.forget([&lead]);
+            if let Some(error) = lookout.ask([&lead]).await?.failure {
+                return Err(error);
+            }
+            // -2: nobody leads. -1: somebody without an end, who leads until somebody deletes that key.
+            let lasts = match lookout.answer(&lead) {
+                Some(Some(-2)) => return Ok(()),
+                Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
+                Some(None) => return Err(reply::unexpected("no time to live")),
+                // It has changed since.
+                None => continue,
+            };
+            // Whoever leads renews the lead, which is announced, too: then look again.
+            let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
+            while lookout.answer(&lead).is_some() {
+                if !lookout.hear(left(until)).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// See [`Inspect::wait_for_queues`](crate::broker::Inspect::wait_for_queues).
+    pub(super) async fn wait_for_other_queues(&self, limit: Duration) -> Result<(), BrokerError> {
+        let end = end(limit);
+        let names = Question::new(Kind::Members, keys::QUEUES.to_owned());
+        let mut lookout = self.lookout(Errand::Names);
+        if lookout.answer(&names).is_none() {
+            // From here on it is announced. What has changed before is for the caller to find out.
+            lookout.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
+            if !lookout.is_told() {
+                sleep(LOOK_FOR_QUEUES.min(left(end))).await;
+            }
+            return Ok(());
+        }
+        while lookout.answer(&names).is_some() && lookout.hear(left(end)).await? {}
+        Ok(())
+    }
+
+    /// A random moment, longer the more servers there are, in whole milliseconds, because timers know no shorter ones. None for
+    /// few.
+    fn a_moment(&self) -> Duration {
+        let most = (self.servers_alive() / SERVERS_PER_MS).min(LATEST);
+        Duration::from_millis(if most == 0 { 0 } else { random_below(most + 1) })
+    }
+
+    /// Sleeps until the broker's clock shows `at`; for ever if there is nothing to wait for.
+    async fn sleep_until(&self, at: Option<DateTime<Utc>>) {
+        let Some(at) = at else { return std::future::pending().await };
+        loop {
+            let left = at - self.clock.now();
+            if left <= TimeDelta::zero() {
+                return;
+            }
+            let left = left.to_std().unwrap_or_default();
+            sleep(if self.clock.is_given() { left.min(HAND_CLOCK) } else { left }).await;
+        }
+    }
+}
+
+/// Asks what is not known of the queues behind these doors.
+async fn ask_at(doors: &[Door<'_>], lookout: &mut Lookout<'_>) -> Result<(), BrokerError> {
+    let questions: Vec<&Question> = doors.iter().flat_map(|door| door.questions(lookout)).collect();
+    lookout.ask(questions).await?.failure.map_or(Ok(()), Err)
+}
+
+/// The names of queues that the caller goes to now. It will take from them, so their lengths are forgotten.
+fn leave_by(doors: &[&Door<'_>], lookout: &Lookout<'_>) -> Vec<QueueName> {
+    lookout.forget(doors.iter().map(|door| &door.pending));
+    doors.iter().map(|door| door.queue.clone()).collect()
+}
+
+/// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds), in milliseconds.
+fn due([due, scheduled, retry]: [Option<i64>; 3]) -> Option<i64> {
+    let in_milliseconds = |seconds: i64| seconds.saturating_mul(1000);
+    [due, scheduled.map(in_milliseconds), retry.map(in_milliseconds)].into_iter().flatten().min()
+}
+
+/// How long to gather news of schedules, the last look but one having been so long ago, if there was one.
+fn gather(since: Option<Duration>) -> Duration {
+    since.map_or(TOGETHER, |since| BETWEEN_LOOKS.saturating_sub(since).max(TOGETHER))
+}
+
+/// The end of the wait; one that no clock can show is far enough.
+fn end(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + FAR)
+}
+
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_of_the_three_heads_is_due() {
+        let cases = [
+            ([None, None, None], None),
+            ([Some(5500), Some(6), None], Some(5500)),
+            ([Some(5500), Some(6), Some(5)], Some(5000)),
+            ([None, Some(i64::MAX), None], Some(i64::MAX)),
+        ];
+        for (heads, expected) in cases {
+            assert_eq!(due(heads), expected, "{heads:?}");
+        }
+    }
+
+    #[test]
+    fn news_of_schedules_are_gathered_longer_while_they_keep_coming() {
+        let ms = Duration::from_millis;
+        let cases = [(None, 5), (Some(ms(1)), 49), (Some(ms(30)), 20), (Some(ms(48)), 5), (Some(ms(9000)), 5)];
+        for (since, expected) in cases {
+            assert_eq!(gather(since), ms(expected), "{since:?}");
+        }
+    }
+}

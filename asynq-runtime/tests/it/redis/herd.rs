@@ -1,0 +1,95 @@
+//! What one enqueue costs Redis beside servers that have nothing to do: it depends on how many they are, and not on how many
+//! queues they serve.
+
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+use asynq_runtime::{Client, Registry, prelude::*, server::Running};
+use asynq_test_support::{eventually, soon};
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+
+use super::{server::Server as Redis, tasks::until_tracked};
+
+#[job]
+async fn nothing() -> JobResult {
+    Ok(())
+}
+
+/// Tasks that are enqueued one after the other.
+const TASKS: u64 = 20;
+
+fn name(i: usize) -> String {
+    format!("tenant:{i}")
+}
+
+/// So many servers of all these queues, which know of each other and wait.
+async fn waiting(redis: &Redis, servers: usize, queues: usize) -> Vec<Running> {
+    let mut foreign = redis.foreign().await;
+    let names: Vec<String> = (0..queues).map(name).collect();
+    let () = foreign.sadd("asynq:queues", &names).await.unwrap();
+    let mut running = Vec::new();
+    for _ in 0..servers {
+        let server = Server::builder("")
+            .broker(Arc::new(redis.broker().await))
+            .registry(Registry::only::<(nothing,)>().unwrap())
+            .queue("tenant:*", 1);
+        running.push(server.build().await.unwrap().start().await.unwrap());
+    }
+    for one in &running {
+        soon(one.signals().beat.reached(one.signals().beat.count() + 2)).await;
+        soon(one.signals().cleaned.reached(1)).await;
+    }
+    // What is read to wait for tasks, and what is read to wait for due ones.
+    until_tracked(&mut foreign, 5 * queues as u64).await;
+    running
+}
+
+/// How often each command was run since the start, scripts' own commands included.
+async fn calls(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
+    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines.map(|(name, calls)| (name.to_owned(), calls.split(',').next().unwrap().parse().unwrap())).collect()
+}
+
+/// Commands that one waiting server may send for one enqueue.
+const PER_WAKE: u64 = 3;
+/// What a server asks again every ten seconds, whatever it was told, is no more than this.
+const NET: u64 = 64;
+
+/// Runs so many tasks one after the other. Returns what servers sent to find them, without the enqueues and outcomes, and what
+/// they may have asked again meanwhile.
+async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) -> (u64, u64) {
+    let settled = || running.iter().map(|one| one.signals().settled.count()).sum::<u64>();
+    let sent = |calls: &HashMap<String, u64>| {
+        let count = |name: &str| calls.get(name).copied().unwrap_or_default();
+        count("llen") + count("evalsha") + count("eval")
+    };
+    let (begun, before, ran) = (Instant::now(), calls(redis).await, settled());
+    for i in 0..TASKS {
+        nothing::job().queue(name(usize::try_from(i).unwrap() * 7 % queues)).enqueue(client).await.unwrap();
+        eventually("the task has run", async || (settled() > ran + i).then_some(())).await;
+    }
+    let sent = sent(&calls(redis).await) - sent(&before);
+    (sent - 2 * TASKS, (begun.elapsed().as_secs() / 10 + 1) * NET * running.len() as u64)
+}
+
+#[tokio::test]
+async fn a_wake_up_costs_the_same_whatever_the_number_of_queues() {
+    for (servers, queues) in [(1, 1), (1, 10), (1, 500), (4, 1), (4, 10), (4, 500)] {
+        let redis = Redis::start(&[]).await;
+        let mut foreign = redis.foreign().await;
+        let running = waiting(&redis, servers, queues).await;
+        let client = Client::new(Arc::new(redis.broker().await));
+        // The first waits of a server are on the connection that it shares, and ask all.
+        run(&mut foreign, &client, &running, queues).await;
+        let (sent, again) = run(&mut foreign, &client, &running, queues).await;
+        let most = PER_WAKE * TASKS * servers as u64;
+        assert!(sent >= TASKS, "{sent}: each task was fetched");
+        assert!(
+            sent <= most + again,
+            "{servers} servers of {queues} queues: {sent} commands, not {most} or {again} more"
+        );
+        for one in running {
+            one.shutdown().await.unwrap();
+        }
+    }
+}
