@@ -15,6 +15,7 @@ mod layers;
 mod manifests;
 mod pages;
 mod references;
+mod scripts;
 mod source;
 mod suites;
 mod tree;

@@ -76,6 +76,7 @@ scripts! {
     PLACE = "new_task" "repair/never" "repair/place";
     DROP = "varint" "task" "repair/drop";
     RELEASE = "due" "varint" "task" "places" "repair/release";
+    CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";
 }
 

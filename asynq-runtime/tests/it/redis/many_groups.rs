@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use asynq_runtime::{
-    broker::{BulkAction, Chosen, GroupRules, Groups, Inspect, NewTask, Page, Produce, Repair, redis::RedisBroker},
-    task::TaskState,
+    broker::{
+        BulkAction, Chosen, GroupRules, Groups, Inspect, Maintain, NewTask, Page, Produce, QueueDeleted, Repair,
+        redis::RedisBroker,
+    },
+    task::{QueueName, TaskState},
 };
-use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     groups::grouped,
@@ -124,4 +127,50 @@ async fn all_groups_are_emptied_slice_by_slice() {
     }
     let stats = broker.queue_stats(&queue).await.unwrap();
     assert_eq!((deleted, stats.size), (GROUPS, 0));
+}
+
+#[tokio::test]
+async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
+    let (_server, mut redis, broker) = with_groups().await;
+    let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
+    assert_eq!(deleted.unwrap(), QueueDeleted::NotEmpty);
+    assert!(asked / scripts.max(1) <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    // What Go leaves behind: names of groups and of a set, and ids in them, without any task; more of them than one step takes.
+    for n in 0..GROUPS {
+        let () = redis.del(format!("asynq:{{default}}:t:t{n:04}")).await.unwrap();
+    }
+    let ghosts: Vec<(i64, String)> = (0..2_500).map(|i| (i, format!("ghost-{i}"))).collect();
+    for key in ["asynq:{default}:g:many", "asynq:{default}:g:unknown", "asynq:{default}:g:many:set"] {
+        let () = redis.zadd_multiple(key, &ghosts).await.unwrap();
+    }
+    let () = redis.sadd("asynq:{default}:groups", "many").await.unwrap();
+    let () = redis.zadd("asynq:{default}:aggregation_sets", "asynq:{default}:g:many:set", 7).await.unwrap();
+    let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
+    assert_eq!(deleted.unwrap(), QueueDeleted::Done);
+    assert!(scripts > 30, "{scripts}");
+    // A thousand ids, each of which is asked for.
+    assert!(asked / scripts <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
+    assert!(left.iter().all(|key| key.contains(":x:sent:")), "{left:?}");
+}
+
+#[tokio::test]
+async fn lost_groups_of_all_queues_are_found_by_one_search() {
+    let server = Server::start(&[]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    let names: Vec<QueueName> = (0..200).map(|i| QueueName::new(&format!("q{i}")).unwrap()).collect();
+    for name in &names {
+        let () = redis.zadd(format!("asynq:{{{name}}}:g:lost"), "id", 1).await.unwrap();
+    }
+    let fillers: Vec<(String, &str)> = (0..20_000).map(|i| (format!("filler:{i}"), "")).collect();
+    let () = redis.mset(&fillers).await.unwrap();
+    let (mut restored, mut searches) = (0, 0);
+    while restored < names.len() {
+        let (found, _, asked) = cost(&mut redis, broker.restore_groups(&names)).await;
+        let found = found.unwrap();
+        // Ten looks at a thousand keys each, and some commands for each group.
+        assert!(asked <= 10 + 8 * found as u64 + 8, "{asked} commands for {found} groups");
+        (restored, searches) = (restored + found, searches + 1);
+    }
+    assert!((2..=4).contains(&searches), "{searches} searches through 20,200 keys");
 }

@@ -8,7 +8,7 @@ use crate::{
             RedisBroker,
             keys::{Keys, QUEUES},
             reply,
-            script::{Call, DELETE_KEYS},
+            script::{CLEAR_GROUPS, Call, DELETE_KEYS},
         },
     },
     task::QueueName,
@@ -19,29 +19,29 @@ impl RedisBroker {
         let keys = Keys::new(queue);
         let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
         let is_known = reply::number(&self.link.send_one(is_known).await?) == Some(1);
-        // Nothing is changed before every group that nobody knows of was asked for its tasks.
-        let is_empty = self.for_each_slice(&keys, "g:", true).await?;
+        // No task is touched: names and ids that mean no task are taken out of groups, whether anybody knows of these or not.
+        let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
         match (is_known, is_empty) {
             (_, false) => return Ok(QueueDeleted::NotEmpty),
             (false, true) => return Ok(QueueDeleted::NotFound),
             (true, true) => {}
         }
-        if !self.for_each_slice(&keys, "", false).await? {
+        if !self.for_each_slice(&keys, "", Step::Delete).await? {
             return Ok(QueueDeleted::NotEmpty);
         }
         self.link.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.forget(queue);
         // Who enqueued in between believes that the name is known.
-        if !self.delete_if_empty(&keys, &[], true).await? {
+        if !self.step(&keys, &[], Step::Ask).await? {
             self.link.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
         Ok(QueueDeleted::Done)
     }
 
-    /// Asks about, or deletes, the queue's keys that begin with `family`, slice by slice, while the queue has no task.
+    /// Clears, or deletes, the queue's keys that begin with `family`, slice by slice, while the queue has no task.
     /// Returns whether it has none.
-    async fn for_each_slice(&self, keys: &Keys, family: &str, only_ask: bool) -> Result<bool, BrokerError> {
+    async fn for_each_slice(&self, keys: &Keys, family: &str, step: Step) -> Result<bool, BrokerError> {
         let pattern = keys.pattern(family);
         let mut cursor = "0".to_owned();
         loop {
@@ -53,23 +53,42 @@ impl RedisBroker {
             let found: Vec<String> =
                 found.into_iter().filter_map(reply::text).filter(|key| is_its_own(keys, key)).collect();
             for slice in found.chunks(SLICE) {
-                if !self.delete_if_empty(keys, slice, only_ask).await? {
+                if !self.step(keys, slice, step).await? {
                     return Ok(false);
                 }
             }
             if cursor == "0" {
-                return self.delete_if_empty(keys, &[], true).await;
+                return self.step(keys, &[], if step == Step::Clear { step } else { Step::Ask }).await;
             }
         }
     }
 
-    async fn delete_if_empty(&self, keys: &Keys, names: &[String], only_ask: bool) -> Result<bool, BrokerError> {
+    /// Does that for some keys. Returns whether the queue has no task.
+    async fn step(&self, keys: &Keys, names: &[String], step: Step) -> Result<bool, BrokerError> {
         let mut all = keys.containers();
         all.push(keys.sets());
         all.extend_from_slice(names);
-        let call = DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(only_ask));
-        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
+        let call = match step {
+            Step::Clear => CLEAR_GROUPS.on(&all).arg(keys.prefix()),
+            Step::Ask | Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(step == Step::Ask)),
+        };
+        loop {
+            match reply::number(&self.link.send_one(call.clone()).await?) {
+                Some(2) => {}
+                answer => return Ok(answer == Some(1)),
+            }
+        }
     }
+}
+
+/// What is done with some keys of a queue that has no task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Takes what means no task out of its groups and sets.
+    Clear,
+    /// Asks whether it has none.
+    Ask,
+    Delete,
 }
 
 /// Whether the key is asynq's or ours. Receipts stay: who repeats a call that was not answered needs them, and they end

@@ -1,12 +1,14 @@
 -- Deletes keys of a queue, provided that it has no task. Whatever stores a task does so in one step
 -- with its place; so without a task in any place no hash or lock of the queue belongs to one.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
---          · then the keys to delete
+--          · then the keys to delete (at most 100)
 -- ARGV     1 prefix of the queue's keys · 2 only ask? 0|1
 -- Returns  1 done, or nothing is there · 0 it has tasks
 local call = redis.call
 call('LREM', KEYS[2], 1, '')
 
+-- Whether anything is in it. Of groups and sets clear_groups.lua has taken away all that mean no task: what is there now came
+-- since, with its tasks.
 local function is_taken(name)
   local kind = call('TYPE', name).ok
   return (kind == 'list' and call('LLEN', name) > 0) or (kind == 'zset' and call('ZCARD', name) > 0)
@@ -14,29 +16,12 @@ end
 for i = 1, 6 do
   if is_taken(KEYS[i]) then return 0 end
 end
--- Groups and sets count by their tasks: asynq leaves ids in them whose task is gone.
-local function has_tasks(name)
-  if call('TYPE', name).ok ~= 'zset' then return false end
-  for _, id in ipairs(call('ZRANGE', name, 0, -1)) do
-    if call('EXISTS', ARGV[1] .. 't:' .. id) == 1 then return true end
-  end
-  return false
-end
-if call('TYPE', KEYS[7]).ok == 'set' then
-  for _, group in ipairs(call('SMEMBERS', KEYS[7])) do
-    if has_tasks(ARGV[1] .. 'g:' .. group) then return 0 end
-  end
-end
-if call('TYPE', KEYS[8]).ok == 'zset' then
-  for _, set in ipairs(call('ZRANGE', KEYS[8], 0, -1)) do
-    if has_tasks(set) then return 0 end
-  end
-end
+if call('TYPE', KEYS[7]).ok == 'set' or is_taken(KEYS[8]) then return 0 end
 local groups = ARGV[1] .. 'g:'
 for i = 9, #KEYS do
-  if string.sub(KEYS[i], 1, #groups) == groups and has_tasks(KEYS[i]) then return 0 end
+  if string.sub(KEYS[i], 1, #groups) == groups and is_taken(KEYS[i]) then return 0 end
 end
 if ARGV[2] == '0' then
-  for i = 9, #KEYS do call('DEL', KEYS[i]) end
+  for i = 9, #KEYS do call('UNLINK', KEYS[i]) end
 end
 return 1

@@ -1,0 +1,94 @@
+//! What a script costs Redis is bounded by the ids that it touches: none reads a whole set, list, zset or keyspace.
+
+use crate::tree::{files, none, read};
+
+const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua";
+
+/// Reads without a bound, and why each of them has one all the same.
+const BOUNDED: [(&str, &str, &str); 6] = [
+    (
+        "groups/finish.lua",
+        "call('ZRANGE', KEYS[2], 0, -1)",
+        "the tasks of the set that it ends, each of which it touches",
+    ),
+    (
+        "places.lua",
+        "call('ZRANGE', KEYS[10], 0, -1)",
+        "the sets that are being made at this moment; a task may be in any",
+    ),
+    ("repair/look.lua", "call('HGETALL', key)", "one task"),
+    (
+        "diagnose/keys.lua",
+        "call('SCAN', ARGV[4], 'MATCH', ARGV[3], 'COUNT', tonumber(ARGV[5]))",
+        "a slice, for doctor alone",
+    ),
+    ("presence/live.lua", "'ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf'", "the servers that live"),
+    ("schedule/list.lua", "'ZRANGEBYSCORE', KEYS[1], whole(now_s), '+inf'", "the schedulers that live"),
+];
+
+/// Commands whose cost is that of the whole key, or of all keys.
+const WHOLE: [&str; 13] = [
+    "'SMEMBERS'",
+    "'HGETALL'",
+    "'HKEYS'",
+    "'HVALS'",
+    "'KEYS'",
+    "'SCAN'",
+    "'SORT'",
+    "'SUNION'",
+    "'SINTER'",
+    "'SDIFF'",
+    "'ZUNION'",
+    "'ZINTER'",
+    "'ZDIFF'",
+];
+
+/// Whether a line of a script reads something whole.
+fn is_unbounded(line: &str) -> bool {
+    let code = line.split("--").next().unwrap_or_default();
+    let by_score = ["'ZRANGEBYSCORE'", "'ZRANGEBYLEX'", "'ZREVRANGEBYSCORE'"].iter().any(|name| code.contains(name));
+    let to_the_end = code.contains(", 0, -1)") || code.contains(", '0', '-1')");
+    WHOLE.iter().any(|name| code.contains(name)) || to_the_end || (by_score && !code.contains("'LIMIT'"))
+}
+
+#[test]
+fn no_script_reads_a_whole_key_or_all_keys() {
+    let mut broken = Vec::new();
+    let mut needed = BOUNDED.map(|_| false);
+    for path in files(SCRIPTS).into_iter().filter(|path| path.ends_with(".lua")) {
+        for line in read(&path).lines().filter(|line| is_unbounded(line)) {
+            let known = |(file, text, _): &(&str, &str, &str)| path.ends_with(file) && line.contains(text);
+            match BOUNDED.iter().position(known) {
+                Some(i) => needed[i] = true,
+                None => broken.push(format!(
+                    "{path}: `{}` reads all there is: take a part of it, and go on with the next call",
+                    line.trim()
+                )),
+            }
+        }
+    }
+    let unused = BOUNDED
+        .iter()
+        .zip(needed)
+        .filter(|(_, needed)| !needed)
+        .map(|((file, text, _), _)| format!("{file} has no `{text}`"));
+    broken.extend(unused);
+    none(broken, "a script reads all there is");
+}
+
+#[test]
+fn reads_without_a_bound_are_told_from_others() {
+    for line in
+        ["call('SMEMBERS', KEYS[1])", "local a = call('ZRANGE', k, 0, -1)", "call('ZRANGEBYSCORE', k, '-inf', now)"]
+    {
+        assert!(is_unbounded(line), "{line}");
+    }
+    for line in [
+        "-- SMEMBERS",
+        "call('ZRANGE', k, 0, most - 1)",
+        "call('ZRANGEBYSCORE', k, '-inf', now, 'LIMIT', 0, n)",
+        "call('ZRANGE', k, -1, -1)",
+    ] {
+        assert!(!is_unbounded(line), "{line}");
+    }
+}
