@@ -185,6 +185,11 @@ fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<
     Ok(reclaimed)
 }
 
+/// Whether there is a set, or a receipt, whose time has passed.
+pub(super) fn is_over(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
+    Ok(!over(view, queue, 1)?.is_empty())
+}
+
 /// Sets and receipts whose time has passed: queue, number, whether it is a receipt.
 fn over(view: &View<'_>, queue: &QueueName, limit: usize) -> rusqlite::Result<Vec<(i64, i64, bool)>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };

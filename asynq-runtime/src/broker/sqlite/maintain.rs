@@ -10,7 +10,7 @@ use rusqlite::params;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Forwarded, HeldLock, Maintain, Recovered, RunKey, Settled, Swept},
+    broker::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
     task::{QueueName, TaskState},
 };
 
@@ -153,6 +153,20 @@ impl Maintain for SqliteBroker {
         let queue = queue.clone();
         let lease = self.lease_ms();
         self.store.write(WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
+    }
+
+    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
+        let kept = kept.to_vec();
+        let worth = move |view: &View<'_>| {
+            let mut worth = Vec::new();
+            for Kept { queue, max_age, max_size } in &kept {
+                if trim::is_anything(view, queue, *max_age, *max_size)? || super::groups::is_over(view, queue)? {
+                    worth.push(queue.clone());
+                }
+            }
+            Ok(worth)
+        };
+        self.store.read(worth).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {

@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1_002, include_str!("sql/migrations/0003_enqueue.sql")),
     (1_003, include_str!("sql/migrations/0004_schedule.sql")),
     (1_004, include_str!("sql/migrations/0005_programs.sql")),
+    (1_005, include_str!("sql/migrations/0006_indexes.sql")),
 ];
 
 /// Version of the newest tables this program knows.

@@ -1,6 +1,6 @@
 //! Puts tasks into the file (contract: `broker/produce.rs`).
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use rusqlite::params;
 
@@ -33,13 +33,20 @@ impl Produce for SqliteBroker {
         let mut unavailable = None;
         loop {
             while sent.len() < AHEAD && unavailable.is_none() {
-                let slice: Vec<Item> = batch.by_ref().take(SLICE).map(Item::new).collect();
+                let slice: Arc<[Item]> = batch.by_ref().take(SLICE).map(Item::new).collect();
                 if slice.is_empty() {
                     break;
                 }
                 let size = slice.len();
+                let look = Arc::clone(&slice);
                 let command = WriteCommand::new(Priority::Insert, size, move |tx| {
                     slice.iter().map(|item| item.insert(tx)).collect()
+                });
+                // Where nothing is to be stored, nothing is written and no disk waited for.
+                let command = command.unless(move |view| {
+                    let refusals = look.iter().map(|item| item.is_refused(view));
+                    let refusals: Option<Vec<Refused>> = refusals.collect::<rusqlite::Result<_>>()?;
+                    Ok(refusals.map(|refusals| refusals.into_iter().map(Err).collect()))
                 });
                 let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(command).await;
                 unavailable = begun.as_ref().err().filter(|error| error.is_unavailable()).cloned();
@@ -84,6 +91,9 @@ impl Item {
     /// Stores it, or changes nothing.
     pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
         let NewTask { message, queue, id, unique, when, group, .. } = &self.task;
+        if let Some(refused) = self.is_refused(&tx.view)? {
+            return Ok(Err(refused));
+        }
         let (state, due) = place(*when, group.is_some(), tx.view.now);
         let q = tx.queue_or_new(queue)?;
         let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
@@ -125,6 +135,15 @@ impl Item {
         tx.view.execute(&sql::BODY_INSERT, params![seq, self.bytes])?;
         tx.came(q, state);
         Ok(Ok(Placed { state, process_at: instant(due) }))
+    }
+
+    /// Why it would not be stored, if somebody holds its lock.
+    fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
+        let NewTask { queue, id, unique: Some(lock), .. } = &self.task else { return Ok(None) };
+        let Some(q) = view.queue(queue)? else { return Ok(None) };
+        let holder =
+            view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get::<_, String>(0))?;
+        Ok(holder.map(|holder| Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
     }
 
     /// The id is taken: by our own first send, whose answer was lost, or by somebody else.

@@ -78,6 +78,7 @@ statements! {
     BODY_SET_RESULT = "body/set_result";
     LOCK_TAKE = "lock/take";
     LOCK_HOLDER = "lock/holder";
+    LOCK_HELD = "lock/held";
     LOCK_FREE = "lock/free";
     LOCK_EXTEND = "lock/extend";
     FAILURE_LAST = "failure/last";
@@ -113,6 +114,7 @@ statements! {
     MAINTAIN_EXTEND = "maintain/extend";
     MAINTAIN_LAPSED = "maintain/lapsed";
     MAINTAIN_NEXT_LAPSE = "maintain/next_lapse";
+    MAINTAIN_LAPSES = "maintain/lapses";
     MAINTAIN_LEFT_BY = "maintain/left_by";
     MAINTAIN_PUT_BACK = "maintain/put_back";
     MAINTAIN_ENDLESS = "maintain/endless";

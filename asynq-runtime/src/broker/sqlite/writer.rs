@@ -1,6 +1,7 @@
 //! The one thread that writes: whatever has queued up goes into one transaction (group commit), and is answered once it is on
 //! disk (`disk.rs`).
 
+mod tidy;
 mod waiting;
 
 use std::{
@@ -14,7 +15,10 @@ use tokio::sync::watch;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
-use self::waiting::Waiting;
+use self::{
+    tidy::{LogWatch, Rest},
+    waiting::Waiting,
+};
 use super::{
     command::{Command, Priority},
     connection,
@@ -36,11 +40,11 @@ const MOST_TIME: Duration = Duration::from_millis(5);
 /// How long nothing must have happened before the file is tidied up.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Between two portions of free pages that are given back.
+const BREATH: Duration = Duration::from_millis(50);
+
 /// How long a writer sleeps at most that has nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
-
-/// A WAL larger than this is emptied when there is time.
-const LARGE_WAL: u64 = 4 << 20;
 
 /// The writer and all it owns.
 pub(super) struct Writer {
@@ -60,8 +64,8 @@ pub(super) struct Writer {
     /// [`MOST_TIME`], but in tests.
     most_time: Duration,
     parked: Parked,
-    /// Whether there is nothing to tidy up until somebody writes.
-    is_tidy: bool,
+    rest: Rest,
+    log: LogWatch,
 }
 
 impl Writer {
@@ -76,7 +80,20 @@ impl Writer {
     ) -> Self {
         let (room, parked) = (Room::of_disk(), Parked::default());
         let most_time = MOST_TIME;
-        Self { common, disk, connection, names, write_lock, inbox, ended, room, most_time, parked, is_tidy: false }
+        Self {
+            common,
+            disk,
+            connection,
+            names,
+            write_lock,
+            inbox,
+            ended,
+            room,
+            most_time,
+            parked,
+            rest: Rest::Untidy,
+            log: LogWatch::default(),
+        }
     }
 
     /// Works until it is told to stop.
@@ -86,7 +103,11 @@ impl Writer {
         let mut stop = false;
         while !stop {
             if waiting.is_empty() {
-                let longest = if self.is_tidy { LONG } else { IDLE };
+                let longest = match self.rest {
+                    Rest::Tidy => LONG,
+                    Rest::Untidy => IDLE,
+                    Rest::Shrinking => BREATH,
+                };
                 let pause = self.parked.pause(self.common.clock.now(), longest);
                 match self.inbox.recv_timeout(pause) {
                     Ok(message) => {
@@ -95,8 +116,8 @@ impl Writer {
                         }
                     }
                     Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                    Err(mpsc::RecvTimeoutError::Timeout) if pause == IDLE => {
-                        self.is_tidy = self.tidy();
+                    Err(mpsc::RecvTimeoutError::Timeout) if pause == longest && longest < LONG => {
+                        self.rest = self.tidy();
                         continue;
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -107,6 +128,7 @@ impl Writer {
             let batch = waiting.next(self.parked.ready(&view));
             let left_over = self.process(batch, &notify_sender);
             waiting.leave(left_over);
+            self.watch_log();
             if waiting.is_empty()
                 && let Ok(message) = self.inbox.try_recv()
             {
@@ -269,7 +291,7 @@ impl Writer {
         });
         match outcome {
             Ok(_) => {
-                self.is_tidy = false;
+                self.rest = Rest::Untidy;
                 Ok(Committed { done, effects: tx.effects, bells })
             }
             Err(failure) => {
@@ -378,27 +400,6 @@ impl Writer {
         }
         self.common.notifier.notify(effects);
         bells.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
-    }
-
-    /// Keeps the file small and its log whole while nothing else is to be done. Returns whether all is as it should be.
-    fn tidy(&mut self) -> bool {
-        let Some(file) = self.common.file.clone() else { return true };
-        if self.common.is_broken() {
-            return true;
-        }
-        let is_whole = self.mend_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
-        let wal = super::beside::beside(&file, "-wal");
-        let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
-        if is_large() {
-            let _ = connection::empty_wal(&mut self.connection);
-        }
-        let number = |sql: &str| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
-        let (free, pages) = (number("PRAGMA freelist_count"), number("PRAGMA page_count"));
-        let has_gaps = free > (64 << 20) / 4_096 && free > pages / 4;
-        if has_gaps {
-            let _ = self.connection.execute_batch("PRAGMA incremental_vacuum(64)");
-        }
-        is_whole && !has_gaps && !is_large()
     }
 
     /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.

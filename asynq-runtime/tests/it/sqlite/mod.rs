@@ -1,5 +1,6 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
+mod bounded;
 pub(crate) mod chaos;
 mod durability;
 mod fence;

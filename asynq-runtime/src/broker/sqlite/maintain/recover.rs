@@ -57,6 +57,9 @@ pub(super) enum Trust {
     SeenAgain(Arc<Lapses>, Duration),
 }
 
+/// Of more queues the active tasks are looked at, and not the queues.
+const MANY: usize = 16;
+
 /// Puts back what nobody runs any more, of `queues`.
 pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
@@ -133,6 +136,12 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
 
 /// When the first lease of a task in `queues` passes.
 fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
+    if queues.len() > MANY {
+        let lapses =
+            view.list(&sql::MAINTAIN_LAPSES, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let queues: HashSet<&str> = queues.iter().map(QueueName::as_str).collect();
+        return Ok(lapses.into_iter().filter(|(name, _)| queues.contains(name.as_str())).map(|(_, at)| at).min());
+    }
     let mut next: Option<i64> = None;
     for queue in queues {
         if let Some(q) = view.queue(queue)? {

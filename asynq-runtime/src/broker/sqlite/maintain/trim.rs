@@ -72,6 +72,19 @@ async fn delete(
     Ok(deleted)
 }
 
+/// Whether there is something to delete in a queue.
+pub(super) fn is_anything(
+    view: &View<'_>,
+    queue: &QueueName,
+    max_age: Duration,
+    max_size: usize,
+) -> rusqlite::Result<bool> {
+    let Some(q) = view.queue(queue)? else { return Ok(false) };
+    let max_size = i64::try_from(max_size).unwrap_or(i64::MAX);
+    let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
+    Ok(!expired(view, q, 1)?.is_empty() || !superfluous(view, q, max_age, max_size, 1)?.is_empty())
+}
+
 /// A task that has been kept long enough.
 #[derive(Debug)]
 struct Old {

@@ -9,7 +9,10 @@ use std::{
 use asynq_test_support::{PATIENCE, eventually_blocking};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::*;
+use super::{
+    tidy::{LogWatch, Rest, is_too_empty},
+    *,
+};
 use crate::{
     broker::BrokerErrorKind,
     clock::SystemClock,
@@ -266,7 +269,7 @@ fn after_a_failed_sync_nothing_is_promised_before_the_log_began_anew() {
     reader.execute_batch("COMMIT").unwrap();
     let log = folder.path().join("jobs.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
-    assert!(writer.tidy());
+    assert_eq!(writer.tidy(), Rest::Tidy);
     assert_eq!(fs::metadata(&log).unwrap().len(), 0, "what may be missing in the log is in the database");
     let (error, queues) = settle(&mut writer, "c");
     assert!(error.is_none(), "{error:?}");
@@ -363,4 +366,28 @@ fn files_open(name: &str, folder: &std::path::Path) -> usize {
     let path = folder.canonicalize().unwrap().join(name);
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
     open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == path)).count()
+}
+
+#[test]
+fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
+    let table =
+        [(0, 0, false), (1_024, 1_024, false), (1_025, 2_000, true), (24_000, 24_400, true), (5_000, 24_400, false)];
+    for (free, pages, expected) in table {
+        assert_eq!(is_too_empty(free, pages), expected, "{free} of {pages}");
+    }
+}
+
+#[test]
+fn a_log_that_grows_is_told_once_a_minute() {
+    let (start, mut watch) = (Instant::now(), LogWatch::default());
+    let mut look = |second, megabytes: u64| {
+        let now = start + Duration::from_secs(second);
+        (watch.is_due(now), watch.look(now, megabytes << 20))
+    };
+    assert_eq!(look(0, 63), (true, false));
+    assert_eq!(look(1, 64), (false, true));
+    assert_eq!(look(6, 80), (true, false));
+    assert_eq!(look(60, 90), (true, false));
+    assert_eq!(look(61, 90), (false, true));
+    assert_eq!(look(200, 3), (true, false));
 }

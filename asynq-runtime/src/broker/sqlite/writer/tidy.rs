@@ -1,0 +1,143 @@
+//! Keeps the file small, and its log whole and small, while nobody writes.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{beside::beside, connection, disk::Disk},
+    Writer,
+};
+
+/// A WAL larger than this is emptied when there is time.
+const LARGE_WAL: u64 = 4 << 20;
+
+/// How long one portion takes.
+const PORTION: Duration = Duration::from_millis(20);
+
+/// Free pages that are kept, because new tasks need them: so many (4 MiB), or a quarter of the file.
+const KEPT_PAGES: i64 = 1_024;
+
+/// What is to be tidied up while nobody writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing.
+    Tidy,
+    /// Perhaps something, once nothing has happened for a while.
+    Untidy,
+    /// Free pages are given back, some at a time.
+    Shrinking,
+}
+
+impl Writer {
+    /// Keeps the file small and its log whole while nothing else is to be done. Returns what is left to do.
+    pub(super) fn tidy(&mut self) -> Rest {
+        let Some(file) = self.common.file.clone() else { return Rest::Tidy };
+        if self.common.is_broken() {
+            return Rest::Tidy;
+        }
+        self.watch_log();
+        let is_whole = self.mend_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
+        let wal = beside(&file, "-wal");
+        let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
+        if is_large() {
+            let _ = connection::empty_wal(&mut self.connection);
+        }
+        match self.give_back() {
+            Ok(true) => return Rest::Shrinking,
+            Ok(false) => {}
+            // Somebody else writes.
+            Err(_) => return Rest::Untidy,
+        }
+        // The file itself becomes shorter when the log goes into it.
+        if self.is_too_long(&file) {
+            let _ = connection::empty_wal(&mut self.connection);
+        }
+        if is_whole && !is_large() && !self.is_too_long(&file) { Rest::Tidy } else { Rest::Untidy }
+    }
+
+    /// Gives free pages at the end of the file back, for a short time. Returns whether there are more to give.
+    fn give_back(&self) -> rusqlite::Result<bool> {
+        let begun = Instant::now();
+        let mut before = i64::MAX;
+        loop {
+            let free = self.number("PRAGMA freelist_count")?;
+            // A file that was made without `auto_vacuum` has nothing to give.
+            if free >= before || !is_too_empty(free, self.number("PRAGMA page_count")?) {
+                return Ok(false);
+            }
+            if begun.elapsed() >= PORTION {
+                return Ok(true);
+            }
+            before = free;
+            // Each step gives one page back.
+            let mut vacuum = self.connection.prepare_cached("PRAGMA incremental_vacuum(64)")?;
+            let mut pages = vacuum.query([])?;
+            while pages.next()?.is_some() {}
+        }
+    }
+
+    /// Whether the file is longer than its pages.
+    fn is_too_long(&self, file: &Path) -> bool {
+        let number = |pragma| self.number(pragma).ok().and_then(|number| u64::try_from(number).ok());
+        let pages = number("PRAGMA page_count").zip(number("PRAGMA page_size"));
+        let is = std::fs::metadata(file).map_or(0, |file| file.len());
+        pages.is_some_and(|(pages, size)| is > pages.saturating_mul(size))
+    }
+
+    fn number(&self, pragma: &str) -> rusqlite::Result<i64> {
+        self.connection.query_row(pragma, [], |row| row.get(0))
+    }
+
+    /// Says so when the log has grown large: it can only begin anew when nobody reads from it.
+    pub(super) fn watch_log(&mut self) {
+        let Some(file) = &self.common.file else { return };
+        let now = Instant::now();
+        if !self.log.is_due(now) {
+            return;
+        }
+        let bytes = std::fs::metadata(beside(file, "-wal")).map_or(0, |log| log.len());
+        if self.log.look(now, bytes) {
+            tracing::warn!(
+                place = self.common.place,
+                megabytes = bytes >> 20,
+                "the log of the SQLite file grows, because some program has read from it for long: a backup that takes its \
+                 time, or a transaction that somebody has left open"
+            );
+        }
+    }
+}
+
+/// Whether so many free pages are worth giving back.
+pub(super) fn is_too_empty(free: i64, pages: i64) -> bool {
+    free > KEPT_PAGES && free > pages / 4
+}
+
+/// When to look how large the log is, and when to say it.
+#[derive(Debug, Default)]
+pub(super) struct LogWatch {
+    looked: Option<Instant>,
+    said: Option<Instant>,
+}
+
+impl LogWatch {
+    /// The log should not become larger.
+    const LARGE: u64 = 64 << 20;
+    const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+    const BETWEEN_LINES: Duration = Duration::from_secs(60);
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LOOKS)
+    }
+
+    /// Takes a look in; whether to say something.
+    pub(super) fn look(&mut self, now: Instant, bytes: u64) -> bool {
+        self.looked = Some(now);
+        let says = bytes >= Self::LARGE && self.said.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);
+        if says {
+            self.said = Some(now);
+        }
+        says
+    }
+}
