@@ -48,6 +48,7 @@ pub struct Dashboard {
     proxies: Vec<IpAddr>,
     without_login: bool,
     observed_only: bool,
+    queue_metrics: bool,
 }
 
 impl Dashboard {
@@ -67,6 +68,7 @@ impl Dashboard {
             proxies: Vec::new(),
             without_login: false,
             observed_only: false,
+            queue_metrics: true,
         }
     }
 
@@ -154,6 +156,13 @@ impl Dashboard {
         self
     }
 
+    /// Whether `/metrics` tells the numbers of all queues beside what this program measured. Default: yes. They are the same
+    /// wherever they are read, and each scrape reads all queues, so one place of a deployment is enough.
+    pub fn queue_metrics(mut self, queues: bool) -> Self {
+        self.queue_metrics = queues;
+        self
+    }
+
     /// The routes with who may call them, for an audit of one's own.
     pub fn routes(&self) -> Vec<RouteInfo> {
         let table = if self.observed_only { route::observed() } else { route::table() };
@@ -230,6 +239,7 @@ impl Dashboard {
             has_password: login.has_password(),
             mount: mount.clone(),
             observed_only: self.observed_only,
+            queue_metrics: self.queue_metrics,
         };
         let rules = Rules {
             hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },

@@ -8,6 +8,8 @@ use crate::{builder::Dashboard, error::DashboardError};
 pub(crate) const DASHBOARD: &str = "ASYNQ_DASHBOARD";
 /// Where a worker serves metrics and health checks.
 pub(crate) const METRICS: &str = "ASYNQ_METRICS";
+/// Whether these metrics tell the numbers of all queues.
+pub(crate) const METRICS_QUEUES: &str = "ASYNQ_METRICS_QUEUES";
 
 const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
 const READ_ONLY: &str = "ASYNQ_DASHBOARD_READ_ONLY";
@@ -60,14 +62,8 @@ impl Dashboard {
         if let Some(path) = text(MOUNT) {
             self = self.mount(path);
         }
-        match text(READ_ONLY).as_deref() {
-            None => {}
-            Some("true" | "1" | "yes") => self = self.read_only(true),
-            Some("false" | "0" | "no") => self = self.read_only(false),
-            Some(other) => {
-                let reason = format!("it is `{other}`; write true or false");
-                return Err(DashboardError::Variable { variable: READ_ONLY, reason });
-            }
+        if let Some(read_only) = yes_or_no(READ_ONLY, text(READ_ONLY))? {
+            self = self.read_only(read_only);
         }
         Ok(parts(&text(HOSTS).unwrap_or_default()).fold(self, Self::allow_host))
     }
@@ -92,6 +88,23 @@ fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
 /// What a variable says, if it says something.
 pub(crate) fn text(variable: &'static str) -> Option<String> {
     env::var(variable).ok().filter(|text| !text.is_empty())
+}
+
+/// Whether a variable says yes.
+pub(crate) fn flag(variable: &'static str) -> Result<bool, DashboardError> {
+    Ok(yes_or_no(variable, text(variable))?.unwrap_or(false))
+}
+
+fn yes_or_no(variable: &'static str, text: Option<String>) -> Result<Option<bool>, DashboardError> {
+    match text.as_deref() {
+        None => Ok(None),
+        Some("true" | "1" | "yes") => Ok(Some(true)),
+        Some("false" | "0" | "no") => Ok(Some(false)),
+        Some(other) => {
+            let reason = format!("it is `{other}`; write true or false");
+            Err(DashboardError::Variable { variable, reason })
+        }
+    }
 }
 
 /// A secret by its variable, or by the file that another variable names.

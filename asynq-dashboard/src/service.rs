@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 use crate::{
     builder::Dashboard,
-    environment::{self, DASHBOARD, METRICS},
+    environment::{self, DASHBOARD, METRICS, METRICS_QUEUES},
 };
 
 /// A dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. It knows the server's jobs.
@@ -27,7 +27,7 @@ use crate::{
 /// # }
 /// ```
 pub fn service(address: impl Into<String>) -> DashboardService {
-    DashboardService { address: Some(address.into()), metrics: None, configure: Box::new(Ok) }
+    DashboardService { address: Some(address.into()), metrics: None, metrics_of_queues: false, configure: Box::new(Ok) }
 }
 
 type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send>;
@@ -37,13 +37,21 @@ type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send
 pub struct DashboardService {
     address: Option<String>,
     metrics: Option<String>,
+    metrics_of_queues: bool,
     configure: Configure,
 }
 
 impl DashboardService {
-    /// Serves metrics and health checks alone at this address, besides.
+    /// Serves metrics and health checks alone at this address, besides: what this program measured.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(address.into());
+        self
+    }
+
+    /// Adds the numbers of all queues to the metrics at that address. Default: no, because they are the same in every worker,
+    /// and each scrape reads all queues; one worker of a deployment, or `asynq web`, tells them to Prometheus.
+    pub fn metrics_of_queues(mut self, queues: bool) -> Self {
+        self.metrics_of_queues = queues;
         self
     }
 
@@ -56,7 +64,8 @@ impl DashboardService {
 
     async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
         let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
-        let metrics = serve(self.metrics, dashboard.clone().observed_only(), "metrics", &cx).await?;
+        let observed = dashboard.clone().observed_only().queue_metrics(self.metrics_of_queues);
+        let metrics = serve(self.metrics, observed, "metrics", &cx).await?;
         let pages = serve(self.address, dashboard, "dashboard", &cx).await?;
         tokio::join!(pages, metrics);
         Ok(())
@@ -119,11 +128,14 @@ fn make(flags: &ArgMatches) -> Option<Box<dyn Service>> {
     let hosts = flags.try_get_many::<String>("dashboard-host").ok().flatten();
     let hosts: Vec<_> = hosts.unwrap_or_default().cloned().collect();
     let configure = move |dashboard: Dashboard| {
+        environment::flag(METRICS_QUEUES)?;
         let dashboard =
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
-    Some(Box::new(DashboardService { address, metrics, configure: Box::new(configure) }))
+    let metrics_of_queues = flags.try_get_one("metrics-queues").ok().flatten().copied().unwrap_or(false)
+        || environment::flag(METRICS_QUEUES).unwrap_or(false);
+    Some(Box::new(DashboardService { address, metrics, metrics_of_queues, configure: Box::new(configure) }))
 }
 
 fn args(command: clap::Command) -> clap::Command {
@@ -152,5 +164,10 @@ fn args(command: clap::Command) -> clap::Command {
                 .long("metrics")
                 .value_name("ADDR")
                 .help("Serves metrics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]"),
+        )
+        .arg(
+            Arg::new("metrics-queues").long("metrics-queues").action(ArgAction::SetTrue).help(
+                "Adds the numbers of all queues to the metrics, for one worker of many [env: ASYNQ_METRICS_QUEUES]",
+            ),
         )
 }

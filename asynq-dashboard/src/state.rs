@@ -60,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) mount: String,
     /// Whether metrics and health checks are all there is, so that nobody looks at samples.
     pub(crate) observed_only: bool,
+    /// Whether `/metrics` tells the numbers of all queues beside what this program measured.
+    pub(crate) queue_metrics: bool,
 }
 
 impl AppState {

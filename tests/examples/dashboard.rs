@@ -37,12 +37,31 @@ fn a_worker_has_a_dashboard_that_knows_its_jobs_and_an_endpoint_for_metrics() {
     assert!(get(pages, "/", "").starts_with("HTTP/1.1 200"));
     let shown = get(pages, "/api/queues/mail/tasks?state=scheduled", "");
     assert!(shown.contains("ann@example.com") && shown.contains("***") && !shown.contains("hidden away"), "{shown}");
-    assert!(get(metrics, "/metrics", "").starts_with("HTTP/1.1 200"));
+    // A worker tells what it measured; the numbers of queues come from one place.
+    let own = get(metrics, "/metrics", "");
+    assert!(own.starts_with("HTTP/1.1 200") && !own.contains("asynq_queue_size"), "{own}");
+    assert!(get(pages, "/metrics", "").contains("asynq_queue_size"));
     assert!(get(metrics, "/readyz", "").starts_with("HTTP/1.1 200"));
     assert!(get(metrics, "/api/queues", "").starts_with("HTTP/1.1 404"));
     worker.signal("TERM");
     let (status, output) = worker.end();
     assert!(status.success(), "{output}");
+}
+
+#[test]
+fn one_worker_of_many_tells_the_numbers_of_queues() {
+    let folder = tempdir().unwrap();
+    let environment = [("ASYNQ_METRICS_QUEUES", "true")];
+    for (args, environment) in
+        [(&["--metrics", "0", "--metrics-queues"][..], &[][..]), (&["--metrics", "0"], &environment)]
+    {
+        let worker = Program::start("dashboard", folder.path(), args, environment);
+        let metrics = worker.line("metrics at http://");
+        assert!(get(url_in(&metrics), "/metrics", "").contains("asynq_queue_size"));
+        worker.signal("TERM");
+        let (status, output) = worker.end();
+        assert!(status.success(), "{output}");
+    }
 }
 
 #[test]

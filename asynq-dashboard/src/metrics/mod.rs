@@ -1,4 +1,5 @@
-//! `/metrics` for Prometheus: asynq's own names, read from the broker at each scrape, and what this program measured.
+//! `/metrics` for Prometheus: asynq's own names, read from the broker at each scrape where it is asked for, and what this
+//! program measured.
 
 mod collector;
 mod exposition;
@@ -25,8 +26,11 @@ pub(crate) fn routes() -> Vec<Route> {
 /// An answer also when the broker is away: it says so in `asynq_broker_up`, and what the program measured is there.
 async fn metrics(State(app): State<AppState>) -> Response {
     let own = install();
-    let collected = app.collector().collect().await;
-    let mut text = exposition::of(&collected);
+    let mut text = String::new();
+    if app.config().queue_metrics {
+        let collected = app.collector().collect().await;
+        text.push_str(&exposition::of(&collected));
+    }
     if let Some(own) = own {
         text.push_str(&exposition::without_our_names(&own.render()));
     }

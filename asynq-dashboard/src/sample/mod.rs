@@ -10,7 +10,7 @@ use std::{
 };
 
 use asynq_runtime::broker::{Broker, BrokerError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::series::Kept;
@@ -20,7 +20,7 @@ pub(crate) use self::{
 };
 use crate::failure::Failure;
 
-/// Samples the queues for as long as it lives, and reads them at once for whoever asks.
+/// Samples the queues while somebody looks, and an hour longer, which is what the charts show; and reads them at once for whoever asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Arc<Shared>);
 
@@ -32,6 +32,27 @@ struct Shared {
     /// One read at a time: who comes meanwhile takes its answer.
     reading: tokio::sync::Mutex<Option<Read>>,
     sampler: OnceLock<AbortOnDropHandle<()>>,
+    looks: Arc<Looks>,
+}
+
+/// When somebody looked last.
+#[derive(Debug, Default)]
+struct Looks {
+    last: Mutex<Option<Instant>>,
+    came: Notify,
+}
+
+impl Looks {
+    /// Somebody looks now.
+    fn note(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.came.notify_one();
+    }
+
+    /// How long nobody has looked; `None` if nobody ever did.
+    fn since(&self) -> Option<Duration> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
+    }
 }
 
 /// What the sampler tells those who look.
@@ -68,6 +89,7 @@ impl Samples {
             news: watch::Sender::new(News::default()),
             reading: tokio::sync::Mutex::default(),
             sampler: OnceLock::new(),
+            looks: Arc::default(),
         }))
     }
 
@@ -92,6 +114,7 @@ impl Samples {
     ///
     /// The broker failed.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        self.0.looks.note();
         Ok(self.0.read().await?)
     }
 
@@ -103,11 +126,13 @@ impl Samples {
     /// The last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet. With very
     /// many queues asking makes it sampled from now on.
     pub(crate) fn series(&self, queue: Option<&str>) -> Series {
+        self.0.looks.note();
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
     }
 
     /// The news as they come.
     pub(crate) fn subscribe(&self) -> watch::Receiver<News> {
+        self.0.looks.note();
         self.0.news.subscribe()
     }
 }

@@ -1,7 +1,7 @@
 //! Reads all queues every few seconds, with a pause that grows with what the read took.
 
 use std::{
-    sync::{PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -9,6 +9,8 @@ use super::{News, Shared};
 
 /// Between two sweeps, at least.
 const EVERY: Duration = Duration::from_secs(5);
+/// So long after somebody has looked the queues are still sampled: that is what the charts show.
+const AWAKE: Duration = Duration::from_secs(3_600);
 /// While the broker is away: how soon its coming back is seen.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -28,10 +30,21 @@ pub(super) async fn run(shared: Weak<Shared>) {
                 Err(error) => news.away = Some(error),
             });
             let watched = shared.news.receiver_count() > 0;
+            if !watched && is_asleep(shared.looks.since()) {
+                let looks = Arc::clone(&shared.looks);
+                drop(shared);
+                looks.came.notified().await;
+                continue;
+            }
             if is_back { pause(began.elapsed(), watched) } else { AWAY }
         };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Whether nobody has looked for so long that nobody will miss the samples.
+fn is_asleep(since: Option<Duration>) -> bool {
+    since.is_none_or(|since| since >= AWAKE)
 }
 
 /// How long to rest after a sweep that took so long: a tenth of the time is spent reading while somebody looks, a
@@ -43,6 +56,15 @@ fn pause(took: Duration, watched: bool) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_looked_within_the_last_hour_keeps_the_sampler_awake() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let table = [(None, true), (seconds(0), false), (seconds(3_599), false), (seconds(3_600), true)];
+        for (since, asleep) in table {
+            assert_eq!(is_asleep(since), asleep, "{since:?}");
+        }
+    }
 
     #[test]
     fn many_queues_are_read_less_often_most_of_all_when_nobody_looks() {
