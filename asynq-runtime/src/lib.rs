@@ -24,7 +24,7 @@
 //! ```standalone_crate
 //! use asynq_runtime::prelude::*;
 //!
-//! #[job(retention = "1h")]
+//! #[job]
 //! async fn double(n: u64) -> JobResult<u64> {
 //!     Ok(n * 2)
 //! }
@@ -35,11 +35,8 @@
 //! let running = server.start().await?;
 //! let client = running.client();
 //!
-//! let task = double::enqueue(&client, 21).await?;
-//! # let queue = &task.queue;
-//! while client.broker().queue_stats(queue).await?.completed < 1 {
-//!     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-//! }
+//! let task = double::job(21).awaited().enqueue(&client).await?;
+//! assert_eq!(task.wait("30s").await?.done()?, 42);
 //! running.shutdown().await?;
 //! # Ok(())
 //! # })
@@ -127,7 +124,7 @@ pub use rusqlite;
 pub use self::client::EnqueueRow;
 pub use self::{
     app::App,
-    client::{Client, Enqueue, EnqueueService, ResultError},
+    client::{Client, Enqueue, EnqueueService, Enqueued, NotDone, Outcome, ResultError},
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
@@ -141,8 +138,8 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Job, JobContext, JobError, JobOptions, JobResult,
-        Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError, JobOptions,
+        JobResult, Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 
@@ -162,8 +159,8 @@ pub mod __private {
     pub use serde::{self, Deserialize, Serialize};
 
     pub use crate::{
-        Backoff, Client, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult, Policy,
-        TaskInfo, UniqueUntil,
+        Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
+        Policy, UniqueUntil,
         job::{
             Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
             run_blocking, state, with_policy,

@@ -47,7 +47,7 @@ async fn accepted(t: &Fixture, run: &Run, action: Action) {
     assert_eq!(t.settle(run, action.clone()).await, Settled::Ok);
     let state = match action {
         Action::Done => None,
-        Action::Complete { .. } => Some(TaskState::Completed),
+        Action::Complete { .. } | Action::Revoke { .. } => Some(TaskState::Completed),
         Action::Retry { .. } => Some(TaskState::Retry),
         Action::Archive { .. } => Some(TaskState::Archived),
         Action::Requeue => Some(TaskState::Pending),

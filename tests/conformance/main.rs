@@ -43,7 +43,7 @@ macro_rules! cases {
 
 cases! {
     [
-        bad_input, consume, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
+        await_end, bad_input, consume, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
         inspect, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
         served, served_blocked, sets, settle, settle_again, unique, wait_and_take, wake,
@@ -55,12 +55,12 @@ cases! {
     redis_cluster: ClusterFixture;
 
     redis_sentinel: SentinelFixture only [
-        bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
+        await_end, bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
         wait_and_take, wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
     redis_tls: TlsFixture only [
-        bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
+        await_end, bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
         wait_and_take, wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
@@ -75,6 +75,7 @@ cases! {
 #[cfg(any())]
 #[path = "."]
 mod formatted {
+    mod await_end;
     mod bad_input;
     mod consume;
     mod diagnose;

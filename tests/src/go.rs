@@ -21,6 +21,7 @@ impl fmt::Debug for GoPeer<'_> {
 
 const PENDING: &str = "asynq:{default}:pending";
 const ACTIVE: &str = "asynq:{default}:active";
+const COMPLETED: &str = "asynq:{default}:completed";
 const LEASE: &str = "asynq:{default}:lease";
 const RETRY: &str = "asynq:{default}:retry";
 const GROUPS: &str = "asynq:{default}:groups";
@@ -75,6 +76,16 @@ impl<'a> GoPeer<'a> {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
         self.int(&["DEL", &Self::task(id)]);
+    }
+
+    /// Ends a run as a success that is kept until `expiry`, Unix seconds, whoever's it is.
+    pub fn complete(&self, message: &TaskMessage, now: i64, expiry: i64) {
+        let (id, key) = (&message.id, Self::task(&message.id));
+        let stored = TaskMessage { completed_at: now, ..message.clone() };
+        assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
+        assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
+        self.int(&["ZADD", COMPLETED, &expiry.to_string(), id]);
+        self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &stored.encode(), b"state", b"completed"]);
     }
 
     /// Puts a run back to the head of pending, whoever's it is.

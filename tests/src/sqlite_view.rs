@@ -255,6 +255,9 @@ hand_on! {
         memory_usage(queue: &QueueName) -> Result<u64, BrokerError>;
         pause(queue: &QueueName) -> Result<bool, BrokerError>;
         resume(queue: &QueueName) -> Result<bool, BrokerError>;
+        queues_of(id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
+        wait_for_end(queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
+        wait_until_idle(queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
     }
     Diagnose {
         nodes() -> Result<Vec<Node>, BrokerError>;

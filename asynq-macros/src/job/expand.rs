@@ -96,7 +96,7 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
     let (shared, allow) = (job.shared_attrs(), allow());
     let Handle { parameters, forwarded, builder } = handle;
     let (client, delay, when) = (local("client"), local("delay"), local("when"));
-    let result = quote!(#private::Result<#private::TaskInfo, #private::EnqueueError>);
+    let result = quote!(#private::Result<#private::Enqueued<Self>, #private::EnqueueError>);
     let doc_job = doc(docs::of_job());
     let doc_enqueue = doc(&docs::of_enqueue());
     let doc_enqueue_in = doc(&docs::of_enqueue_in());

@@ -5,7 +5,7 @@ use std::{ops::Deref, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
 
-use super::BrokerError;
+use super::{BrokerError, TaskEnd};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 /// Between two looks for queues that came or went, where nobody tells.
@@ -76,6 +76,34 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
+
+    /// Returns the queues in which there is a task of this id, by name: ids are unique within a queue.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
+
+    /// Waits until the task is completed, archived or not there, and returns what is left of it: at once if it is so already,
+    /// otherwise on the write by anyone that makes it so, and at the latest after `limit`. However short `limit` is, the broker is
+    /// asked once. A task that waits for its next attempt has not ended.
+    ///
+    /// An outage in between is waited out. Any number of calls may wait at the same time; while nothing happens they cost
+    /// neither calls of the broker nor processor time. Dropping the future is safe.
+    ///
+    /// # Errors
+    ///
+    /// The broker was away when `limit` was over, or failed in another way.
+    async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
+
+    /// Waits until no task in any of `queues` is pending, active, scheduled, waiting for a retry or waiting in a group, at one and
+    /// the same moment; returns whether it came to that before `limit`. However short `limit` is, the broker is asked once.
+    /// Paused queues count as well. An outage in between is waited out. Dropping the future is safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_end`](Self::wait_for_end).
+    async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
 
     /// One page of the tasks that wait in one group, by the second in which they joined it, ascending.
     ///

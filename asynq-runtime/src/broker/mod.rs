@@ -28,6 +28,7 @@ mod repair;
 mod schedule;
 mod semaphore;
 mod settle;
+mod task_end;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod timeouts;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
@@ -62,6 +63,7 @@ pub use self::{
     },
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
+    task_end::TaskEnd,
 };
 
 /// Everything a broker does. The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a

@@ -62,13 +62,19 @@ pub struct Settlement {
 /// an attempt that ended by itself clears the suspicion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Success (or revoked): delete it, free its unique lock, count it as processed.
+    /// Success, or revoked while no program waits for its end: delete it, free its unique lock, count it as processed.
     Done,
     /// Success with a retention: keep it with its result until now + `message.retention`, free the lock, count it as
     /// processed.
     Complete {
         /// What the job returned; `None` leaves a result that was written while it ran.
         result: Option<Bytes>,
+    },
+    /// Revoked by its job while a program waits for its end: keep it without a result until now + `message.retention`, free the
+    /// lock, count it as processed.
+    Revoke {
+        /// Replaces the extra facts.
+        extra: Extra,
     },
     /// Run it again after `delay`; the lock stays.
     Retry {

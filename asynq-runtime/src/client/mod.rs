@@ -1,6 +1,7 @@
 //! Enqueues tasks.
 
 mod bind;
+mod enqueued;
 mod layers;
 mod prepare;
 mod result;
@@ -11,7 +12,12 @@ use std::{future::Future, sync::Arc};
 
 use self::layers::Layered;
 pub(crate) use self::prepare::{lock_key, new_task};
-pub use self::{layers::EnqueueService, result::ResultError};
+pub(crate) use self::result::Value;
+pub use self::{
+    enqueued::{Enqueued, NotDone, Outcome},
+    layers::EnqueueService,
+    result::ResultError,
+};
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
@@ -169,17 +175,6 @@ fn unanswered() -> EnqueueError {
     EnqueueError::Broker(BrokerError::new(BrokerErrorKind::Unexpected, "the broker gave no answer for the task"))
 }
 
-impl<J: Job> JobBuilder<J> {
-    /// Enqueues the job with the options set so far.
-    ///
-    /// # Errors
-    ///
-    /// An option is wrong, the task was refused, or the broker failed.
-    pub async fn enqueue(self, client: &Client) -> Result<TaskInfo, EnqueueError> {
-        client.enqueue(self).await
-    }
-}
-
 /// `.enqueue(&client)` on a job's value; in the prelude.
 pub trait Enqueue: Job {
     /// Enqueues the job with its declared options.
@@ -187,9 +182,9 @@ pub trait Enqueue: Job {
     /// # Errors
     ///
     /// The task was refused, or the broker failed.
-    fn enqueue(self, client: &Client) -> impl Future<Output = Result<TaskInfo, EnqueueError>> + Send {
+    fn enqueue(self, client: &Client) -> impl Future<Output = Result<Enqueued<Self>, EnqueueError>> + Send {
         let task = PreparedTask::from(self);
-        async move { client.enqueue(task).await }
+        async move { Ok(Enqueued::new(client.enqueue(task).await?, client.clone())) }
     }
 
     /// The job, ready for per-call options.

@@ -29,6 +29,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     let id = task.id.clone().unwrap_or_else(TaskId::random);
     let unique = task.unique.map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
     check_unique(&task)?;
+    check_awaited(&task)?;
     let deadline = task.deadline.map_or(0, |end| ceil_seconds(moment(end, now)).max(1));
     let expires = task.expires.map(|end| moment(end, now));
     check_expires(expires, task.when, now)?;
@@ -37,6 +38,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         (None, 0) => JobOptions::DEFAULT_TIMEOUT,
         (None, _) => Duration::ZERO,
     };
+    let retention = retention(&task);
     let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
     Ok(NewTask {
         message: TaskMessage {
@@ -48,7 +50,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
             timeout: seconds(timeout),
             deadline,
             unique_key: unique.as_ref().map(|lock| lock.key.clone()).unwrap_or_default(),
-            retention: seconds(task.retention.unwrap_or_default()),
+            retention: seconds(retention),
             group_key: task.group.as_ref().map(|group| group.as_str().to_owned()).unwrap_or_default(),
             headers: task.headers.into_iter().map(|(key, value)| Header::new(key, value)).collect(),
             ..TaskMessage::default()
@@ -64,6 +66,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
             expires_ms: expires.map(ceil_ms),
             unique_until: task.unique_until.into(),
             unique_extend: task.unique_extend,
+            awaited: task.awaited,
             ..Extra::default()
         },
     })
@@ -84,6 +87,21 @@ fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
         }
         _ => Ok(()),
     }
+}
+
+/// A task in a group has no end of its own.
+fn check_awaited(task: &Prepared) -> Result<(), EnqueueError> {
+    if task.awaited && task.group.is_some() {
+        let reason = "a task in a group becomes part of another and has no end of its own; leave one out".to_owned();
+        return Err(EnqueueError::Option { option: "awaited", reason });
+    }
+    Ok(())
+}
+
+/// How long the task is kept after success; one that a program waits for is kept long enough to be read.
+fn retention(task: &Prepared) -> Duration {
+    let asked = task.retention.unwrap_or_default();
+    if task.awaited { asked.max(Duration::from_secs(Extra::AWAITED_RETENTION)) } else { asked }
 }
 
 /// A task that is due later must be able to run then.

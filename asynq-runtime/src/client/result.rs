@@ -5,15 +5,15 @@ use std::any::TypeId;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::Client;
+use super::{Client, Enqueued};
 use crate::{
     broker::BrokerError,
     job::{IntoJobResult, Job, decode_result},
-    task::{QueueName, TaskId, TaskInfo, TaskState},
+    task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 /// What the job `J` returns when it succeeds.
-type Value<J> = <<J as Job>::Output as IntoJobResult>::Value;
+pub(crate) type Value<J> = <<J as Job>::Output as IntoJobResult>::Value;
 
 /// Why there is no result to read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -30,13 +30,28 @@ pub enum ResultError {
         /// The id.
         id: TaskId,
     },
-    /// It waits or runs; ask again later.
+    /// No queue has a task of this id.
+    #[error(
+        "task `{id}` is in no queue: it never was, or its retention is over; \
+         give the job a `retention` to keep its results"
+    )]
+    Nowhere {
+        /// The id.
+        id: TaskId,
+    },
+    /// It waits or runs; [`wait`](crate::Enqueued::wait) for it, or ask again later.
     #[error("task `{id}` has not finished: it is {state}")]
     NotFinished {
         /// The id.
         id: TaskId,
         /// Where it is.
         state: TaskState,
+    },
+    /// Its job revoked it.
+    #[error("task `{id}` was revoked by its job")]
+    Revoked {
+        /// The id.
+        id: TaskId,
     },
     /// It was given up and will not run again by itself.
     #[error("task `{id}` was archived without a result{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
@@ -74,6 +89,12 @@ pub enum ResultError {
         /// The task's type.
         found: String,
     },
+    /// The longest time of a wait is not a length of time.
+    #[error("the limit of the wait cannot be used: {reason}")]
+    Limit {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
@@ -91,16 +112,44 @@ impl ResultError {
 }
 
 impl Client {
-    /// The kept result of a task in the queue that the job declares. See [`result_in`](Self::result_in).
+    /// The kept result of a task, wherever it is: it is looked for in the queue that the job declares, and then in all others. See
+    /// [`result_in`](Self::result_in). To wait for it, see [`wait`](Self::wait).
     ///
     /// # Errors
     ///
-    /// [`ResultError`].
+    /// [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
     pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
     where
         Value<J>: DeserializeOwned,
     {
-        self.result_in::<J>(J::OPTIONS.queue, id).await
+        read::<J>(self.find::<J>(id).await?.into_info())
+    }
+
+    /// Finds a task of the job `J` by its id, wherever it is: in the queue that the job declares, or else in any other.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError::Nowhere`] if no queue has such a task; [`ResultError::OtherJob`] if only tasks of other jobs have this id; or
+    /// the broker failed.
+    pub async fn find<J: Job>(&self, id: impl AsRef<str>) -> Result<Enqueued<J>, ResultError> {
+        let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
+        let mut other = None;
+        if let Some(task) = self.broker.task(&declared, &id).await? {
+            if task.r#type == J::NAME {
+                return Ok(self.handle(task));
+            }
+            other = Some(task);
+        }
+        for queue in self.broker.queues_of(&id).await?.into_iter().filter(|queue| *queue != declared) {
+            match self.broker.task(&queue, &id).await? {
+                Some(task) if task.r#type == J::NAME => return Ok(self.handle(task)),
+                task => other = other.or(task),
+            }
+        }
+        Err(match other {
+            Some(other) => ResultError::OtherJob { id, expected: J::NAME, found: other.r#type },
+            None => ResultError::Nowhere { id },
+        })
     }
 
     /// The kept result of a task that was enqueued into `queue`, read by the job's codec. A job that returns `()` has
@@ -123,15 +172,16 @@ impl Client {
 }
 
 /// The result in what is known of a task.
-fn read<J: Job>(task: TaskInfo) -> Result<Value<J>, ResultError>
+pub(super) fn read<J: Job>(task: TaskInfo) -> Result<Value<J>, ResultError>
 where
     Value<J>: DeserializeOwned,
 {
-    let TaskInfo { id, r#type, state, result, last_error, .. } = task;
+    let TaskInfo { id, r#type, state, ending, result, last_error, .. } = task;
     if r#type != J::NAME {
         return Err(ResultError::OtherJob { id, expected: J::NAME, found: r#type });
     }
     match state {
+        TaskState::Completed if ending == Ending::Revoked => return Err(ResultError::Revoked { id }),
         TaskState::Completed => {}
         TaskState::Archived => return Err(ResultError::Archived { id, error: last_error }),
         state => return Err(ResultError::NotFinished { id, state }),

@@ -122,6 +122,17 @@ macro_rules! option_methods {
             self
         }
 
+        /// Keeps the task for at least a minute after its end, so that a program that waits for it learns how it ended, whatever the
+        /// retention says: see [`Enqueued::wait`](crate::Enqueued::wait). A task that its job revokes is kept as well, as
+        /// completed without a result. A task in a group cannot be awaited, because it becomes part of another.
+        pub fn awaited(mut self) -> Self {
+            self$(.$task)?.set(|p| {
+                p.awaited = true;
+                Ok(())
+            });
+            self
+        }
+
         /// How often a worker may die while it runs the task before it is archived; at least 1.
         pub fn max_crashes(mut self, max_crashes: u32) -> Self {
             self$(.$task)?.set(|p| match max_crashes {
@@ -216,6 +227,7 @@ pub(crate) struct Prepared {
     pub(crate) unique_until: UniqueUntil,
     pub(crate) unique_extend: bool,
     pub(crate) retention: Option<Duration>,
+    pub(crate) awaited: bool,
     pub(crate) max_crashes: Option<u32>,
     pub(crate) when: When,
     pub(crate) id: Option<TaskId>,
@@ -284,6 +296,7 @@ impl PreparedTask {
                 unique_until,
                 unique_extend,
                 retention: retention.map(|retention| span("retention", retention)).transpose()?,
+                awaited: false,
                 max_crashes,
                 when: When::Now,
                 id: None,
@@ -308,6 +321,7 @@ impl PreparedTask {
             unique_until: UniqueUntil::End,
             unique_extend: false,
             retention: None,
+            awaited: false,
             max_crashes: None,
             when: When::Now,
             id: None,
@@ -374,6 +388,7 @@ impl fmt::Debug for Prepared {
             .field("unique_until", &self.unique_until)
             .field("unique_extend", &self.unique_extend)
             .field("retention", &self.retention)
+            .field("awaited", &self.awaited)
             .field("max_crashes", &self.max_crashes)
             .field("when", &self.when)
             .field("id", &self.id)

@@ -37,6 +37,7 @@ impl Outcome {
     /// What the action means; a broker knows no difference between a success and a revoked task.
     pub(crate) fn of(action: &Action, is_revoked: bool) -> Self {
         match action {
+            Action::Revoke { .. } => Self::Revoked,
             Action::Done | Action::Complete { .. } if is_revoked => Self::Revoked,
             Action::Done | Action::Complete { .. } => Self::Done,
             Action::Retry { counted: true, .. } => Self::Retry,

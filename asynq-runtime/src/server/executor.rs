@@ -169,7 +169,7 @@ impl Executor {
         let message = &attempt.message;
         let limit = Limit::of(message, broker.now());
         if let Some(why) = self.hopeless(attempt, &limit) {
-            return Ended::Hopeless(why);
+            return why;
         }
         // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
         // task when it is handed back.
@@ -219,23 +219,23 @@ impl Executor {
     }
 
     /// Why the task must not be started, now or ever.
-    fn hopeless(&self, attempt: &Attempt, limit: &Limit) -> Option<String> {
+    fn hopeless(&self, attempt: &Attempt, limit: &Limit) -> Option<Ended> {
         let (message, extra) = (&attempt.message, &attempt.extra);
         if let Some(defect) = &attempt.defect {
-            return Some(defect.clone());
+            return Some(Ended::Hopeless(defect.clone()));
         }
         if attempt.is_poison() {
-            return Some(format!("worker died {} times while this ran", attempt.crashes));
+            return Some(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
         }
         if extra.is_expired(self.0.broker.now().timestamp_millis()) {
             let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
             let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
-            return Some(format!("expired: not started by {end}"));
+            return Some(Ended::Expired(format!("expired: not started by {end}")));
         }
         if message.timeout <= 0 && message.deadline == 0 {
             tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
         }
-        limit.is_over().then(|| "deadline passed".to_owned())
+        limit.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
     }
 
     /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if it must not start.
@@ -426,7 +426,7 @@ fn panicked(panic: &str) -> Ended {
 /// Says how the attempt ended, never with a payload.
 fn tell(action: &Action) {
     match action {
-        Action::Done | Action::Complete { .. } => tracing::debug!("done"),
+        Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),
         Action::Retry { delay, error: Some(error), .. } => tracing::warn!(?delay, "failed, will be retried: {error}"),
         Action::Retry { delay, .. } => tracing::debug!(?delay, "put off"),
         Action::Archive { error, .. } => tracing::error!("archived: {error}"),

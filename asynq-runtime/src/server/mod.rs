@@ -28,6 +28,7 @@ mod builder;
 mod choice;
 mod config;
 mod dispatcher;
+mod drained;
 mod error;
 mod executor;
 mod fetcher;

@@ -8,7 +8,7 @@ use super::{backoff::retry_delay, config::OnUnknown};
 use crate::{
     broker::{Action, shortened},
     job::{Policy, RESULT_LIMIT, ResultTooLarge},
-    task::{Extra, TaskMessage, Unknown},
+    task::{Ending, Extra, TaskMessage, Unknown},
 };
 
 /// A task that nobody knows is handed back after this time at first, and after twice as long each further time.
@@ -40,6 +40,8 @@ pub(crate) enum Ended {
     Unknown(String),
     /// It did not start, or must not start again, and no retry can change that.
     Hopeless(String),
+    /// It did not start, because its time to start was over.
+    Expired(String),
 }
 
 impl Ended {
@@ -71,6 +73,9 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Interrupted => Action::Requeue,
         Ended::PutOff(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
+        Ended::Expired(error) => {
+            Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
+        }
         Ended::Unknown(error) => unknown(error, facts),
         Ended::Failed { policy, error, pause } => failed(policy, error, pause, facts),
     }
@@ -80,6 +85,9 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
+        Policy::Revoke if facts.extra.awaited && facts.message.retention > 0 => {
+            Action::Revoke { extra: Extra { ending: Ending::Revoked.into(), ..known(facts.extra) } }
+        }
         Policy::Revoke => Action::Done,
         // Before the last retry is looked at: it is no failure, and asynq has nothing like it to agree with.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
@@ -134,7 +142,7 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
 
 /// The extra facts without what counts from the last end of another kind.
 fn known(extra: &Extra) -> Extra {
-    Extra { unknown: None, put_off: 0, ..extra.clone() }
+    Extra { unknown: None, put_off: 0, ending: Ending::Plain.into(), ..extra.clone() }
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Running {
         self.outcome().and(broken.map_or(Ok(()), |error| Err(error.into())))
     }
 
-    fn outcome(&self) -> Result<(), ServerError> {
+    pub(super) fn outcome(&self) -> Result<(), ServerError> {
         self.services.outcome().and(self.context.executor.given_up().outcome())
     }
 

@@ -2,6 +2,8 @@
 
 use prost::Message as _;
 
+use super::TaskState;
+
 /// Our own facts about a task, beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
 ///
 /// A protobuf message, so that a newer program may add to it and an older one still reads it.
@@ -30,6 +32,36 @@ pub struct Extra {
     /// left. A script sets it by appending to the message.
     #[prost(bool, tag = "7")]
     pub replaced: bool,
+    /// Whether a program waits for the end of the task: a task that its job revokes is then kept for its retention instead of
+    /// being deleted, so that the waiter can be told.
+    #[prost(bool, tag = "8")]
+    pub awaited: bool,
+    /// How it ended, where the state does not say.
+    #[prost(enumeration = "Ending", tag = "9")]
+    pub ending: i32,
+}
+
+/// How a task ended, where its state does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Ending {
+    /// As its state says, or it has not ended.
+    Plain = 0,
+    /// Completed, because its job revoked it; only tasks that are awaited are kept then.
+    Revoked = 1,
+    /// Archived without being started, because its time to start was over.
+    Expired = 2,
+}
+
+impl Ending {
+    /// Returns this ending if a task in `state` can have it. The mark stays on a task that runs again, and says nothing of how
+    /// that run ends.
+    pub(crate) fn of(self, state: TaskState) -> Self {
+        match (self, state) {
+            (Self::Revoked, TaskState::Completed) | (Self::Expired, TaskState::Archived) => self,
+            _ => Self::Plain,
+        }
+    }
 }
 
 /// What frees the unique lock of a task; its time frees it in any case.
@@ -56,6 +88,9 @@ pub struct Unknown {
 }
 
 impl Extra {
+    /// How long a task is kept at least whose end a program waits for, in seconds.
+    pub const AWAITED_RETENTION: u64 = 60;
+
     /// How often a worker may die while it runs a task that names no number of its own.
     pub const DEFAULT_MAX_CRASHES: u32 = 3;
 

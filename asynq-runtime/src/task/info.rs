@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{QueueName, TaskId, TaskMessage, TaskState};
+use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
 
 /// One task as enqueue and the reading side return it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub struct TaskInfo {
     pub payload: Bytes,
     /// Where it is in its life.
     pub state: TaskState,
+    /// How it ended, where the state does not say.
+    pub ending: Ending,
     /// How often it may be retried.
     pub max_retry: u32,
     /// How often it has failed so far.
@@ -95,6 +97,7 @@ impl TaskInfo {
             r#type: message.r#type.clone(),
             payload: message.payload.clone(),
             state,
+            ending: Ending::Plain,
             max_retry: u32::try_from(message.retry).unwrap_or(0),
             retried: u32::try_from(message.retried).unwrap_or(0),
             crashes: 0,

@@ -11,7 +11,7 @@ mod proto;
 mod state;
 
 pub use self::{
-    extra::{Extra, UniqueUntil, Unknown},
+    extra::{Ending, Extra, UniqueUntil, Unknown},
     id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},

@@ -151,6 +151,7 @@ impl Drained {
 
     fn count(&mut self, settlement: &Settlement, is_revoked: bool) {
         match &settlement.action {
+            Action::Revoke { .. } => self.revoked += 1,
             Action::Done if is_revoked => self.revoked += 1,
             Action::Done | Action::Complete { .. } => self.succeeded += 1,
             Action::Retry { counted: true, error, .. } => {

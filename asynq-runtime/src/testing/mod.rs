@@ -51,6 +51,8 @@ mod app;
 mod direct;
 #[cfg(feature = "sqlite")]
 mod drain;
+#[cfg(feature = "sqlite")]
+mod wait;
 
 pub use self::direct::{run, run_in};
 #[cfg(feature = "sqlite")]

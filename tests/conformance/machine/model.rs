@@ -244,7 +244,8 @@ impl Model {
                 self.remove(id);
                 self.count(now, false);
             }
-            Action::Complete { result } => {
+            Action::Complete { .. } | Action::Revoke { .. } => {
+                let result = if let Action::Complete { result } = action { result.as_ref() } else { None };
                 let retention = task.retention * 1000;
                 if let Some(result) = result {
                     task.result = Some(String::from_utf8_lossy(result).into_owned());

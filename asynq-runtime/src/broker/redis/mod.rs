@@ -1,5 +1,6 @@
 //! The Redis broker: asynq's own keys, one script per step and queue, 64 tasks per script.
 
+mod await_end;
 mod cancel;
 mod chunk;
 mod clock;

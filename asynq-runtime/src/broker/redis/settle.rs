@@ -132,7 +132,7 @@ fn bytes(settlement: &Settlement) -> usize {
     match &settlement.action {
         Action::Done | Action::Requeue => 0,
         Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
-        Action::Retry { .. } | Action::Archive { .. } => message,
+        Action::Retry { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
     }
 }
 

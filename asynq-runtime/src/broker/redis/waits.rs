@@ -320,12 +320,12 @@ fn gather(since: Option<Duration>) -> Duration {
 }
 
 /// The end of the wait; one that no clock can show is far enough.
-fn end(limit: Duration) -> Instant {
+pub(super) fn end(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit).unwrap_or(now + FAR)
 }
 
-fn left(end: Instant) -> Duration {
+pub(super) fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 

@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
+    await_end::KeyWaiters,
     connection::{Answer, Link},
     direct::{Direct, Sent, Taken},
     io::Io,
@@ -32,16 +33,19 @@ const POLL: Duration = Duration::from_millis(250);
 /// The tracking connection that all share who have none of their own, and the bell it rings.
 #[derive(Debug)]
 pub(super) struct Wake {
-    link: Link,
+    pub(super) link: Link,
     seen: SharedSeen,
     bell: watch::Sender<()>,
+    /// Those who wait for changes of certain keys.
+    pub(super) waiters: KeyWaiters,
 }
 
 impl Wake {
     pub(super) fn open(io: &Io, role: Role) -> Self {
         let (bell, _) = watch::channel(());
         let (ring, seen) = (bell.clone(), SharedSeen::default());
-        let told = Arc::clone(&seen);
+        let (told, waiters) = (Arc::clone(&seen), KeyWaiters::default());
+        let waiting = waiters.clone();
         let news = move |news| {
             let change = match news {
                 News::Push(push) => Change::read(push),
@@ -52,6 +56,7 @@ impl Wake {
                 News::Connected => None,
             };
             if let Some(change) = change {
+                waiting.notify(&change);
                 seen::lock(&told).changed(&change);
                 ring.send_replace(());
             }
@@ -59,7 +64,7 @@ impl Wake {
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
         let link = Link::open(io, Role { greeting: vec![track], news: Some(Arc::new(news)), ..role });
-        Self { link, seen, bell }
+        Self { link, seen, bell, waiters }
     }
 }
 

@@ -4,6 +4,7 @@
 //! that watches; async calls reach them through `Store` and come back within their deadline. What runs inside a transaction is
 //! plain synchronous code over a `View`.
 
+mod await_end;
 mod beside;
 mod command;
 mod connection;
@@ -56,6 +57,7 @@ use crate::clock::{Clock, SystemClock};
 
 pub use self::in_transaction::TransactionError;
 use self::{
+    await_end::EndWaiters,
     consume::Tokens,
     disk::Disk,
     error::{translate, translate_io},
@@ -103,6 +105,7 @@ impl SqliteOptions {
 pub struct SqliteBroker {
     store: Arc<Store>,
     tokens: Tokens,
+    ends: EndWaiters,
     lease: Duration,
     lapses: Arc<Lapses>,
     manual_clock: bool,
@@ -181,6 +184,7 @@ impl SqliteBroker {
         Ok(Self {
             store: Arc::new(store),
             tokens: Tokens::new(),
+            ends: EndWaiters::default(),
             lease: options.lease,
             lapses: Arc::default(),
             manual_clock: options.clock.is_some(),

@@ -10,6 +10,7 @@ pub(super) struct Notifier {
     work: watch::Sender<()>,
     due: watch::Sender<()>,
     signal: watch::Sender<()>,
+    ends: watch::Sender<()>,
 }
 
 /// Waits for one kind of notification from the moment it was made.
@@ -18,14 +19,18 @@ pub(super) struct Listener(watch::Receiver<()>);
 
 impl Notifier {
     pub(super) fn new() -> Self {
-        Self { work: watch::Sender::new(()), due: watch::Sender::new(()), signal: watch::Sender::new(()) }
+        let sender = || watch::Sender::new(());
+        Self { work: sender(), due: sender(), signal: sender(), ends: sender() }
     }
 
     /// Wakes whom a commit concerns.
     pub(super) fn notify(&self, effects: Effects) {
-        for (concerned, sender) in
-            [(effects.work, &self.work), (effects.due, &self.due), (effects.signal, &self.signal)]
-        {
+        for (concerned, sender) in [
+            (effects.work, &self.work),
+            (effects.due, &self.due),
+            (effects.signal, &self.signal),
+            (effects.ended || effects.awaited, &self.ends),
+        ] {
             if concerned {
                 sender.send_replace(());
             }
@@ -34,12 +39,12 @@ impl Notifier {
 
     /// Wakes everyone: somebody else wrote, or the broker ends.
     pub(super) fn notify_all(&self) {
-        self.notify(Effects { work: true, due: true, signal: true });
+        self.notify(Effects { work: true, due: true, signal: true, ended: true, awaited: true });
     }
 
     /// Whether anybody waits for anything.
     pub(super) fn has_subscribers(&self) -> bool {
-        self.work.receiver_count() + self.due.receiver_count() + self.signal.receiver_count() > 0
+        [&self.work, &self.due, &self.signal, &self.ends].iter().any(|sender| sender.receiver_count() > 0)
     }
 
     pub(super) fn work(&self) -> Listener {
@@ -48,6 +53,10 @@ impl Notifier {
 
     pub(super) fn due(&self) -> Listener {
         Listener(self.due.subscribe())
+    }
+
+    pub(super) fn ends(&self) -> Listener {
+        Listener(self.ends.subscribe())
     }
 
     pub(super) fn signals(&self) -> Listener {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use crate::task::{Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
+use crate::task::{Ending, Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
 
 /// What may have changed about a task since its message was stored.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,6 +63,7 @@ pub(super) struct TaskRow {
     pub(super) progress_note: Option<String>,
     pub(super) msg: Vec<u8>,
     pub(super) result: Option<Vec<u8>>,
+    pub(super) extra: Option<Vec<u8>>,
 }
 
 impl TaskRow {
@@ -80,6 +81,7 @@ impl TaskRow {
             progress_note: row.get(9)?,
             msg: row.get(10)?,
             result: row.get(11)?,
+            extra: row.get(12)?,
         })
     }
 
@@ -91,6 +93,7 @@ impl TaskRow {
         let facts = Facts { retried: self.retried, err: self.err, failed_at: self.failed_at, completed_at };
         let message = message(self.msg.into(), queue, &TaskId::from_wire(&self.id), &facts).ok()?;
         let mut info = TaskInfo::from_message(&message, state);
+        info.ending = self.extra.map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state));
         info.crashes = u32::try_from(self.crashes).unwrap_or(0);
         info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
         info.completed_at = completed_at.map(instant).or(info.completed_at);

@@ -84,6 +84,8 @@ struct Held {
     lock: Option<String>,
     /// Whether a later tick of its schedule took its place.
     is_replaced: bool,
+    /// Whether a program waits for its end.
+    is_awaited: bool,
 }
 
 impl Held {
@@ -91,8 +93,9 @@ impl Held {
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(2)?;
-            let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
-            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced })
+            let Extra { replaced: is_replaced, awaited: is_awaited, .. } =
+                extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced, is_awaited })
         })
     }
 }
@@ -102,8 +105,9 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         return Ok(Settled::Ok);
     }
     let Some(held) = Held::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
-    let Held { seq, q, ref lock, is_replaced } = held;
+    let Held { seq, q, ref lock, is_replaced, is_awaited } = held;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
+    tx.effects.awaited |= is_awaited && !matches!(item.action, Action::Retry { .. } | Action::Requeue);
     if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
         tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
         if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {
@@ -118,12 +122,16 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             return Ok(Settled::Ok);
         }
         Action::Complete { result } => {
-            let retention = item.message.retention.max(0);
-            let expiry = now.saturating_add(retention.saturating_mul(1_000));
-            tx.view.execute(&sql::SETTLE_COMPLETE, [seq, expiry, retention])?;
+            complete(tx, item, seq, None)?;
             if let Some(result) = result {
                 tx.view.execute(&sql::BODY_SET_RESULT, params![seq, &result[..]])?;
             }
+            tx.free_lock(q, lock, id)?;
+            tx.ended(q, false);
+            tx.came(q, TaskState::Completed);
+        }
+        Action::Revoke { extra } => {
+            complete(tx, item, seq, extra.to_bytes())?;
             tx.free_lock(q, lock, id)?;
             tx.ended(q, false);
             tx.came(q, TaskState::Completed);
@@ -162,6 +170,14 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     Ok(Settled::Ok)
 }
 
+/// Keeps a task until its retention is over; its extra facts stay as they are unless others are given.
+fn complete(tx: &Tx<'_>, item: &Settlement, seq: i64, extra: Option<Vec<u8>>) -> rusqlite::Result<()> {
+    let retention = item.message.retention.max(0);
+    let expiry = tx.view.now.saturating_add(retention.saturating_mul(1_000));
+    tx.view.execute(&sql::SETTLE_COMPLETE, params![seq, expiry, retention, extra])?;
+    Ok(())
+}
+
 /// Ends a run that was a success and has nothing to leave behind, neither result nor lock. `false` if nothing was changed:
 /// then the long way finds out why.
 fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
@@ -174,6 +190,7 @@ fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
         return Ok(false);
     }
     tx.view.execute(&sql::BODY_DELETE, [run.row])?;
+    tx.effects.ended = true;
     tx.ended(q, false);
     tx.left(q, TaskState::Active);
     Ok(true)

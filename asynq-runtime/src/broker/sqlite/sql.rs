@@ -169,6 +169,8 @@ statements! {
     INSPECT_PAGE_GROUP = "inspect/page_group";
     INSPECT_PAGE_GROUP_START = "inspect/page_group_start";
     INSPECT_TASK = "inspect/task";
+    INSPECT_STATE = "inspect/state";
+    INSPECT_QUEUES_OF = "inspect/queues_of";
     INSPECT_FAILURES = "inspect/failures";
     INSPECT_LAST_ERROR = "inspect/last_error";
     INSPECT_HISTORY = "inspect/history";

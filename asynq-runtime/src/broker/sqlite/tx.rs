@@ -88,12 +88,16 @@ pub(super) struct Effects {
     pub(super) due: bool,
     /// Somebody asks for something.
     pub(super) signal: bool,
+    /// A task was completed, archived or deleted. Other programs are not told at once.
+    pub(super) ended: bool,
+    /// The same of a task whose end a program waits for, perhaps another one.
+    pub(super) awaited: bool,
 }
 
 impl Effects {
-    /// Whether anybody has to be told.
+    /// Whether other programs have to be told.
     pub(super) fn any(self) -> bool {
-        self.work || self.due || self.signal
+        self.work || self.due || self.signal || self.awaited
     }
 }
 
@@ -156,7 +160,8 @@ impl<'a> Tx<'a> {
         match state {
             TaskState::Pending => self.effects.work = true,
             TaskState::Scheduled | TaskState::Retry => self.effects.due = true,
-            _ => {}
+            TaskState::Completed | TaskState::Archived => self.effects.ended = true,
+            TaskState::Active | TaskState::Aggregating => {}
         }
     }
 
@@ -249,6 +254,7 @@ impl<'a> Tx<'a> {
         self.view.execute(&sql::BODY_DELETE, [task.seq])?;
         self.free_lock(task.q, task.lock, task.id)?;
         self.left(task.q, task.state);
+        self.effects.ended = true;
         Ok(())
     }
 

@@ -392,7 +392,7 @@ impl Writer {
             None => batch,
         };
         finish(batch, None);
-        if !effects.any() {
+        if !effects.any() && !effects.ended {
             return;
         }
         if effects.due {

@@ -7,7 +7,7 @@ mod tasks;
 use std::time::Duration;
 
 use super::{
-    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
+    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief, TaskEnd},
     RedisBroker,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
@@ -45,6 +45,18 @@ impl Inspect for RedisBroker {
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
         self.find(queue, id).await
+    }
+
+    async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
+        self.find_queues_of(id).await
+    }
+
+    async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
+        self.wait_for_task_end(queue, id, limit).await
+    }
+
+    async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
+        self.wait_for_idle_queues(queues, limit).await
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {

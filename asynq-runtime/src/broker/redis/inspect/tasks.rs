@@ -15,7 +15,7 @@ use crate::{
             settle::read_progress,
         },
     },
-    task::{GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+    task::{Ending, Extra, GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
@@ -197,8 +197,8 @@ fn read_tasks(queue: &QueueName, rows: Vec<Value>, listed: Option<TaskState>) ->
 
 /// One row; `None` for a message that cannot be read.
 fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now: DateTime<Utc>) -> Option<TaskBrief> {
-    let [id, score, lease, due, message, result, crashes, progress, state, size, result_size] =
-        <[Value; 11]>::try_from(row).ok()?;
+    let [id, score, lease, due, message, result, crashes, progress, state, size, result_size, extra] =
+        <[Value; 12]>::try_from(row).ok()?;
     let state = listed.or_else(|| reply::text(state)?.parse().ok())?;
     let message = TaskMessage::decode(reply::bytes(message)?.into()).ok()?;
     let next_process_at = match state {
@@ -213,6 +213,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         next_process_at,
         lease_until: reply::number(&lease).and_then(|lease| DateTime::from_timestamp(lease, 0)),
         result: reply::bytes(result).map(Into::into),
+        ending: reply::bytes(extra).map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state)),
         progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
         ..TaskInfo::from_message(&message, state)
     };

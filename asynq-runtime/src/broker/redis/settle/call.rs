@@ -80,6 +80,16 @@ pub(super) fn settle(
                 call.push(lock);
                 call.push(i32::from(result.is_some()));
                 call.push(result.as_deref().unwrap_or_default());
+                call.push("");
+            }
+            Action::Revoke { extra } => {
+                head("c");
+                call.push(rewritten);
+                call.push(message.retention.max(0));
+                call.push(lock);
+                call.push(0);
+                call.push("");
+                call.push(extra.to_bytes().unwrap_or_default());
             }
             Action::Retry { delay, counted, extra, error } => {
                 head("r");
@@ -122,7 +132,9 @@ fn rewritten(message: &TaskMessage, action: &Action, now: DateTime<Utc>) -> Opti
         }
         Action::Retry { error: Some(error), counted, .. } => failed(error, *counted),
         Action::Archive { error, .. } => failed(error, false),
-        Action::Complete { .. } => TaskMessage { completed_at: now.timestamp(), ..message.clone() },
+        Action::Complete { .. } | Action::Revoke { .. } => {
+            TaskMessage { completed_at: now.timestamp(), ..message.clone() }
+        }
     };
     Some(changed.encode())
 }

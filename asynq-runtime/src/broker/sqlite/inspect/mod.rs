@@ -3,8 +3,11 @@
 mod queues;
 mod tasks;
 
+use std::time::Duration;
+
+pub(super) use self::queues::is_idle;
 use crate::{
-    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
+    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief, TaskEnd},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -47,8 +50,20 @@ impl Inspect for SqliteBroker {
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
-        let (queue, id) = (queue.clone(), id.clone());
-        self.store.read(move |view| tasks::one(view, &queue, &id)).await
+        self.task_now(queue, id).await
+    }
+
+    async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
+        let id = id.clone();
+        self.store.read(move |view| queues::of_task(view, &id)).await
+    }
+
+    async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
+        self.wait_for_task_end(queue, id, limit).await
+    }
+
+    async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
+        self.wait_for_idle_queues(queues, limit).await
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
@@ -93,5 +108,12 @@ impl Inspect for SqliteBroker {
     async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         let queue = queue.clone();
         self.store.read(move |view| queues::weight(view, &queue)).await
+    }
+}
+
+impl SqliteBroker {
+    pub(super) async fn task_now(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+        let (queue, id) = (queue.clone(), id.clone());
+        self.store.read(move |view| tasks::one(view, &queue, &id)).await
     }
 }

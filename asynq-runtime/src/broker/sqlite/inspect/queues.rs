@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{DayStats, QueueStats},
-    task::{QueueName, TaskState},
+    task::{QueueName, TaskId, TaskState},
 };
 
 use super::super::{
@@ -27,6 +27,23 @@ const OVERHEAD: u64 = 140;
 /// Every queue that ever had a task, by name.
 pub(super) fn names(view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
     view.list(&sql::INSPECT_QUEUES, [], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+}
+
+/// The queues that have a task of this id, by name.
+pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<QueueName>> {
+    view.list(&sql::INSPECT_QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+}
+
+/// Whether no task of `queues` waits or runs.
+pub(in super::super) fn is_idle(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<bool> {
+    for queue in queues {
+        let Some(q) = view.queue(queue)? else { continue };
+        let has_ended = |state| matches!(state, TaskState::Completed | TaskState::Archived);
+        if counts(view, q)?.into_iter().any(|(state, n)| n > 0 && !has_ended(state)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A queue at this moment.

@@ -9,7 +9,7 @@ use asynq_runtime::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
         EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, Lead,
         MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
-        Semaphores, SetError, SetOutcome, TaskSet, Tick, Ticked,
+        Semaphores, SetError, SetOutcome, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -34,6 +34,18 @@ impl Inspect for Flaky {
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
         self.inner.task(queue, id).await
+    }
+
+    async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
+        self.inner.queues_of(id).await
+    }
+
+    async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
+        self.inner.wait_for_end(queue, id, limit).await
+    }
+
+    async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
+        self.inner.wait_until_idle(queues, limit).await
     }
 
     async fn group_tasks(

@@ -47,7 +47,7 @@ local function cut_message(msg, most)
 end
 
 -- One row of a listing, with at most `most` bytes (nil: all) of payload and result; and how many bytes were read for it.
--- `task` is what HMGET says of msg, result, crashes, progress and state.
+-- `task` is what HMGET says of msg, result, crashes, progress, state and x.
 local function brief_of(id, score, lease, due, task, most)
   local msg, result = task[1], task[2]
   local size, result_size = '', ''
@@ -56,5 +56,5 @@ local function brief_of(id, score, lease, due, task, most)
   if most and result and #result > most then
     result, result_size = string.sub(result, 1, most), #result
   end
-  return { id, score, lease, due, msg, result, task[3], task[4], task[5], size, result_size }, read
+  return { id, score, lease, due, msg, result, task[3], task[4], task[5], size, result_size, task[6] }, read
 end

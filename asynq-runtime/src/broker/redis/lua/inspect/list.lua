@@ -4,7 +4,7 @@
 --          · 6 most bytes of each payload and result ('' all)
 -- Returns  now ns · how many ids were looked at · 1 if it stopped there because the tasks are large, else 0; then per task:
 --          id · score ('' in a list) · lease ('' none) · exact due ms ('' none) · msg · result · crashes · progress · state
---          · bytes of the payload, and of the result, where they were cut ('' whole)
+--          · bytes of the payload, and of the result, where they were cut ('' whole) · x ('' none)
 local call = redis.call
 local _, now_ns = clock(ARGV[1])
 local state, first, last, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -13,7 +13,7 @@ local found, read = { now_ns, 0, 0 }, 0
 -- Whether there is room for more.
 local function add(id, score)
   found[2] = found[2] + 1
-  local task = redis.pcall('HMGET', ARGV[2] .. id, 'msg', 'result', 'crashes', 'progress', 'state')
+  local task = redis.pcall('HMGET', ARGV[2] .. id, 'msg', 'result', 'crashes', 'progress', 'state', 'x')
   if task.err or not task[1] then return true end
   local lease = state == 'active' and call('ZSCORE', KEYS[2], id) or ''
   local due = ''

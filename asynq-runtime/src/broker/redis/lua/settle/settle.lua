@@ -3,7 +3,7 @@
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock
---          c (complete): msg · retention seconds · lock · result? 0|1 · result
+--          c (complete): msg · retention seconds · lock · result? 0|1 · result · x ('' unchanged)
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
@@ -45,7 +45,7 @@ local function may_go(op)
   return fits(KEYS[3], 'list')
 end
 
-local width = { d = 4, c = 8, r = 8, a = 6, q = 3 }
+local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 local p = 3
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
@@ -77,6 +77,7 @@ while p <= #ARGV do
     elseif op == 'c' then
       store(key, 'completed', token, ARGV[p + 3])
       if ARGV[p + 6] == '1' then call('HSET', key, 'result', ARGV[p + 7]) end
+      if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) end
       push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)
       unlock(ARGV[p + 5], id)
       processed = processed + 1

@@ -1,0 +1,323 @@
+//! Waits for the ends of tasks, and until queues have nothing left to do (contract: `broker/inspect.rs`).
+//!
+//! A commit does not say which tasks it ended, so every waiter would have to look after each commit. One of them leads instead:
+//! it looks for all of them in one read and tells those whose tasks have ended. When it leaves, another one leads.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rusqlite::params;
+use tokio::{
+    sync::{self, Notify},
+    time::{sleep, sleep_until, timeout_at},
+};
+
+use crate::{
+    broker::{
+        BrokerError, BrokerErrorKind, TaskEnd,
+        task_end::{AfterLook, EndWatch, Trouble},
+    },
+    task::{Extra, QueueName, TaskId, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    inspect::is_idle,
+    notifier::Listener,
+    sql,
+    store::{Store, far},
+    tx::View,
+};
+
+/// Most tasks that one read looks at. Other reads have their turn in between.
+const SLICE: usize = 500;
+/// Longest pause after a look at many tasks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// A look that takes less needs no pause after it.
+const SHORT: Duration = Duration::from_millis(1);
+/// Commits that follow each other within this time are looked at together, where only the last one matters.
+const TOGETHER: Duration = Duration::from_millis(5);
+
+/// Those who wait for the end of a task.
+#[derive(Debug, Default)]
+pub(super) struct EndWaiters {
+    waiting: Mutex<Waiting>,
+    lead: sync::Mutex<Lead>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    last: u64,
+    by_number: BTreeMap<u64, Arc<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    queue: QueueName,
+    id: TaskId,
+    /// Whether its task may have ended.
+    is_told: AtomicBool,
+    told: Notify,
+    /// Until when it is known that its task had not changed.
+    unchanged_until: Mutex<Option<Instant>>,
+}
+
+/// What goes from one leader to the next.
+#[derive(Debug, Default)]
+struct Lead {
+    /// Absent while nobody waits: then nothing has to be looked for in the file.
+    notifier: Option<Listener>,
+    /// Whether there may have been an end that was not looked at.
+    is_behind: bool,
+    /// When the first news since the last look was heard.
+    heard_at: Option<Instant>,
+}
+
+/// A waiter's place among the others; dropping it gives the place up.
+struct Place<'a> {
+    waiters: &'a EndWaiters,
+    number: u64,
+    waiter: Arc<Waiter>,
+}
+
+/// The place of the one who looks for all.
+struct Leading<'a> {
+    waiters: &'a EndWaiters,
+    lead: sync::MutexGuard<'a, Lead>,
+}
+
+impl SqliteBroker {
+    /// See [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
+    pub(super) async fn wait_for_task_end(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        limit: Duration,
+    ) -> Result<TaskEnd, BrokerError> {
+        let until = far(limit);
+        let place = self.ends.join(queue, id);
+        let (mut watch, mut trouble, mut unread) = (EndWatch::default(), Trouble::default(), 0);
+        loop {
+            place.waiter.is_told.store(false, Ordering::Release);
+            let seen = watch.time_over();
+            let look = look_at(&self.store, vec![Arc::clone(&place.waiter)]);
+            let looked = match (trouble.cut(seen.is_none(), until.into_std(), look).await, seen) {
+                (Some(looked), _) => looked,
+                (None, Some(seen)) => return Ok(seen),
+                (None, None) => continue,
+            };
+            let found = match looked {
+                Ok(mut found) => found.pop().flatten(),
+                Err(error) => {
+                    trouble.met(error, until.into_std()).await?;
+                    continue;
+                }
+            };
+            match watch.looked(found, Instant::now()) {
+                AfterLook::Wait if Instant::now() >= until.into_std() => {
+                    return Ok(watch.time_over().unwrap_or(TaskEnd::Gone));
+                }
+                AfterLook::Wait => trouble = Trouble::default(),
+                AfterLook::Answer(answer) => return Ok(answer),
+                AfterLook::Read => {
+                    match self.task_now(queue, id).await {
+                        Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
+                        // It was run again or removed since the look, or its message cannot be read.
+                        Ok(_) if unread < LOOKS => unread += 1,
+                        Ok(_) => return Err(unreadable(queue, id)),
+                        Err(error) => trouble.met(error, until.into_std()).await?,
+                    }
+                    continue;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = place.told() => {}
+                lead = self.ends.lead() => {
+                    if let Ok(Err(error)) = timeout_at(until, lead.look_for_all(&self.store, &place)).await {
+                        trouble.met(error, until.into_std()).await?;
+                    }
+                }
+                () = sleep_until(until) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
+            }
+            if let Some(at) = *place.waiter.unchanged_until() {
+                watch.changed(at);
+            }
+        }
+    }
+
+    /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
+    pub(super) async fn wait_for_idle_queues(
+        &self,
+        queues: &[QueueName],
+        limit: Duration,
+    ) -> Result<bool, BrokerError> {
+        let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
+        let (mut trouble, mut is_first) = (Trouble::default(), true);
+        let mut notifier = self.store.common.notifier.ends();
+        loop {
+            let queues = Arc::clone(&queues);
+            let look = self.store.read(move |view| is_idle(view, &queues));
+            let looked = trouble.cut(is_first, until.into_std(), look).await;
+            is_first = false;
+            match looked {
+                None => return Ok(false),
+                Some(Ok(true)) => return Ok(true),
+                Some(Ok(false)) => trouble = Trouble::default(),
+                Some(Err(error)) => {
+                    trouble.met(error, until.into_std()).await?;
+                    continue;
+                }
+            }
+            if timeout_at(until, notifier.notified()).await.is_err() {
+                return Ok(false);
+            }
+            tokio::select! {
+                () = sleep(TOGETHER) => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+}
+
+/// So many times a task may have ended and yet not be found as a whole, because others run it again.
+const LOOKS: u32 = 10;
+
+impl EndWaiters {
+    fn join(&self, queue: &QueueName, id: &TaskId) -> Place<'_> {
+        let waiter = Arc::new(Waiter {
+            queue: queue.clone(),
+            id: id.clone(),
+            is_told: AtomicBool::new(false),
+            told: Notify::new(),
+            unchanged_until: Mutex::default(),
+        });
+        let mut waiting = self.waiting();
+        waiting.last += 1;
+        let number = waiting.last;
+        waiting.by_number.insert(number, Arc::clone(&waiter));
+        Place { waiters: self, number, waiter }
+    }
+
+    /// Waits until this waiter has to look for all.
+    async fn lead(&self) -> Leading<'_> {
+        Leading { waiters: self, lead: self.lead.lock().await }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    fn tell(&self, heard_at: Option<Instant>) {
+        if heard_at.is_some() {
+            *self.unchanged_until() = heard_at;
+        }
+        self.is_told.store(true, Ordering::Release);
+        self.told.notify_one();
+    }
+
+    fn unchanged_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unchanged_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    fn is_told(&self) -> bool {
+        self.waiter.is_told.load(Ordering::Acquire)
+    }
+
+    async fn told(&self) {
+        while !self.is_told() {
+            self.waiter.told.notified().await;
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.waiters.waiting().by_number.remove(&self.number);
+    }
+}
+
+impl Leading<'_> {
+    /// Looks for all who wait, after each commit that ended a task, until the task at `own` may have ended. It may be
+    /// dropped at any time; the next leader looks at what this one did not.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read; the next leader tries again.
+    async fn look_for_all(mut self, store: &Store, own: &Place<'_>) -> Result<(), BrokerError> {
+        while !own.is_told() {
+            let Lead { notifier, is_behind, heard_at } = &mut *self.lead;
+            let notifier = notifier.get_or_insert_with(|| {
+                // What was committed before may concern those who looked before.
+                (*is_behind, *heard_at) = (true, None);
+                store.common.notifier.ends()
+            });
+            if !*is_behind {
+                notifier.notified().await;
+                (*is_behind, *heard_at) = (true, Some(Instant::now()));
+            }
+            let begun = Instant::now();
+            let heard_at = *heard_at;
+            let all: Vec<Arc<Waiter>> = self.waiters.waiting().by_number.values().cloned().collect();
+            for slice in all.chunks(SLICE) {
+                let found = look_at(store, slice.to_vec()).await?;
+                for (waiter, found) in slice.iter().zip(found) {
+                    if found.is_none_or(|(state, _)| has_ended(state)) {
+                        waiter.tell(heard_at);
+                    }
+                }
+            }
+            self.lead.is_behind = false;
+            // Commits that come meanwhile are looked at together, so that waiters never take more than half of a reader's time.
+            let took = begun.elapsed();
+            if took > SHORT && !own.is_told() {
+                sleep(took.min(LONGEST_PAUSE)).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        // The leader itself is one of them.
+        if self.waiters.waiting().by_number.len() <= 1 {
+            self.lead.notifier = None;
+        }
+    }
+}
+
+/// The states and extra facts of tasks; `None` for one that is not there.
+async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(TaskState, Extra)>>, BrokerError> {
+    let look = |view: &View<'_>, task: &Waiter| {
+        let found = view.find(&sql::INSPECT_STATE, params![task.queue.as_str(), task.id.as_str()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
+        })?;
+        Ok(found.and_then(|(state, extra)| {
+            let extra = extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+            Some((TaskState::from_number(state)?, extra))
+        }))
+    };
+    store.read(move |view| tasks.iter().map(|task| look(view, task)).collect()).await
+}
+
+fn has_ended(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::Archived)
+}
+
+fn unreadable(queue: &QueueName, id: &TaskId) -> BrokerError {
+    BrokerError::new(
+        BrokerErrorKind::Corrupt,
+        format!("task {id} of queue {queue} has ended, but what is stored of it is not a task"),
+    )
+}

@@ -1,0 +1,183 @@
+//! How a wait for the end of a task comes out, and what a waiter concludes from one look to the next.
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use tokio::time::{sleep, timeout};
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::BrokerError;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use crate::task::Extra;
+use crate::task::{TaskInfo, TaskState};
+
+/// How a wait for the end of a task came out.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TaskEnd {
+    /// It is completed or archived; this is the task as it is stored now.
+    Kept(Box<TaskInfo>),
+    /// It was there while this call waited, with [`Extra::awaited`](crate::task::Extra::awaited), and was removed without an end:
+    /// a person or a program deleted it, or a Go worker revoked it.
+    Deleted,
+    /// It is not there. It ended and was not kept, its retention is over, it was deleted, or it never was.
+    Gone,
+    /// It had not ended when the time was over; this is the state in which it was seen last.
+    NotYet(TaskState),
+}
+
+/// What one waiter knows of its task.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[derive(Debug, Default)]
+pub(super) struct EndWatch(Option<Seen>);
+
+/// The last look that found the task before its end.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    state: TaskState,
+    is_awaited: bool,
+    /// Until when it is known that the task had not changed.
+    unchanged_until: Instant,
+}
+
+/// What follows from a look.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[derive(Debug, PartialEq)]
+pub(super) enum AfterLook {
+    /// It has ended and is kept: read it as a whole.
+    Read,
+    /// It has not ended.
+    Wait,
+    /// This is the answer.
+    Answer(TaskEnd),
+}
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+impl EndWatch {
+    /// Notes what a look found: the state and the extra facts of the task, or that it is not there.
+    pub(super) fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
+        match found {
+            Some((TaskState::Completed | TaskState::Archived, _)) => AfterLook::Read,
+            Some((state, extra)) => {
+                self.0 = Some(Seen { state, is_awaited: extra.awaited, unchanged_until: now });
+                AfterLook::Wait
+            }
+            None if self.was_deleted(now) => AfterLook::Answer(TaskEnd::Deleted),
+            None => AfterLook::Answer(TaskEnd::Gone),
+        }
+    }
+
+    /// Notes that the task changed at `at`, for the first time since the last look.
+    pub(super) fn changed(&mut self, at: Instant) {
+        if let Some(seen) = &mut self.0 {
+            seen.unchanged_until = seen.unchanged_until.max(at);
+        }
+    }
+
+    /// The answer when the time is over; `None` if no look has found the task yet.
+    pub(super) fn time_over(&self) -> Option<TaskEnd> {
+        self.0.map(|seen| TaskEnd::NotYet(seen.state))
+    }
+
+    /// Whether a task that is not there cannot have ended: it would still be kept.
+    fn was_deleted(&self, now: Instant) -> bool {
+        let kept = Duration::from_secs(Extra::AWAITED_RETENTION);
+        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < kept)
+    }
+}
+
+/// Shortest and longest pause before an unavailable broker is asked again.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How often a waiter asked in vain since the broker last answered, and why.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Option<(u32, BrokerError)>);
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+impl Trouble {
+    /// Waits before the next question.
+    ///
+    /// # Errors
+    ///
+    /// The time is over, or asking again is of no use.
+    pub(super) async fn met(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
+        let left = until.saturating_duration_since(Instant::now());
+        if !error.is_unavailable() || left.is_zero() {
+            return Err(error);
+        }
+        let times = self.0.take().map_or(0, |(times, _)| times);
+        self.0 = Some((times.saturating_add(1), error));
+        sleep(AGAIN.0.saturating_mul(1 << times.min(8)).min(AGAIN.1).min(left)).await;
+        Ok(())
+    }
+
+    /// Asks, and cuts the question short when the time is over: then it returns the last failure, or `None` if there was none.
+    /// The first question is not cut, because a wait of no time at all is one question.
+    pub(super) async fn cut<T>(
+        &self,
+        is_first: bool,
+        until: Instant,
+        question: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Option<Result<T, BrokerError>> {
+        if is_first && self.0.is_none() {
+            return Some(question.await);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match (timeout(left, question).await, &self.0) {
+            (Ok(answer), _) => Some(answer),
+            (Err(_), Some((_, error))) => Some(Err(error.clone())),
+            (Err(_), None) => None,
+        }
+    }
+}
+
+#[cfg(all(test, any(feature = "redis", feature = "sqlite")))]
+mod tests {
+    use super::*;
+
+    fn awaited(awaited: bool) -> Extra {
+        Extra { awaited, ..Extra::default() }
+    }
+
+    #[test]
+    fn a_task_that_is_not_there_was_deleted_only_if_its_end_would_still_be_kept() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        for (is_awaited, changed_at, looked_at, expected) in [
+            (true, None, 59, TaskEnd::Deleted),
+            (true, None, 60, TaskEnd::Gone),
+            (true, Some(3600), 3659, TaskEnd::Deleted),
+            (true, Some(3600), 3660, TaskEnd::Gone),
+            (false, Some(1), 1, TaskEnd::Gone),
+        ] {
+            let mut watch = EndWatch::default();
+            assert_eq!(watch.looked(Some((TaskState::Active, awaited(is_awaited))), start), AfterLook::Wait);
+            if let Some(at) = changed_at {
+                watch.changed(after(at));
+            }
+            let case = format!("{is_awaited} {changed_at:?} {looked_at}");
+            assert_eq!(watch.looked(None, after(looked_at)), AfterLook::Answer(expected), "{case}");
+        }
+        assert_eq!(EndWatch::default().looked(None, start), AfterLook::Answer(TaskEnd::Gone));
+    }
+
+    #[test]
+    fn only_an_end_is_read_and_the_last_state_is_told_when_the_time_is_over() {
+        let now = Instant::now();
+        for state in TaskState::ALL {
+            let mut watch = EndWatch::default();
+            assert_eq!(watch.time_over(), None);
+            let has_ended = matches!(state, TaskState::Completed | TaskState::Archived);
+            let after = watch.looked(Some((state, awaited(true))), now);
+            assert_eq!(after, if has_ended { AfterLook::Read } else { AfterLook::Wait }, "{state}");
+            assert_eq!(watch.time_over(), (!has_ended).then_some(TaskEnd::NotYet(state)));
+        }
+    }
+}

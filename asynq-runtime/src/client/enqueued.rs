@@ -1,0 +1,256 @@
+//! A task that was enqueued, with the type of its job: it can be awaited.
+
+use std::{fmt, marker::PhantomData, ops::Deref, time::Duration};
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use super::{
+    Client,
+    result::{ResultError, Value, read},
+};
+use crate::{
+    broker::TaskEnd,
+    job::{EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask},
+    task::{Ending, TaskInfo, TaskState},
+};
+
+/// A task of the job `J` that was enqueued; dereferences to its [`TaskInfo`] of that moment.
+///
+/// ```standalone_crate
+/// use asynq_runtime::{Outcome, prelude::*};
+///
+/// #[job]
+/// async fn double(n: u64) -> JobResult<u64> {
+///     Ok(n * 2)
+/// }
+///
+/// # fn main() -> Result<(), BoxError> {
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+/// let running = Server::builder("sqlite::memory:").build().await?.start().await?;
+///
+/// let task = double::job(21).awaited().enqueue(&running.client()).await?;
+/// match task.wait("30s").await? {
+///     Outcome::Done(doubled) => assert_eq!(doubled, 42),
+///     Outcome::StillRunning => println!("task {} takes longer", task.id),
+///     other => println!("there is no result: {other:?}"),
+/// }
+/// # running.shutdown().await?;
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub struct Enqueued<J> {
+    info: TaskInfo,
+    client: Client,
+    job: PhantomData<fn() -> J>,
+}
+
+/// How a wait for the end of a task came out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The job succeeded and returned this.
+    Done(T),
+    /// The task was given up and will not run again by itself; this is its last error. It is empty where a person archived a task
+    /// that had not failed.
+    Archived(String),
+    /// The job revoked the task ([`JobError::revoke`](crate::JobError::revoke)). Told of a task that was enqueued with
+    /// [`awaited`](JobBuilder::awaited) and ran in a Rust worker; any other is [`Gone`](Self::Gone) or, as far as a Go worker
+    /// revoked it, [`Deleted`](Self::Deleted).
+    Revoked,
+    /// The task was archived without being started, because the time that `expires` had set was over.
+    Expired,
+    /// The task was removed while this program waited for it: somebody deleted it. Told of a task that was enqueued with
+    /// [`awaited`](JobBuilder::awaited); any other is [`Gone`](Self::Gone).
+    Deleted,
+    /// The task has ended and left nothing: it succeeded, was revoked or was deleted, and was not kept, or not as long as until
+    /// now. Ask for [`awaited`](JobBuilder::awaited) or a `retention` to learn more.
+    Gone,
+    /// The time is over, and the task still waits or runs.
+    StillRunning,
+}
+
+/// There is no result, because the task did not end with success or has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotDone(Outcome<std::convert::Infallible>);
+
+impl<T> Outcome<T> {
+    /// Returns what the job returned.
+    ///
+    /// # Errors
+    ///
+    /// Every other outcome, as a text for people.
+    pub fn done(self) -> Result<T, NotDone> {
+        Err(NotDone(match self {
+            Self::Done(value) => return Ok(value),
+            Self::Archived(error) => Outcome::Archived(error),
+            Self::Revoked => Outcome::Revoked,
+            Self::Expired => Outcome::Expired,
+            Self::Deleted => Outcome::Deleted,
+            Self::Gone => Outcome::Gone,
+            Self::StillRunning => Outcome::StillRunning,
+        }))
+    }
+
+    /// Returns whether the task has ended, in whatever way.
+    pub fn has_ended(&self) -> bool {
+        !matches!(self, Self::StillRunning)
+    }
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Outcome::Done(never) => match *never {},
+            Outcome::Archived(error) if error.is_empty() => f.write_str("the task was archived"),
+            Outcome::Archived(error) => write!(f, "the task was archived: {error}"),
+            Outcome::Revoked => f.write_str("the job revoked the task"),
+            Outcome::Expired => f.write_str("the task expired before it was started"),
+            Outcome::Deleted => f.write_str("the task was deleted"),
+            Outcome::Gone => {
+                f.write_str("the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`")
+            }
+            Outcome::StillRunning => f.write_str("the task has not ended yet"),
+        }
+    }
+}
+
+impl std::error::Error for NotDone {}
+
+impl<J> Enqueued<J> {
+    pub(super) fn new(info: TaskInfo, client: Client) -> Self {
+        Self { info, client, job: PhantomData }
+    }
+
+    /// Returns the task as it was when it was enqueued.
+    pub fn into_info(self) -> TaskInfo {
+        self.info
+    }
+}
+
+impl<J: Job> Enqueued<J> {
+    /// Waits until the task has ended, at most for `limit`: a `Duration`, or text such as `"30s"`. Any number of tasks may be awaited
+    /// at a time. Where the task has ended already, or `limit` is zero, the answer comes at once.
+    ///
+    /// Nothing is polled: the broker tells of the end, whichever program ran the task. If the broker is away meanwhile, it is asked
+    /// again when it is back.
+    ///
+    /// # Errors
+    ///
+    /// `limit` is not a length of time, the broker was away when the time was over, or the job succeeded and left something that is
+    /// not a result of `J`.
+    pub async fn wait(&self, limit: impl IntoSpan) -> Result<Outcome<Value<J>>, ResultError>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        let limit = span(limit)?;
+        let end = self.client.broker.wait_for_end(&self.info.queue, &self.info.id, limit).await?;
+        outcome(end, read::<J>)
+    }
+
+    /// The result of the task, if it has ended with success by now.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError`] tells what is missing.
+    pub async fn result(&self) -> Result<Value<J>, ResultError>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        self.client.result_in::<J>(&self.info.queue, &self.info.id).await
+    }
+}
+
+impl Client {
+    /// A task that was enqueued before as one of the job `J`, such as one of [`enqueue_many`](Self::enqueue_many).
+    pub fn handle<J: Job>(&self, task: TaskInfo) -> Enqueued<J> {
+        Enqueued::new(task, self.clone())
+    }
+
+    /// Waits for the end of a task that is known by its id alone, such as the one that a web request names. It is looked for in the
+    /// queue that the job `J` declares, and then in all others. See [`Enqueued::wait`].
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError::Nowhere`] if there is no such task. Otherwise as [`Enqueued::wait`].
+    pub async fn wait<J: Job>(
+        &self,
+        id: impl AsRef<str>,
+        limit: impl IntoSpan,
+    ) -> Result<Outcome<Value<J>>, ResultError>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        let limit = span(limit)?;
+        let task = self.find::<J>(id.as_ref()).await?;
+        let end = self.broker.wait_for_end(&task.queue, &task.id, limit).await?;
+        outcome(end, read::<J>)
+    }
+
+    /// Waits for the end of a task whose type has no job here; its result comes as it is stored. See [`Enqueued::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Enqueued::wait`]. A task that succeeded without a result has an empty one.
+    pub async fn wait_raw(&self, task: &TaskInfo, limit: impl IntoSpan) -> Result<Outcome<Bytes>, ResultError> {
+        let end = self.broker.wait_for_end(&task.queue, &task.id, span(limit)?).await?;
+        outcome(end, |task| Ok(task.result.unwrap_or_default()))
+    }
+}
+
+fn span(limit: impl IntoSpan) -> Result<Duration, ResultError> {
+    limit.into_span().map_err(|error| ResultError::Limit { reason: error.to_string() })
+}
+
+fn outcome<T>(end: TaskEnd, read: impl FnOnce(TaskInfo) -> Result<T, ResultError>) -> Result<Outcome<T>, ResultError> {
+    Ok(match end {
+        TaskEnd::Kept(task) => match (task.state, task.ending) {
+            (_, Ending::Revoked) => Outcome::Revoked,
+            (_, Ending::Expired) => Outcome::Expired,
+            (TaskState::Archived, _) => Outcome::Archived(task.last_error.unwrap_or_default()),
+            _ => Outcome::Done(read(*task)?),
+        },
+        TaskEnd::Deleted => Outcome::Deleted,
+        TaskEnd::Gone => Outcome::Gone,
+        TaskEnd::NotYet(_) => Outcome::StillRunning,
+    })
+}
+
+impl<J: Job> JobBuilder<J> {
+    /// Enqueues the job with the options set so far.
+    ///
+    /// # Errors
+    ///
+    /// An option is wrong, the task was refused, or the broker failed.
+    pub async fn enqueue(self, client: &Client) -> Result<Enqueued<J>, EnqueueError> {
+        let info = client.enqueue(PreparedTask::from(self)).await?;
+        Ok(Enqueued::new(info, client.clone()))
+    }
+}
+
+impl<J> Deref for Enqueued<J> {
+    type Target = TaskInfo;
+
+    fn deref(&self) -> &TaskInfo {
+        &self.info
+    }
+}
+
+impl<J> From<Enqueued<J>> for TaskInfo {
+    fn from(task: Enqueued<J>) -> Self {
+        task.info
+    }
+}
+
+impl<J> Clone for Enqueued<J> {
+    fn clone(&self) -> Self {
+        Self::new(self.info.clone(), self.client.clone())
+    }
+}
+
+impl<J> fmt::Debug for Enqueued<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Enqueued").field(&self.info).finish()
+    }
+}

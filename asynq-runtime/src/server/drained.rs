@@ -1,0 +1,78 @@
+//! Waits until nothing is left in the queues of a server.
+
+use std::time::Duration;
+
+use super::{error::ServerError, running::Running, server_context::ServerContext};
+use crate::broker::BrokerError;
+
+/// So long one call waits at most; then the queues of patterns are looked up again.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Before a broker that is away is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+impl Running {
+    /// Waits until nothing is left to do in the queues that this server serves: at one and the same moment no task is pending,
+    /// active, scheduled for later, waiting for its next attempt or waiting in a group, whoever enqueued it and whichever server
+    /// runs it. Archived and completed tasks are not left to do. Queues that match a pattern of the server count from when they
+    /// exist.
+    ///
+    /// It waits for as long as that takes: for a task that is due tomorrow until tomorrow, and for ever in a paused queue that
+    /// has tasks, or after [`quiet`](Self::quiet). Wrap it in [`tokio::time::timeout`] where that is too long. Nothing is polled, and
+    /// an outage of the broker is waited out.
+    ///
+    /// ```standalone_crate
+    /// use asynq_runtime::prelude::*;
+    ///
+    /// #[job]
+    /// async fn print(line: String) {
+    ///     println!("{line}");
+    /// }
+    ///
+    /// # fn main() -> Result<(), BoxError> {
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+    /// let running = Server::builder("sqlite::memory:").build().await?.start().await?;
+    /// for line in ["one", "two"] {
+    ///     print::enqueue(&running.client(), line).await?;
+    /// }
+    /// running.drained().await?;
+    /// running.shutdown().await?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The server cannot go on: a service failed, the broker is broken for good, or too many blocking jobs were given up.
+    pub async fn drained(&self) -> Result<(), ServerError> {
+        tokio::select! {
+            biased;
+            drained = until_drained(&self.context) => Ok(drained?),
+            error = self.context.broker.broken() => Err(error.into()),
+            () = self.failed() => self.outcome(),
+        }
+    }
+}
+
+async fn until_drained(context: &ServerContext) -> Result<(), BrokerError> {
+    loop {
+        match is_drained(context).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) if error.is_unavailable() => tokio::time::sleep(AGAIN).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for a while until nothing is left, and returns whether that is so.
+async fn is_drained(context: &ServerContext) -> Result<bool, BrokerError> {
+    let served = context.queues.now();
+    let is_idle = context.broker.wait_until_idle(served.names(), LIMIT).await?;
+    if !is_idle || !context.queues.has_patterns() {
+        return Ok(is_idle);
+    }
+    // A queue that is new since the names were looked up may have tasks.
+    context.queues.learn(&context.broker.queues().await?);
+    Ok(context.queues.now().names() == served.names())
+}

@@ -1,0 +1,57 @@
+//! Waits for the end of a task by the clock of a [`TestApp`].
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+
+use super::TestApp;
+use crate::{
+    client::{Enqueued, Outcome, Value},
+    job::{IntoSpan, Job},
+    task::{TaskInfo, TaskState},
+};
+
+/// A group may be ripe this long after the last look at it.
+const GROUPS: Duration = Duration::from_secs(1);
+
+impl TestApp {
+    /// Runs what is due until `task` has ended, at most for `limit` on this application's clock, which is turned to the next due
+    /// time whenever nothing is due. So a task that fails twice and then succeeds ends here without real time passing.
+    ///
+    /// Jobs run as in [`drain`](Self::drain). A job that waits for another task by [`Enqueued::wait`] waits in real time, and in
+    /// vain, because tasks run one after the other.
+    ///
+    /// # Panics
+    ///
+    /// As [`drain`](Self::drain); or `limit` is not a length of time; or the result is not one of `J`.
+    pub async fn wait<J: Job>(&self, task: &Enqueued<J>, limit: impl IntoSpan) -> Outcome<Value<J>>
+    where
+        Value<J>: DeserializeOwned,
+    {
+        let limit = limit.into_span().unwrap_or_else(|error| panic!("{error}"));
+        let end = chrono::TimeDelta::from_std(limit).ok().and_then(|limit| self.now().checked_add_signed(limit));
+        let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
+        loop {
+            self.drain().await;
+            let outcome = task.wait(Duration::ZERO).await.unwrap_or_else(|error| panic!("{error}"));
+            let now = self.now();
+            let next = next_turn(&self.tasks().await, now);
+            if outcome.has_ended() || now >= end {
+                return outcome;
+            }
+            let turn = next.map_or(end, |next| next.min(end)) - now;
+            self.advance(turn.to_std().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// When something may be due next; `None` if nothing waits for a time.
+fn next_turn(tasks: &[TaskInfo], now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let due = |task: &TaskInfo| match task.state {
+        TaskState::Scheduled | TaskState::Retry => task.next_process_at,
+        TaskState::Aggregating => Some(now + GROUPS),
+        _ => None,
+    };
+    tasks.iter().filter_map(due).filter(|due| *due > now).min()
+}

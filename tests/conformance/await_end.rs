@@ -1,0 +1,307 @@
+//! Waiting for the end of a task, and until queues are idle, without polling.
+//!
+//! As in `wake.rs`, `LONG` is far beyond the patience of `soon`: only a write can have ended such a wait.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{Action, Broker, Changed, NewTask, TaskEnd},
+    task::{Ending, Extra, TaskInfo, TaskState},
+};
+use asynq_tests::{
+    Build as _, Need, Store as _, archive, archive_with, complete, default_queue, done, eventually, queue, requeue,
+    retry, soon, task, task_id,
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::Fixture;
+
+const LONG: Duration = Duration::from_secs(3600);
+/// A wait that outlasts this has most likely looked; a case that needs it for sure tries again.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+async fn end_of(broker: &dyn Broker, id: &str, limit: Duration) -> TaskEnd {
+    soon(broker.wait_for_end(&default_queue(), &task_id(id), limit)).await.unwrap()
+}
+
+/// Starts to wait for the end of a task that has not ended.
+async fn waiting(broker: &Arc<dyn Broker>, id: &str) -> JoinHandle<TaskEnd> {
+    let first = end_of(&**broker, id, Duration::ZERO).await;
+    assert!(matches!(first, TaskEnd::NotYet(_)), "{first:?}");
+    let (broker, id) = (broker.clone(), task_id(id));
+    let handle = tokio::spawn(async move { broker.wait_for_end(&default_queue(), &id, LONG).await.unwrap() });
+    tokio::task::yield_now().await;
+    handle
+}
+
+async fn ended(waiter: JoinHandle<TaskEnd>) -> TaskEnd {
+    soon(waiter).await.unwrap()
+}
+
+fn kept(end: TaskEnd) -> TaskInfo {
+    match end {
+        TaskEnd::Kept(task) => *task,
+        other => panic!("it should be kept: {other:?}"),
+    }
+}
+
+fn awaited(id: &str) -> NewTask {
+    task(id).kept(60).with_extra(Extra { awaited: true, ..Extra::default() })
+}
+
+fn ending(ending: Ending) -> Extra {
+    Extra { awaited: true, ending: ending.into(), ..Extra::default() }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_of_a_success_with_its_result() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    let run = t.start_run(awaited("t1")).await;
+    let waiters = [waiting(&t.shared(), "t1").await, waiting(&t.shared(), "t1").await, waiting(&there, "t1").await];
+    t.settle(&run, complete("240")).await;
+    for waiter in waiters {
+        let task = kept(ended(waiter).await);
+        assert_eq!((task.state, task.ending), (TaskState::Completed, Ending::Plain));
+        assert_eq!(task.result.as_deref(), Some(&b"240"[..]));
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_of_each_kind_of_end() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    let revoke = Action::Revoke { extra: ending(Ending::Revoked) };
+    let expire = archive_with("expired: not started", ending(Ending::Expired));
+    for (id, action, state, how) in [
+        ("archived", archive("boom"), TaskState::Archived, Ending::Plain),
+        ("revoked", revoke, TaskState::Completed, Ending::Revoked),
+        ("expired", expire, TaskState::Archived, Ending::Expired),
+    ] {
+        let run = t.start_run(awaited(id)).await;
+        let waiters = [waiting(&t.shared(), id).await, waiting(&there, id).await];
+        t.settle(&run, action).await;
+        for waiter in waiters {
+            let task = kept(ended(waiter).await);
+            assert_eq!((task.state, task.ending), (state, how), "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_leaves_nothing_is_told_as_such() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    for id in ["t1", "t2"] {
+        let run = t.start_run(task(id)).await;
+        let waiters = [waiting(&t.shared(), id).await, waiting(&there, id).await];
+        t.settle(&run, done()).await;
+        for waiter in waiters {
+            assert_eq!(ended(waiter).await, TaskEnd::Gone);
+        }
+    }
+}
+
+/// Waits for the end of a task, and changes it by `change` as soon as that wait has most likely looked at it.
+async fn during_a_wait<C: Future<Output = ()>>(broker: &dyn Broker, id: &str, change: impl FnOnce() -> C) -> TaskEnd {
+    let (queue, id) = (default_queue(), task_id(id));
+    let mut wait = broker.wait_for_end(&queue, &id, LONG);
+    assert!(timeout(A_MOMENT, &mut wait).await.is_err(), "nobody has ended it yet");
+    change().await;
+    soon(wait).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_task_that_somebody_deletes_while_it_is_awaited_was_deleted_and_another_is_gone() {
+    let t = Fixture::real_time().await;
+    for (expected, make) in [(TaskEnd::Deleted, awaited as fn(&str) -> NewTask), (TaskEnd::Gone, task)] {
+        // On a machine that stands still for a moment the wait may not have seen the task before it is deleted.
+        let mut round = 0;
+        eventually("the wait saw the task before", async || {
+            round += 1;
+            let id = format!("{expected:?}{round}");
+            t.enqueue(make(&id)).await;
+            let deleted = async || {
+                let deleted = t.broker().delete_task(&default_queue(), &task_id(&id)).await.unwrap();
+                assert_eq!(deleted, Changed::Done);
+            };
+            (during_a_wait(t.broker(), &id, deleted).await == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_next_attempt_has_not_ended() {
+    let t = Fixture::real_time().await;
+    let run = t.start_run(awaited("t1")).await;
+    let waiter = waiting(&t.shared(), "t1").await;
+    t.settle(&run, requeue()).await;
+    let run = t.take_one().await;
+    t.settle(&run, retry(Duration::ZERO, "boom")).await;
+    while t.forward().await == 0 {
+        soon(t.broker().wait_for_due(&[default_queue()], LONG)).await.unwrap();
+    }
+    let run = t.take_one().await;
+    t.settle(&run, complete("at last")).await;
+    assert_eq!(kept(ended(waiter).await).result.as_deref(), Some(&b"at last"[..]));
+}
+
+#[tokio::test]
+async fn an_end_that_was_before_is_told_at_once() {
+    let t = Fixture::real_time().await;
+    t.seed_completed("done", 60).await;
+    t.seed_archived("archived").await;
+    for limit in [Duration::ZERO, LONG] {
+        assert_eq!(kept(end_of(t.broker(), "done", limit).await).state, TaskState::Completed);
+        assert_eq!(kept(end_of(t.broker(), "archived", limit).await).state, TaskState::Archived);
+        assert_eq!(end_of(t.broker(), "never", limit).await, TaskEnd::Gone);
+        let (elsewhere, id) = (queue("none"), task_id("done"));
+        assert_eq!(soon(t.broker().wait_for_end(&elsewhere, &id, limit)).await.unwrap(), TaskEnd::Gone);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_says_where_the_task_is() {
+    let t = Fixture::real_time().await;
+    t.seed_scheduled("scheduled", LONG).await;
+    t.seed_retry("retry", LONG).await;
+    t.seed_active("active").await;
+    t.seed_pending(&["pending"]).await;
+    t.seed_group("g", &["aggregating"]).await;
+    for (id, state) in [
+        ("scheduled", TaskState::Scheduled),
+        ("retry", TaskState::Retry),
+        ("active", TaskState::Active),
+        ("pending", TaskState::Pending),
+        ("aggregating", TaskState::Aggregating),
+    ] {
+        for limit in [Duration::ZERO, A_MOMENT] {
+            assert_eq!(end_of(t.broker(), id, limit).await, TaskEnd::NotYet(state), "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_many_waiters_each_is_told_of_its_own_task() {
+    const TASKS: usize = 300;
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    let ids: Vec<String> = (0..TASKS).map(|n| format!("t{n:03}")).collect();
+    for slice in ids.chunks(100) {
+        for outcome in t.broker().enqueue(slice.iter().map(|id| awaited(id)).collect()).await {
+            outcome.unwrap();
+        }
+    }
+    let runs = t.take_exactly(TASKS).await;
+    let mut waiters = Vec::new();
+    for id in &ids {
+        let (there, id) = (there.clone(), task_id(id));
+        waiters.push(tokio::spawn(async move { there.wait_for_end(&default_queue(), &id, LONG).await.unwrap() }));
+    }
+    // Some are dropped while they wait; they stand in nobody's way.
+    for (n, waiter) in waiters.iter().enumerate() {
+        if n % 10 == 0 {
+            waiter.abort();
+        }
+    }
+    for run in &runs {
+        t.settle(run, complete(run.key.id.as_str())).await;
+    }
+    for (n, (waiter, id)) in waiters.into_iter().zip(&ids).enumerate() {
+        if n % 10 > 0 {
+            assert_eq!(kept(ended(waiter).await).result.as_deref(), Some(id.as_bytes()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_go_worker_ends_a_wait_as_well() {
+    let t = Fixture::real_time().await;
+    if t.lacks(Need::GoPeer) {
+        return;
+    }
+    let go = t.store.go().unwrap();
+    let message = awaited("t1").message;
+    let now = t.now().timestamp();
+    go.enqueue(&message, t.now().timestamp_nanos_opt().unwrap());
+    let waiter = waiting(&t.shared(), "t1").await;
+    assert_eq!(go.dequeue(now + 30), "t1");
+    go.complete(&message, now, now + 60);
+    let task = kept(ended(waiter).await);
+    assert_eq!((task.state, task.result), (TaskState::Completed, None));
+
+    go.enqueue(&task_message("t2"), t.now().timestamp_nanos_opt().unwrap());
+    let waiter = waiting(&t.shared(), "t2").await;
+    assert_eq!(go.dequeue(now + 30), "t2");
+    go.done("t2");
+    assert_eq!(ended(waiter).await, TaskEnd::Gone);
+}
+
+fn task_message(id: &str) -> asynq_runtime::task::TaskMessage {
+    task(id).message
+}
+
+#[tokio::test]
+async fn a_task_is_found_in_whatever_queues_it_is() {
+    let t = Fixture::start().await;
+    for name in ["a", "b", "c"] {
+        t.enqueue(task("other").in_queue(name)).await;
+    }
+    t.enqueue(task("t1").in_queue("c")).await;
+    t.enqueue(task("t1").in_queue("a")).await;
+    assert_eq!(t.broker().queues_of(&task_id("t1")).await.unwrap(), [queue("a"), queue("c")]);
+    assert!(t.broker().queues_of(&task_id("none")).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_waits_for_idle_queues_is_told_when_the_last_task_has_ended() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    let queues = [default_queue(), queue("low")];
+    let idle = async |broker: &dyn Broker, limit| soon(broker.wait_until_idle(&queues, limit)).await.unwrap();
+    assert!(idle(t.broker(), Duration::ZERO).await);
+    t.seed_completed("kept", 60).await;
+    t.seed_archived("archived").await;
+    assert!(idle(t.broker(), Duration::ZERO).await, "what has ended is not waited for");
+
+    for place in 0..4 {
+        let id = format!("t{place}");
+        match place {
+            0 => t.seed_pending(&[&id]).await,
+            1 => t.seed_scheduled(&id, LONG).await,
+            2 => t.seed_group("g", &[&id]).await,
+            _ => drop(t.enqueue(task(&id).in_queue("low")).await),
+        }
+        for limit in [Duration::ZERO, A_MOMENT] {
+            assert!(!idle(t.broker(), limit).await, "{id}");
+        }
+        let home = if place == 3 { &queues[1] } else { &queues[0] };
+        let delete = async {
+            tokio::time::sleep(A_MOMENT).await;
+            t.broker().delete_task(home, &task_id(&id)).await.unwrap();
+        };
+        let (here, elsewhere, ()) = tokio::join!(idle(t.broker(), LONG), idle(&*there, LONG), delete);
+        assert!(here && elsewhere, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_not_idle_while_its_task_goes_from_one_place_to_another() {
+    let t = Fixture::real_time().await;
+    t.seed_pending(&["t1"]).await;
+    let moving = async {
+        for _ in 0..100 {
+            let run = t.take_one().await;
+            tokio::task::yield_now().await;
+            t.settle(&run, requeue()).await;
+        }
+    };
+    let here = [default_queue()];
+    let idle = async { soon(t.broker().wait_until_idle(&here, LONG)).await.unwrap() };
+    tokio::select! {
+        biased;
+        was_idle = idle => panic!("it was never idle: {was_idle}"),
+        () = moving => {}
+    }
+}
