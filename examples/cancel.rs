@@ -1,8 +1,6 @@
 //! Cancel from elsewhere: whoever knows a task's id can ask its worker to stop it.
 
-use std::time::Duration;
-
-use asynq_runtime::prelude::*;
+use asynq_runtime::{Outcome, prelude::*};
 
 /// An `async` job is dropped at its next await; what it holds is dropped with it.
 #[job(queue = "cancel", retry = 0)]
@@ -16,10 +14,8 @@ async fn endless() -> JobResult {
 #[job(queue = "cancel", retry = 0)]
 fn polite(ctx: &JobContext) -> JobResult {
     println!("polite started");
-    while !ctx.is_cancelled() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    println!("polite noticed");
+    let sum = (1_u64..).take_while(|_| !ctx.is_cancelled()).fold(0, u64::wrapping_add);
+    println!("polite noticed at {sum}");
     Err(JobError::revoke("nobody wants it any more"))
 }
 
@@ -32,21 +28,26 @@ async fn main() -> Result<(), BoxError> {
         .await?;
     let running = server.start().await?;
     let client = running.client();
-    let tasks = [("endless", endless::enqueue(&client).await?), ("polite", polite::enqueue(&client).await?)];
+    let endless = endless::enqueue(&client).await?;
+    let polite = polite::job().awaited().enqueue(&client).await?;
 
-    for (name, task) in tasks {
-        let end = loop {
-            match client.broker().task(&task.queue, &task.id).await? {
-                // Nobody is told where no worker listens yet, so ask again until it is heard.
-                Some(found) if found.state == TaskState::Active => client.broker().cancel(&task.id).await?,
-                Some(found) if found.state == TaskState::Archived => break found.last_error.unwrap_or_default(),
-                None => break "gone".to_owned(),
-                Some(_) => {}
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        println!("{name}: {end}");
-    }
+    // Nobody is told where no worker runs the task yet, so ask again until it is heard.
+    let outcome = loop {
+        client.inspector().cancel(&endless.id).await?;
+        match endless.wait("20ms").await? {
+            Outcome::StillRunning => {}
+            outcome => break outcome,
+        }
+    };
+    println!("endless: {outcome:?}");
+    let outcome = loop {
+        client.inspector().cancel(&polite.id).await?;
+        match polite.wait("20ms").await? {
+            Outcome::StillRunning => {}
+            outcome => break outcome,
+        }
+    };
+    println!("polite: {outcome:?}");
     running.shutdown().await?;
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! Inside an application you already have: producer and worker in one process, the queue in one file beside it.
 
-use std::time::Duration;
-
 use asynq_runtime::prelude::*;
 
 /// Counts the words of a text: work that burns CPU, so a plain `fn`, which runs on threads of its own.
@@ -26,10 +24,7 @@ async fn main() -> Result<(), BoxError> {
     }
 
     // Your application goes on here. This one waits until nothing is left.
-    let queue = "default".parse()?;
-    while !client.broker().queue_stats(&queue).await?.is_idle() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
     println!("nothing left");
     Ok(())

@@ -32,17 +32,16 @@ async fn main() -> Result<(), BoxError> {
     let running = server.start().await?;
     let client = running.client();
 
-    let task = client.enqueue(Welcome { to: "Ann".to_owned() }).await?;
+    let task = Welcome { to: "Ann".to_owned() }.enqueue(&client).await?;
 
     // A type that only a program in another language handles: its name and its bytes.
     let other = RawTask::new("invoice:print", br#"{"number":4711}"#.as_slice()).queue("printer");
     let other = client.enqueue_raw(other).await?;
     println!("{} waits in queue {} for its own worker", other.r#type, other.queue);
 
-    while client.broker().task(&task.queue, &task.id).await?.is_some() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    if task.wait("1m").await?.has_ended() {
+        println!("done");
     }
-    println!("done");
     running.shutdown().await?;
     Ok(())
 }

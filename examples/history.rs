@@ -1,8 +1,6 @@
 //! History: the errors of a task's last ten attempts are kept beside it, and each day of a queue is counted.
 
-use std::time::Duration;
-
-use asynq_runtime::prelude::*;
+use asynq_runtime::{Outcome, prelude::*};
 
 /// Fails in a new way each time.
 #[job(queue = "partner", retry = 2)]
@@ -21,8 +19,8 @@ async fn main() -> Result<(), BoxError> {
     let inspector = running.client().inspector();
 
     let task = call::enqueue(&running.client()).await?;
-    while inspector.task("partner", &task.id).await?.state != TaskState::Archived {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    if let Outcome::Archived(error) = task.wait("1m").await? {
+        println!("given up: {error}");
     }
     for failure in inspector.failures("partner", &task.id).await? {
         println!("attempt {}: {}", failure.number, failure.error);

@@ -1,7 +1,5 @@
 //! Hooks: before the start, while the server drains, when an attempt failed, when a task is given up.
 
-use std::time::Duration;
-
 use asynq_runtime::prelude::*;
 
 #[job(queue = "hooks", retry = 1)]
@@ -36,13 +34,11 @@ async fn main() -> Result<(), BoxError> {
 
     let stolen = charge::enqueue(&client, "stolen").await?;
     let later = charge::enqueue(&client, "bank closed").await?;
-    for (task, end) in [(stolen, TaskState::Archived), (later, TaskState::Retry)] {
-        loop {
-            match client.broker().task(&task.queue, &task.id).await? {
-                Some(task) if task.state == end => break println!("{end} after {} failures", task.retried),
-                _ => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        }
+    // Both have had their attempt; one of them waits for the bank.
+    running.signals().settled.reached(2).await;
+    for task in [stolen, later] {
+        let task = client.inspector().task("hooks", &task.id).await?;
+        println!("{} after {} failures", task.state, task.retried);
     }
     running.shutdown().await?;
     Ok(())

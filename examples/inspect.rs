@@ -23,9 +23,7 @@ async fn main() -> Result<(), BoxError> {
     let inspector = client.inspector();
 
     let task = print::enqueue(&client, 0, "Ann").await?;
-    while inspector.task("printer", &task.id).await?.state != TaskState::Archived {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    task.wait("1m").await?;
     for queue in inspector.queues().await? {
         println!("queue {}: {} tasks, {} given up", queue.name, queue.size, queue.archived);
     }
@@ -36,9 +34,7 @@ async fn main() -> Result<(), BoxError> {
     // What is wrong can be mended with the types of the job, and tried again.
     inspector.edit::<print>("printer", &task.id, |job| job.number = 17).await?;
     inspector.run("printer", &task.id).await?;
-    while inspector.queue("printer").await?.size > 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    task.wait("1m").await?;
 
     // A paused queue takes tasks and gives none away. What it has can be moved.
     inspector.pause("printer").await?;

@@ -70,10 +70,7 @@ async fn main() -> Result<(), BoxError> {
         greet::enqueue(&client, name).await?;
     }
 
-    let queue = "layers".parse()?;
-    while !client.broker().queue_stats(&queue).await?.is_idle() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Progress: while a job runs it shows how far it is, and stores what it has so far.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use asynq_runtime::prelude::*;
 use tokio::sync::Notify;
@@ -30,19 +30,20 @@ async fn main() -> Result<(), BoxError> {
 
     let task = copy::enqueue(&client, 4_u32).await?;
     let mut shown = 0.0;
-    loop {
+    // The end is told at once; how far the job is, a page of yours would look at now and then.
+    let outcome = loop {
         let now = client.inspector().task("scriptorium", &task.id).await?;
-        match now.progress {
-            _ if now.state == TaskState::Completed => break,
-            Some(progress) if progress.fraction > shown && now.result.is_some() => {
-                println!("{:3.0} %: {}", progress.fraction * 100.0, progress.note);
-                shown = progress.fraction;
-                seen.notify_one();
-            }
-            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        if let Some(progress) = now.progress.filter(|progress| progress.fraction > shown && now.result.is_some()) {
+            println!("{:3.0} %: {}", progress.fraction * 100.0, progress.note);
+            shown = progress.fraction;
+            seen.notify_one();
         }
-    }
-    println!("copied {} pages", client.result::<copy>(&task.id).await?);
+        let outcome = task.wait("10ms").await?;
+        if outcome.has_ended() {
+            break outcome;
+        }
+    };
+    println!("copied {} pages", outcome.done()?);
     running.shutdown().await?;
     Ok(())
 }

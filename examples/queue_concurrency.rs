@@ -47,17 +47,10 @@ async fn main() -> Result<(), BoxError> {
     for outcome in client.enqueue_many((0..20).map(|_| quick::job())).await? {
         outcome?;
     }
-    for queue in ["fast", "partner"] {
-        let name = queue.parse()?;
-        while !client.broker().queue_stats(&name).await?.is_idle() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        println!("{queue} has nothing left");
-    }
+    running.drained().await?;
+    println!("nothing is left");
     report::enqueue(&client).await?;
-    while !client.broker().queue_stats(&"fast".parse()?).await?.is_idle() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! Raw handlers: tasks of other languages, found by name as Go's mux does, without a Rust type.
 
-use std::time::Duration;
-
 use asynq_runtime::prelude::*;
 
 /// A typed job answers to exactly its name, before any handler.
@@ -39,12 +37,7 @@ async fn main() -> Result<(), BoxError> {
     }
 
     let running = server.start().await?;
-    let result = loop {
-        match client.broker().task(&last.queue, &last.id).await? {
-            Some(TaskInfo { state: TaskState::Completed, result, .. }) => break result.unwrap_or_default(),
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    };
+    let result = client.wait_raw(&last, "1m").await?.done()?;
     println!("the result is {}", String::from_utf8_lossy(&result));
     running.shutdown().await?;
     Ok(())

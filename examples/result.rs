@@ -1,8 +1,6 @@
 //! Results: what a job returns is kept with its task for as long as its retention says.
 
-use std::time::Duration;
-
-use asynq_runtime::prelude::*;
+use asynq_runtime::{Outcome, prelude::*};
 use serde::{Deserialize, Serialize};
 
 /// One struct as the only argument is the payload itself; with JSON, a Go program can enqueue and read it.
@@ -29,13 +27,14 @@ async fn main() -> Result<(), BoxError> {
     let client = running.client();
 
     let task = resize::enqueue(&client, Resize { path: "cat.png".to_owned(), width: 80 }).await?;
-    let size = loop {
-        match client.result::<resize>(&task.id).await {
-            Err(error) if error.is_not_yet() => tokio::time::sleep(Duration::from_millis(20)).await,
-            size => break size?,
-        }
-    };
-    println!("the result is {size}");
+    // Told by the broker, whichever program runs the task. Without `retention`, `resize::job(..).awaited()` keeps the result.
+    match task.wait("1m").await? {
+        Outcome::Done(size) => println!("the result is {size}"),
+        Outcome::StillRunning => println!("task {} takes longer", task.id),
+        other => println!("there is no result: {other:?}"),
+    }
+    // The same by its id, which a web page could have been given.
+    println!("and once more: {}", client.result::<resize>(&task.id).await?);
 
     running.shutdown().await?;
     Ok(())

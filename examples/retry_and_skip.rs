@@ -1,8 +1,6 @@
 //! Failure: an error says what becomes of its task.
 
-use std::time::Duration;
-
-use asynq_runtime::prelude::*;
+use asynq_runtime::{Outcome, prelude::*};
 
 /// Fetches a page; the address decides how it goes.
 #[job(queue = "fetch", retry = 3)]
@@ -33,20 +31,14 @@ async fn main() -> Result<(), BoxError> {
 
     let mut tasks = Vec::new();
     for url in ["fine", "throttled", "missing", "withdrawn"] {
-        tasks.push((url, fetch::enqueue(&client, url).await?));
+        tasks.push((url, fetch::job(url).awaited().enqueue(&client).await?));
     }
-    // Wait until each is gone (done, dropped) or archived.
     for (url, task) in tasks {
-        let end = loop {
-            match client.broker().task(&task.queue, &task.id).await? {
-                None => break "gone".to_owned(),
-                Some(task) if task.state == TaskState::Archived => {
-                    break format!("archived: {}", task.last_error.unwrap_or_default());
-                }
-                Some(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        };
-        println!("{url} is {end}");
+        match task.wait("1m").await? {
+            Outcome::Done(()) => println!("{url} is done"),
+            Outcome::Archived(error) => println!("{url} is archived: {error}"),
+            other => println!("{url}: {other:?}"),
+        }
     }
     running.shutdown().await?;
     Ok(())

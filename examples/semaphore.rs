@@ -41,9 +41,7 @@ async fn main() -> Result<(), BoxError> {
     for order in 1..=6 {
         call_partner::enqueue(&client, order).await?;
     }
-    while !client.inspector().queue("default").await?.is_idle() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
     if let Err(error) = Semaphore::new(&client, "partner", 0) {
         println!("refused: {error}");

@@ -1,7 +1,5 @@
 //! Statistics: everything that goes on, as one typed value and as JSON, for a status page or a monitor.
 
-use std::time::Duration;
-
 use asynq_runtime::prelude::*;
 
 /// Takes its time, so that it can be seen at work.
@@ -25,13 +23,13 @@ async fn main() -> Result<(), BoxError> {
 
     let first = build_report::enqueue(&client, 1).await?;
     build_report::enqueue(&client, 2).await?;
-    // Servers tell every five seconds what they run.
     let statistics = loop {
         let statistics = inspector.statistics().await?;
         if !statistics.running.is_empty() {
             break statistics;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Servers tell every five seconds what they run.
+        running.signals().beat.wait().await;
     };
     for task in &statistics.running {
         println!("{} runs in {} since {:?}: {}", task.r#type, task.queue, task.since, task.id == first.id.as_str());

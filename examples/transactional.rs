@@ -1,7 +1,5 @@
 //! A row and the job it caused, in one SQLite transaction: no order without its mail, and no mail without its order.
 
-use std::time::Duration;
-
 use asynq_runtime::{
     prelude::*,
     rusqlite::{Connection, TransactionBehavior::Immediate},
@@ -31,11 +29,7 @@ async fn main() -> Result<(), BoxError> {
         }
     }
 
-    // Nothing but this program works on the file here, so that it can wait until nothing is left.
-    let queue = "mails".parse()?;
-    while !client.broker().queue_stats(&queue).await?.is_idle() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
     let orders: i64 = shop.query_row("SELECT count(*) FROM orders", [], |row| row.get(0))?;
     println!("orders: {orders}");

@@ -36,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
 }
 
 /// A duplicate is an answer, not a breakdown. Run the program twice and everything is one.
-fn tell(what: &str, outcome: Result<TaskInfo, EnqueueError>) -> Result<(), EnqueueError> {
+fn tell<J>(what: &str, outcome: Result<Enqueued<J>, EnqueueError>) -> Result<(), EnqueueError> {
     match outcome {
         Ok(task) => println!("{what}: accepted, {}", task.state),
         Err(error) if error.is_id_conflict() => println!("{what}: refused, the id is taken"),

@@ -227,7 +227,9 @@ async fn work(
 async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
     let total = total as u64;
     let mut progress = Progress::start(total);
+    let mut redraw = tokio::time::interval(Duration::from_millis(100));
     loop {
+        redraw.tick().await;
         match moment(client.broker().as_ref(), queue, &mut theirs, total).await {
             Ok(moment) => {
                 progress.show(&moment);
@@ -237,7 +239,6 @@ async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<Tas
             }
             Err(error) => progress.unknown(&error),
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

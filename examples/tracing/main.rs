@@ -1,9 +1,6 @@
 //! Traces: the request that enqueued, the run, and what the run enqueued are one trace, by OpenTelemetry.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use asynq_runtime::prelude::*;
 use opentelemetry::trace::TracerProvider as _;
@@ -51,9 +48,7 @@ async fn main() -> Result<(), BoxError> {
     let running = server.start().await?;
     let request = tracing::info_span!("POST /orders");
     order::enqueue(&client, 7).instrument(request).await?;
-    while client.inspector().queue("traced").await?.processed < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    running.drained().await?;
     running.shutdown().await?;
 
     let mut spans = kept.0.lock().unwrap_or_else(|broken| broken.into_inner());

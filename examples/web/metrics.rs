@@ -2,8 +2,6 @@
 //!
 //! A program of `main!` needs no line for that: `asynq_runtime::main!(services: [asynq_dashboard])` has `--metrics ADDR`.
 
-use std::time::Duration;
-
 use asynq_dashboard::Dashboard;
 use asynq_runtime::prelude::*;
 use tokio::{
@@ -32,9 +30,7 @@ async fn main() -> Result<(), BoxError> {
     for width in [640, 800, 0] {
         resize::enqueue(&client, width).await?;
     }
-    while client.inspector().queue("measured").await?.processed < 3 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    running.drained().await?;
     println!("/readyz says {}", get(address, "/readyz").await?.trim_end());
     let metrics = get(address, "/metrics").await?;
     let shown =

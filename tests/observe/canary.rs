@@ -42,9 +42,9 @@ on_both_brokers! {
         let client = &running.client();
         tracing::trace!("this level is looked at");
         let mut ids = Vec::new();
-        ids.push(canary_runs::enqueue(client, CANARY).await.unwrap().id);
-        ids.push(canary_fails::enqueue(client, CANARY).await.unwrap().id);
-        ids.push(canary_panics::enqueue(client, CANARY.to_owned().into()).await.unwrap().id);
+        ids.push(canary_runs::enqueue(client, CANARY).await.unwrap().into_info().id);
+        ids.push(canary_fails::enqueue(client, CANARY).await.unwrap().into_info().id);
+        ids.push(canary_panics::enqueue(client, CANARY.to_owned().into()).await.unwrap().into_info().id);
         // Arguments that do not fit: the errors are about the very payload.
         for payload in [
             format!(r#"{{"n":"{CANARY}","secret":1}}"#),

@@ -14,6 +14,7 @@ mod files;
 mod layers;
 mod manifests;
 mod pages;
+mod polling;
 mod references;
 mod scripts;
 mod source;

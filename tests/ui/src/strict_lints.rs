@@ -65,7 +65,7 @@ async fn enqueue(client: &Client) -> Result<TaskInfo, EnqueueError> {
     drop(blocking::enqueue_in(client, "10m", 5).await?);
     drop(note::enqueue(client, "a").await?);
     drop(digest::enqueue(client, Vec::new()).await?);
-    nothing::job().queue("low").enqueue(client).await
+    nothing::job().queue("low").enqueue(client).await.map(Into::into)
 }
 
 /// Makes tasks of the jobs.

@@ -7,7 +7,7 @@ use crate::{
     broker::{
         Action, Broker as _, BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Presence as _, Produce as _,
         Refused, ServerName, Settle as _, Settlement, Wanted, When,
-        sqlite::{SqliteBroker, SqliteOptions, consume::Tokens, set_up, url::Location},
+        sqlite::{SqliteBroker, SqliteOptions, await_end::EndWaiters, consume::Tokens, set_up, url::Location},
     },
     task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage, TaskState},
 };
@@ -62,6 +62,7 @@ fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
     SqliteBroker {
         store: Arc::new(store),
         tokens: Tokens::new(),
+        ends: EndWaiters::default(),
         lapses: Arc::default(),
         lease: options.lease,
         manual_clock: false,
