@@ -17,6 +17,7 @@ mod redis {
     mod semaphore;
     mod statistics;
     mod tasks;
+    mod wait;
 }
 
 #[path = "."]
@@ -33,4 +34,5 @@ mod sqlite {
     mod semaphore;
     mod statistics;
     mod tasks;
+    mod wait;
 }

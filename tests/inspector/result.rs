@@ -1,7 +1,7 @@
 //! Results read with their type.
 
 use asynq_runtime::{Client, ResultError, TaskState, prelude::*, task::TaskId};
-use asynq_tests::{Build as _, archive, complete, eventually, task};
+use asynq_tests::{Build as _, archive, complete, soon, task};
 use serde::{Deserialize, Serialize};
 
 use super::Fixture;
@@ -38,11 +38,7 @@ async fn a_result_comes_back_as_it_was_returned() {
     let server = Server::builder("sqlite::memory:").broker(t.shared()).queue("sizes", 1).registry(jobs);
     let running = server.build().await.unwrap().start().await.unwrap();
     let sent = measure::enqueue(&client, "cat.png").await.unwrap();
-    let result = eventually("the result is there", async || match client.result::<measure>(&sent.id).await {
-        Err(error) if error.is_not_yet() => None,
-        other => Some(other.unwrap()),
-    })
-    .await;
+    let result = soon(sent.wait("1h")).await.unwrap().done().unwrap();
     assert_eq!(result, Size { bytes: 7, name: "cat.png".into() });
     assert_eq!(client.result_in::<measure>("sizes", sent.id.as_str()).await.unwrap().bytes, 7);
     running.shutdown().await.unwrap();
@@ -81,7 +77,7 @@ async fn what_is_missing_is_told() {
     let error = client.result::<shared>("archived").await.unwrap_err();
     assert_eq!(error.to_string(), "task `archived` was archived without a result: fatal");
     let error = client.result::<shared>("none").await.unwrap_err();
-    assert!(matches!(error, ResultError::NotFound { .. }) && error.to_string().contains("`retention`"), "{error}");
+    assert!(matches!(error, ResultError::Nowhere { .. }) && error.to_string().contains("`retention`"), "{error}");
     let error = client.result_in::<shared>("elsewhere", "completed").await.unwrap_err();
     assert!(matches!(error, ResultError::NotFound { queue, .. } if queue == "elsewhere"));
     let error = client.result_in::<measure>("default", "completed").await.unwrap_err();

@@ -254,3 +254,25 @@ impl<J> fmt::Debug for Enqueued<J> {
         f.debug_tuple("Enqueued").field(&self.info).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_done_is_told_in_words() {
+        assert_eq!(Outcome::Done(7).done(), Ok(7));
+        for (outcome, text) in [
+            (Outcome::Archived("boom".into()), "the task was archived: boom"),
+            (Outcome::Archived(String::new()), "the task was archived"),
+            (Outcome::Revoked, "the job revoked the task"),
+            (Outcome::Expired, "the task expired before it was started"),
+            (Outcome::Deleted, "the task was deleted"),
+            (Outcome::Gone, "the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`"),
+            (Outcome::StillRunning, "the task has not ended yet"),
+        ] {
+            assert_eq!(outcome.has_ended(), outcome != Outcome::StillRunning);
+            assert_eq!(Outcome::<()>::done(outcome).unwrap_err().to_string(), text);
+        }
+    }
+}

@@ -233,6 +233,27 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_the_state_does_not_tell_is_marked() {
+        let extra = |awaited, ending: Ending| Extra { awaited, ending: ending.into(), put_off: 3, ..Extra::default() };
+        let marked = |awaited, ending: Ending| Extra { awaited, ending: ending.into(), ..Extra::default() };
+        let archive = |awaited, ending| Action::Archive { error: "why".into(), extra: marked(awaited, ending) };
+        for (ended, retention, awaited, expected) in [
+            (fails(Policy::Revoke), 60, true, Action::Revoke { extra: marked(true, Ending::Revoked) }),
+            (fails(Policy::Revoke), 60, false, Action::Done),
+            // It cannot be kept: a program of before, or somebody's edit, left no retention.
+            (fails(Policy::Revoke), 0, true, Action::Done),
+            (Ended::Expired("why".into()), 0, false, archive(false, Ending::Expired)),
+            (Ended::Expired("why".into()), 60, true, archive(true, Ending::Expired)),
+            // A mark of an earlier end goes with the next.
+            (Ended::Hopeless("why".into()), 60, true, archive(true, Ending::Plain)),
+        ] {
+            let case = format!("{ended:?} {retention} {awaited}");
+            let decided = decide_with(ended, (0, 25), retention, OnUnknown::HandBack, extra(awaited, Ending::Expired));
+            assert_eq!(decided, expected, "{case}");
+        }
+    }
+
+    #[test]
     fn an_unknown_task_is_handed_back_ever_later_and_archived_after_a_day() {
         let extra = |since_ms, times| Extra {
             max_crashes: Some(7),

@@ -137,6 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_mark_counts_only_in_the_state_that_it_belongs_to() {
+        for state in TaskState::ALL {
+            for (ending, home) in [
+                (Ending::Plain, None),
+                (Ending::Revoked, Some(TaskState::Completed)),
+                (Ending::Expired, Some(TaskState::Archived)),
+            ] {
+                let expected = if home == Some(state) { ending } else { Ending::Plain };
+                assert_eq!(ending.of(state), expected, "{ending:?} {state}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_written_when_there_is_nothing_to_say() {
         assert_eq!(Extra::default().to_bytes(), None);
         let extra = Extra {

@@ -3,6 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use asynq_runtime::{
+    Outcome,
     prelude::*,
     testing::{self, TestApp},
 };
@@ -293,4 +294,38 @@ async fn a_job_written_by_hand_is_registered() {
     let app = TestApp::new().await.register::<ByHand>();
     ByHand {}.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.succeeded, 1);
+}
+
+#[tokio::test]
+async fn a_task_is_awaited_by_the_clock_of_the_application() {
+    let (app, seen) = app().await;
+    let task = double::enqueue(app.client(), 21).await.unwrap();
+    assert_eq!(app.wait(&task, "1m").await, Outcome::Done(42));
+
+    // Two retries, whose pauses pass on the clock alone.
+    let begun = app.now();
+    let failing = record::enqueue(app.client(), "fails").await.unwrap();
+    assert_eq!(app.wait(&failing, "1h").await, Outcome::Archived("broken".into()));
+    assert!(app.now() - begun > chrono::TimeDelta::seconds(10), "{}", app.now() - begun);
+    assert_eq!(seen.0.lock().unwrap().len(), 3);
+
+    let begun = app.now();
+    let later = record::enqueue_in(app.client(), "1h", "good").await.unwrap();
+    assert_eq!(app.wait(&later, "59m").await, Outcome::StillRunning);
+    assert_eq!(app.now() - begun, chrono::TimeDelta::minutes(59));
+    assert_eq!(app.wait(&later, "1m").await, Outcome::Gone);
+    let revoked = record::job("unwanted").awaited().enqueue(app.client()).await.unwrap();
+    assert_eq!(app.wait(&revoked, "1m").await, Outcome::Revoked);
+    // A snooze is waited out.
+    let snoozed = record::enqueue(app.client(), "later").await.unwrap();
+    assert_eq!(app.wait(&snoozed, "14m").await, Outcome::StillRunning);
+    assert_eq!(app.task(&snoozed).await.unwrap().retried, 0);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_task_is_told_while_the_application_runs_it() {
+    let (app, _) = app().await;
+    let task = double::enqueue(app.client(), 4).await.unwrap();
+    let (outcome, drained) = tokio::join!(task.wait("1h"), app.drain());
+    assert_eq!((outcome.unwrap(), drained.succeeded), (Outcome::Done(8), 1));
 }

@@ -239,6 +239,7 @@ fn what_cannot_be_is_told_with_what_to_write() {
         (raw().deadline(Duration::MAX), "invalid option `deadline`: it must be at most 292 years"),
         (raw().unique_until(UniqueUntil::Start), "invalid option `unique_until`: it needs `unique`"),
         (raw().unique_extend(), "invalid option `unique_extend`: it needs `unique`"),
+        (raw().awaited().group("g"), "invalid option `awaited`: a task in a group becomes part of another"),
         (
             raw().unique("1h").unique_until(UniqueUntil::Start).unique_extend(),
             "invalid option `unique_extend`: the lock is freed when the task starts; leave one out",
@@ -267,4 +268,18 @@ fn a_payload_over_the_limit_is_refused_with_both_sizes() {
     assert_eq!(new(RawTask::new("report", vec![0; LIMIT])).message.payload.len(), LIMIT);
     let error = refused(RawTask::new("report", vec![0; LIMIT + 1]));
     assert!(error.starts_with("the payload has 1025 bytes, more than the limit of 1024;"), "{error}");
+}
+
+#[test]
+fn a_task_that_is_awaited_is_kept_for_a_minute_at_least_and_says_so() {
+    for (task, seconds, is_awaited) in [
+        (raw(), 0, false),
+        (raw().retention("10s"), 10, false),
+        (raw().awaited(), 60, true),
+        (raw().awaited().retention("10s"), 60, true),
+        (raw().retention("2m").awaited(), 120, true),
+    ] {
+        let made = new(task);
+        assert_eq!((made.message.retention, made.extra.awaited), (seconds, is_awaited));
+    }
 }

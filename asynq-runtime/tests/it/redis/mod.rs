@@ -1,5 +1,6 @@
 //! What only the Redis broker can get wrong: fence, lost answers, forgotten scripts, full memory, wake-up.
 
+mod await_end;
 mod connect;
 mod direct;
 mod due;

@@ -1,6 +1,7 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
 mod bounded;
+mod await_end;
 pub(crate) mod chaos;
 mod durability;
 mod fence;
