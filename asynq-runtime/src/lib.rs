@@ -48,6 +48,7 @@
 //! | | |
 //! |---|---|
 //! | [`job`](macro@job) | every option of the attribute |
+//! | [`Enqueued`] | waiting for a task and reading what its job returned |
 //! | [`JobError`] | what becomes of a task when its job fails |
 //! | [`app`] | settings of a program of [`main!`]: flags, environment, set-up |
 //! | [`Client::connect`] | URLs of brokers |

@@ -43,3 +43,6 @@ pub mod coming_from {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/limits.md")]
 pub mod limits {}
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/waiting.md")]
+pub mod waiting {}

@@ -8,7 +8,7 @@ use asynq_tests::soon;
 use super::Fixture;
 
 /// Does as it is told.
-#[job(name = "wait:obey", queue = "waits", retry = 1, backoff = "constant 1ms")]
+#[job(name = "wait:obey", queue = "waits", retry = 1, backoff = "1ms")]
 async fn obey(order: String) -> JobResult<u64> {
     match order.as_str() {
         "fail" => Err(JobError::skip_retry("broken beyond repair")),
