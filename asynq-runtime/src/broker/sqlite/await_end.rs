@@ -49,6 +49,8 @@ const TOGETHER: Duration = Duration::from_millis(5);
 pub(super) struct EndWaiters {
     waiting: Mutex<Waiting>,
     lead: sync::Mutex<Lead>,
+    /// Whether other programs know by now that somebody waits here.
+    is_known: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,7 @@ impl SqliteBroker {
     ) -> Result<TaskEnd, BrokerError> {
         let until = far(limit);
         let place = self.ends.join(queue, id);
+        self.be_told_by_others().await;
         let (mut watch, mut trouble, mut unread) = (EndWatch::default(), Trouble::default(), 0);
         loop {
             place.waiter.is_told.store(false, Ordering::Release);
@@ -161,6 +164,7 @@ impl SqliteBroker {
         let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
         let (mut trouble, mut is_first) = (Trouble::default(), true);
         let mut notifier = self.store.common.notifier.ends();
+        self.be_told_by_others().await;
         loop {
             let queues = Arc::clone(&queues);
             let look = self.store.read(move |view| is_idle(view, &queues));
@@ -182,6 +186,26 @@ impl SqliteBroker {
                 () = sleep(TOGETHER) => {}
                 () = sleep_until(until) => {}
             }
+        }
+    }
+}
+
+impl SqliteBroker {
+    /// Has other programs tell us of commits that end tasks; the safety net would do so within 100 ms.
+    async fn be_told_by_others(&self) {
+        if self.ends.is_known.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let common = Arc::clone(&self.store.common);
+        // On a reader's thread, because it makes files. If the broker cannot be asked, the look that follows says so.
+        let known = self.store.read(move |_| {
+            if let Some(liveness) = &common.liveness {
+                liveness.wait_for_ends();
+            }
+            Ok(())
+        });
+        if known.await.is_err() {
+            self.ends.is_known.store(false, Ordering::Release);
         }
     }
 }

@@ -37,6 +37,21 @@ pub(super) fn belong_to(database: &Path, file: &Path) {
     let _ = (database, file);
 }
 
+/// The same for a folder, which those may enter who may read the database.
+pub(super) fn folder_belongs_to(database: &Path, folder: &Path) {
+    belong_to(database, folder);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let enter = || -> io::Result<()> {
+            let mode = fs::metadata(database)?.permissions().mode() & 0o777;
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))
+        };
+        // As above.
+        let _ = enter();
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -55,5 +70,9 @@ mod tests {
         belong_to(&database, &file);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o660);
         assert_eq!(beside(&database, "-next"), file);
+        let beside = folder.path().join("jobs.db-waiters");
+        fs::create_dir(&beside).unwrap();
+        folder_belongs_to(&database, &beside);
+        assert_eq!(fs::metadata(&beside).unwrap().permissions().mode() & 0o777, 0o770);
     }
 }

@@ -10,6 +10,7 @@ use std::{
 use super::{
     beside::{belong_to, beside},
     process_notifier::ProcessNotifier,
+    waiter_bells::WaiterBells,
     watch::NET,
 };
 
@@ -19,6 +20,7 @@ pub(super) struct Liveness {
     database: PathBuf,
     name: String,
     held: Mutex<Option<Held>>,
+    waiters: WaiterBells,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,9 @@ impl Drop for Locked {
 impl Liveness {
     /// Nothing is made yet.
     pub(super) fn new(database: PathBuf) -> Self {
-        Self { database, name: uuid::Uuid::new_v4().simple().to_string(), held: Mutex::new(None) }
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        let waiters = WaiterBells::new(&database, &name);
+        Self { database, name, held: Mutex::new(None), waiters }
     }
 
     /// What other programs find our file by.
@@ -89,13 +93,29 @@ impl Liveness {
         belong_to(&self.database, &path);
         let process_notifier = ProcessNotifier::listen_at(&self.notifier_path(&self.name), NET);
         belong_to(&self.database, &self.notifier_path(&self.name));
+        if process_notifier.is_some() {
+            self.waiters.belong_to_server(&self.notifier_path(&self.name));
+        }
         *held = Some(Held { _lock: Locked(lock), process_notifier });
         Ok(())
     }
 
-    /// Our socket, if it is bound.
+    /// Has others ring when a task has ended: this program waits for one.
+    pub(super) fn wait_for_ends(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_bell = held.as_ref().is_some_and(|held| held.process_notifier.is_some());
+        self.waiters.listen_at(has_bell.then(|| self.notifier_path(&self.name)).as_deref());
+    }
+
+    /// The bells of programs that wait for the ends of tasks.
+    pub(super) fn waiters(&self) -> &WaiterBells {
+        &self.waiters
+    }
+
+    /// Our bell, if one hangs.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.process_notifier.clone()
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().and_then(|held| held.process_notifier.clone()).or_else(|| self.waiters.process_notifier())
     }
 
     /// Looks whether the server with the file `name` lives.
@@ -117,6 +137,7 @@ impl Liveness {
 
     /// Stops showing that we live. With `keep` the file stays, unlocked, for others to find our tasks by.
     pub(super) fn hide(&self, keep: bool) {
+        self.waiters.take_down();
         let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let _ = fs::remove_file(self.notifier_path(&self.name));
         if !keep {

@@ -39,6 +39,7 @@ mod sql;
 mod store;
 mod tx;
 mod url;
+mod waiter_bells;
 mod watch;
 mod writer;
 

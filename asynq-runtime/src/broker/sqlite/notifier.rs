@@ -29,7 +29,7 @@ impl Notifier {
             (effects.work, &self.work),
             (effects.due, &self.due),
             (effects.signal, &self.signal),
-            (effects.ended || effects.awaited, &self.ends),
+            (effects.ended, &self.ends),
         ] {
             if concerned {
                 sender.send_replace(());
@@ -39,7 +39,7 @@ impl Notifier {
 
     /// Wakes everyone: somebody else wrote, or the broker ends.
     pub(super) fn notify_all(&self) {
-        self.notify(Effects { work: true, due: true, signal: true, ended: true, awaited: true });
+        self.notify(Effects { work: true, due: true, signal: true, ended: true });
     }
 
     /// Whether anybody waits for anything.

@@ -1,6 +1,6 @@
 //! Wakes other programs on the same file: a datagram socket per program, written to after a commit (docs/design/sqlite.md#wake-up).
 
-use std::{path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 #[cfg(unix)]
 mod imp {
@@ -45,11 +45,8 @@ mod imp {
             Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
         }
 
-        pub(super) fn send(&self, path: &Path) {
-            if let Some(socket) = &self.0 {
-                // Full: a notification waits there already. Refused or missing: its owner is dead or has no socket.
-                let _ = socket.send_to(&[1], path);
-            }
+        pub(super) fn send(&self, path: &Path) -> io::Result<()> {
+            self.0.as_ref().map_or(Ok(()), |socket| socket.send_to(&[1], path).map(|_| ()))
         }
     }
 }
@@ -81,7 +78,9 @@ mod imp {
             Self
         }
 
-        pub(super) fn send(&self, _: &Path) {}
+        pub(super) fn send(&self, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
     }
 }
 
@@ -105,7 +104,7 @@ impl ProcessNotifier {
         match self.receive() {
             Ok(()) => true,
             Err(error) => {
-                if !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) {
+                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
                     // Never a busy loop on a socket that fails at once.
                     std::thread::sleep(self.limit);
                 }
@@ -123,7 +122,14 @@ impl NotifySender {
 
     /// Notifies the socket at `path`, without waiting.
     pub(super) fn notify(&self, path: &Path) {
-        self.send(path);
+        // Full: a notification waits there already. Refused or missing: its owner is dead or has no socket.
+        let _ = self.send(path);
+    }
+
+    /// The same; returns whether there is no bell at `path`, or nobody listens to it any more.
+    pub(super) fn finds_nobody(&self, path: &Path) -> bool {
+        let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+        self.send(path).is_err_and(|error| dead.contains(&error.kind()))
     }
 }
 

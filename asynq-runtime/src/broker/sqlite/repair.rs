@@ -167,7 +167,6 @@ impl Subject {
 
     fn change(&self, tx: &mut Tx<'_>, action: BulkAction) -> rusqlite::Result<()> {
         let Self { seq, q, ref id, state, .. } = *self;
-        tx.effects.awaited |= self.extra.awaited && action != BulkAction::Run;
         let came = match action {
             BulkAction::Run => {
                 let place = tx.tail(q, true)?;

@@ -84,8 +84,6 @@ struct Held {
     lock: Option<String>,
     /// Whether a later tick of its schedule took its place.
     is_replaced: bool,
-    /// Whether a program waits for its end.
-    is_awaited: bool,
 }
 
 impl Held {
@@ -93,9 +91,8 @@ impl Held {
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(2)?;
-            let Extra { replaced: is_replaced, awaited: is_awaited, .. } =
-                extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced, is_awaited })
+            let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
+            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced })
         })
     }
 }
@@ -105,9 +102,8 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         return Ok(Settled::Ok);
     }
     let Some(held) = Held::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
-    let Held { seq, q, ref lock, is_replaced, is_awaited } = held;
+    let Held { seq, q, ref lock, is_replaced } = held;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
-    tx.effects.awaited |= is_awaited && !matches!(item.action, Action::Retry { .. } | Action::Requeue);
     if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
         tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
         if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {

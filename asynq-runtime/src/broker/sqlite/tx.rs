@@ -88,16 +88,14 @@ pub(super) struct Effects {
     pub(super) due: bool,
     /// Somebody asks for something.
     pub(super) signal: bool,
-    /// A task was completed, archived or deleted. Other programs are not told at once.
+    /// A task was completed, archived or deleted.
     pub(super) ended: bool,
-    /// The same of a task whose end a program waits for, perhaps another one.
-    pub(super) awaited: bool,
 }
 
 impl Effects {
-    /// Whether other programs have to be told.
+    /// Whether servers of other programs have to be told.
     pub(super) fn any(self) -> bool {
-        self.work || self.due || self.signal || self.awaited
+        self.work || self.due || self.signal
     }
 }
 

@@ -399,6 +399,11 @@ impl Writer {
             self.parked.tell();
         }
         self.common.notifier.notify(effects);
+        if effects.ended
+            && let Some(liveness) = &self.common.liveness
+        {
+            liveness.waiters().notify(notify_sender);
+        }
         bells.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
     }
 

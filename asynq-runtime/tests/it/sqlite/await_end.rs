@@ -1,7 +1,7 @@
 //! Waits for the ends of tasks: one waiter looks for all, and whoever leaves hands that on.
 
 use asynq_runtime::broker::{Broker, Inspect as _, TaskEnd};
-use asynq_test_support::soon;
+use asynq_test_support::{eventually, soon};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -86,4 +86,32 @@ async fn a_broker_that_is_closed_ends_all_waits() {
     for error in [one.unwrap_err(), two.unwrap_err(), three.unwrap_err(), idle.unwrap_err()] {
         assert!(!error.is_unavailable(), "{error}");
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_program_that_waits_is_known_to_the_others_until_it_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (waiter, worker) = (Arc::new(open(&file).await), open(&file).await);
+    let known = || {
+        let folder = std::fs::read_dir(folder.path().join("jobs.db-waiters"));
+        folder.map(|folder| folder.count()).unwrap_or_default()
+    };
+    enqueue(&worker, kept("t1")).await.unwrap();
+    let ended = waiter.wait_for_end(&queue(), &TaskId::new("t1").unwrap(), Duration::ZERO).await.unwrap();
+    assert!(matches!(ended, TaskEnd::NotYet(_)));
+    assert_eq!(known(), 1);
+    // A program that was killed is forgotten with the next end.
+    let dead = folder.path().join("jobs.db-waiters/dead.sock");
+    drop(std::os::unix::net::UnixDatagram::bind(&dead).unwrap());
+    assert_eq!(known(), 2);
+    let wait = wait(&waiter, "t1");
+    let member = join(&worker).await;
+    complete(&worker, &dequeue(&worker, &member, 1).await[0]).await;
+    assert!(matches!(soon(wait).await.unwrap(), TaskEnd::Kept(_)));
+    eventually("the dead one is forgotten", async || (known() == 1).then_some(())).await;
+    assert!(soon(waiter.wait_until_idle(&[queue()], HOUR)).await.unwrap());
+    waiter.close().await;
+    assert!(!folder.path().join("jobs.db-waiters").exists());
 }
