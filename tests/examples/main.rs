@@ -7,3 +7,4 @@ mod mailbox;
 mod newsletter;
 mod program;
 mod small;
+mod web;

@@ -62,7 +62,7 @@ impl hello {
         client: &::asynq_runtime::__private::Client,
         argument_0: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(argument_0).enqueue(client).await
@@ -77,7 +77,7 @@ impl hello {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         argument_0: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(argument_0).process_in(delay).enqueue(client).await
@@ -92,7 +92,7 @@ impl hello {
         when: impl ::asynq_runtime::__private::IntoInstant,
         argument_0: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(argument_0).process_at(when).enqueue(client).await

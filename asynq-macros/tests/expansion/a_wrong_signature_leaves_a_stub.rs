@@ -62,7 +62,7 @@ impl hello {
         name: impl ::core::convert::Into<String>,
         argument_1: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name, argument_1).enqueue(client).await
@@ -78,7 +78,7 @@ impl hello {
         name: impl ::core::convert::Into<String>,
         argument_1: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name, argument_1).process_in(delay).enqueue(client).await
@@ -94,7 +94,7 @@ impl hello {
         name: impl ::core::convert::Into<String>,
         argument_1: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name, argument_1).process_at(when).enqueue(client).await

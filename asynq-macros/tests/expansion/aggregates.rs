@@ -61,7 +61,7 @@ impl digest {
         client: &::asynq_runtime::__private::Client,
         notes: Vec<mails::note>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(notes).enqueue(client).await
@@ -76,7 +76,7 @@ impl digest {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         notes: Vec<mails::note>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(notes).process_in(delay).enqueue(client).await
@@ -91,7 +91,7 @@ impl digest {
         when: impl ::asynq_runtime::__private::IntoInstant,
         notes: Vec<mails::note>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(notes).process_at(when).enqueue(client).await

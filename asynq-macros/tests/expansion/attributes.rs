@@ -91,7 +91,7 @@ impl old {
         to: impl ::core::convert::Into<String>,
         retries: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, retries).enqueue(client).await
@@ -107,7 +107,7 @@ impl old {
         to: impl ::core::convert::Into<String>,
         retries: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, retries).process_in(delay).enqueue(client).await
@@ -123,7 +123,7 @@ impl old {
         to: impl ::core::convert::Into<String>,
         retries: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, retries).process_at(when).enqueue(client).await

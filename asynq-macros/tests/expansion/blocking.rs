@@ -63,7 +63,7 @@ impl thumbnail {
         client: &::asynq_runtime::__private::Client,
         path: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path).enqueue(client).await
@@ -78,7 +78,7 @@ impl thumbnail {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         path: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path).process_in(delay).enqueue(client).await
@@ -93,7 +93,7 @@ impl thumbnail {
         when: impl ::asynq_runtime::__private::IntoInstant,
         path: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path).process_at(when).enqueue(client).await

@@ -67,7 +67,7 @@ impl thumbnail {
         path: &str,
         size: u32,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path, size).enqueue(client).await
@@ -83,7 +83,7 @@ impl thumbnail {
         path: &str,
         size: u32,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path, size).process_in(delay).enqueue(client).await
@@ -99,7 +99,7 @@ impl thumbnail {
         path: &str,
         size: u32,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(path, size).process_at(when).enqueue(client).await

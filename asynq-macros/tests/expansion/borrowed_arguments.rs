@@ -75,7 +75,7 @@ impl archive {
         order: &Order,
         file: &Path,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, tags, order, file).enqueue(client).await
@@ -93,7 +93,7 @@ impl archive {
         order: &Order,
         file: &Path,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, tags, order, file).process_in(delay).enqueue(client).await
@@ -111,7 +111,7 @@ impl archive {
         order: &Order,
         file: &Path,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, tags, order, file).process_at(when).enqueue(client).await

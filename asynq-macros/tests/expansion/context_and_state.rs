@@ -64,7 +64,7 @@ impl deliver {
         client: &::asynq_runtime::__private::Client,
         to: &str,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to).enqueue(client).await
@@ -79,7 +79,7 @@ impl deliver {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         to: &str,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to).process_in(delay).enqueue(client).await
@@ -94,7 +94,7 @@ impl deliver {
         when: impl ::asynq_runtime::__private::IntoInstant,
         to: &str,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to).process_at(when).enqueue(client).await

@@ -92,7 +92,7 @@ impl send_email {
         campaign: u64,
         subject: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, campaign, subject).enqueue(client).await
@@ -109,7 +109,7 @@ impl send_email {
         campaign: u64,
         subject: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, campaign, subject).process_in(delay).enqueue(client).await
@@ -126,7 +126,7 @@ impl send_email {
         campaign: u64,
         subject: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, campaign, subject).process_at(when).enqueue(client).await

@@ -67,7 +67,7 @@ impl hello {
         client: &::asynq_runtime::__private::Client,
         name: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name).enqueue(client).await
@@ -82,7 +82,7 @@ impl hello {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         name: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name).process_in(delay).enqueue(client).await
@@ -97,7 +97,7 @@ impl hello {
         when: impl ::asynq_runtime::__private::IntoInstant,
         name: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(name).process_at(when).enqueue(client).await

@@ -57,7 +57,7 @@ impl pay {
         client: &::asynq_runtime::__private::Client,
         cents: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(cents).enqueue(client).await
@@ -72,7 +72,7 @@ impl pay {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         cents: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(cents).process_in(delay).enqueue(client).await
@@ -87,7 +87,7 @@ impl pay {
         when: impl ::asynq_runtime::__private::IntoInstant,
         cents: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(cents).process_at(when).enqueue(client).await

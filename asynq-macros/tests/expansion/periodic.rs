@@ -62,7 +62,7 @@ impl ping {
     async fn enqueue(
         client: &::asynq_runtime::__private::Client,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job().enqueue(client).await
@@ -76,7 +76,7 @@ impl ping {
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job().process_in(delay).enqueue(client).await
@@ -90,7 +90,7 @@ impl ping {
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job().process_at(when).enqueue(client).await

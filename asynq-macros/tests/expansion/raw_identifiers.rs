@@ -59,7 +59,7 @@ impl r#match {
         r#type: u8,
         value: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(r#type, value).enqueue(client).await
@@ -75,7 +75,7 @@ impl r#match {
         r#type: u8,
         value: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(r#type, value).process_in(delay).enqueue(client).await
@@ -91,7 +91,7 @@ impl r#match {
         r#type: u8,
         value: u8,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(r#type, value).process_at(when).enqueue(client).await

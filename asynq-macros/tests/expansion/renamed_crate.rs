@@ -59,7 +59,7 @@ impl hello {
         client: &::jobs::inner::__private::Client,
         name: &str,
     ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::TaskInfo,
+        ::jobs::inner::__private::Enqueued<Self>,
         ::jobs::inner::__private::EnqueueError,
     > {
         Self::job(name).enqueue(client).await
@@ -74,7 +74,7 @@ impl hello {
         delay: impl ::jobs::inner::__private::IntoSpan,
         name: &str,
     ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::TaskInfo,
+        ::jobs::inner::__private::Enqueued<Self>,
         ::jobs::inner::__private::EnqueueError,
     > {
         Self::job(name).process_in(delay).enqueue(client).await
@@ -89,7 +89,7 @@ impl hello {
         when: impl ::jobs::inner::__private::IntoInstant,
         name: &str,
     ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::TaskInfo,
+        ::jobs::inner::__private::Enqueued<Self>,
         ::jobs::inner::__private::EnqueueError,
     > {
         Self::job(name).process_at(when).enqueue(client).await

@@ -53,7 +53,7 @@ impl tick {
         client: &::asynq_runtime::__private::Client,
         at: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(at).enqueue(client).await
@@ -68,7 +68,7 @@ impl tick {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         at: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(at).process_in(delay).enqueue(client).await
@@ -83,7 +83,7 @@ impl tick {
         when: impl ::asynq_runtime::__private::IntoInstant,
         at: u64,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(at).process_at(when).enqueue(client).await

@@ -57,7 +57,7 @@ impl resize {
         client: &::asynq_runtime::__private::Client,
         args: Resize,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(args).enqueue(client).await
@@ -72,7 +72,7 @@ impl resize {
         delay: impl ::asynq_runtime::__private::IntoSpan,
         args: Resize,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(args).process_in(delay).enqueue(client).await
@@ -87,7 +87,7 @@ impl resize {
         when: impl ::asynq_runtime::__private::IntoInstant,
         args: Resize,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(args).process_at(when).enqueue(client).await

@@ -70,7 +70,7 @@ impl log {
         b: impl ::core::convert::Into<::std::string::String>,
         c: Option<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(a, b, c).enqueue(client).await
@@ -87,7 +87,7 @@ impl log {
         b: impl ::core::convert::Into<::std::string::String>,
         c: Option<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(a, b, c).process_in(delay).enqueue(client).await
@@ -104,7 +104,7 @@ impl log {
         b: impl ::core::convert::Into<::std::string::String>,
         c: Option<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(a, b, c).process_at(when).enqueue(client).await

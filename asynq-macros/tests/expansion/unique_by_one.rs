@@ -65,7 +65,7 @@ impl greet {
         to: impl ::core::convert::Into<String>,
         text: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, text).enqueue(client).await
@@ -81,7 +81,7 @@ impl greet {
         to: impl ::core::convert::Into<String>,
         text: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, text).process_in(delay).enqueue(client).await
@@ -97,7 +97,7 @@ impl greet {
         to: impl ::core::convert::Into<String>,
         text: impl ::core::convert::Into<String>,
     ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::TaskInfo,
+        ::asynq_runtime::__private::Enqueued<Self>,
         ::asynq_runtime::__private::EnqueueError,
     > {
         Self::job(to, text).process_at(when).enqueue(client).await

@@ -1,0 +1,52 @@
+//! An axum application that enqueues, and reads the result when somebody asks for it: the worker runs beside it.
+//!
+//! `curl -X POST http://127.0.0.1:PORT/thumbnails/80` says where the result will be; `curl` that, and it answers as soon as the
+//! task has ended, or after 20 s with 202: ask again.
+
+use asynq_runtime::{Outcome, ResultError, prelude::*};
+use axum::{
+    Router,
+    extract::{Path, State},
+    http::{StatusCode, header::LOCATION},
+    response::IntoResponse,
+    routing::{get, post},
+};
+
+/// "Makes" a thumbnail and says how many bytes it has.
+#[job(queue = "thumbnails", retry = 1)]
+async fn thumbnail(width: u32) -> JobResult<u64> {
+    if width == 0 { Err(JobError::skip_retry("no picture is so narrow")) } else { Ok(u64::from(width) * 3) }
+}
+
+async fn begin(State(client): State<Client>, Path(width): Path<u32>) -> Result<impl IntoResponse, StatusCode> {
+    let task = thumbnail::job(width).awaited().enqueue(&client).await;
+    let task = task.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok((StatusCode::ACCEPTED, [(LOCATION, format!("/results/{}", task.id))]))
+}
+
+async fn result(State(client): State<Client>, Path(id): Path<String>) -> (StatusCode, String) {
+    match client.wait::<thumbnail>(&id, "20s").await {
+        Ok(Outcome::Done(bytes)) => (StatusCode::OK, format!("{bytes} bytes\n")),
+        Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".into()),
+        Ok(Outcome::Archived(error)) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n")),
+        Ok(_) => (StatusCode::GONE, "there is no result\n".into()),
+        Err(ResultError::Nowhere { .. }) => (StatusCode::NOT_FOUND, "there is no such task\n".into()),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "try again\n".into()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let running = Server::builder(url).queue("thumbnails", 1).build().await?.start().await?;
+
+    let app = Router::new().route("/thumbnails/{width}", post(begin)).route("/results/{id}", get(result));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("http://{}", listener.local_addr()?);
+    // Requests that are under way are answered, and then the worker leaves in order.
+    let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
+    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(ctrl_c).await?;
+    running.shutdown().await?;
+    println!("left in order");
+    Ok(())
+}

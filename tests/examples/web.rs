@@ -1,0 +1,46 @@
+//! The web applications of the examples, asked over HTTP.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use asynq_tests::{Persistence, RedisServer};
+use tempfile::tempdir;
+
+use crate::program::Program;
+
+/// What a request answers, head and body.
+fn ask(program: &str, request: &str) -> String {
+    let host = program[program.find("http://").unwrap()..].trim_start_matches("http://").trim();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn an_axum_application_answers_with_the_result_of_a_task() {
+    let folder = tempdir().unwrap();
+    let redis = RedisServer::start(Persistence::None);
+    for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
+        let program = Program::start("await_result", folder.path(), &[], environment);
+        let place = program.line("http://");
+        let begun = ask(&place, "POST /thumbnails/80");
+        assert!(begun.starts_with("HTTP/1.1 202"), "{begun}");
+        let result = begun.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim();
+        let answer = ask(&place, &format!("GET {result}"));
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("240 bytes\n"), "{answer}");
+
+        let begun = ask(&place, "POST /thumbnails/0");
+        let failed = begun.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim();
+        let answer = ask(&place, &format!("GET {failed}"));
+        assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("no picture is so narrow"), "{answer}");
+        assert!(ask(&place, "GET /results/never").starts_with("HTTP/1.1 404"));
+
+        program.signal("INT");
+        let (status, output) = program.end();
+        assert!(status.success() && output.contains("left in order"), "{output}");
+    }
+}
