@@ -22,7 +22,7 @@ use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     connect,
     inspector::Inspector,
-    job::{EnqueueError, Job, JobBuilder, PreparedTask, RawTask},
+    job::{EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
 
@@ -194,3 +194,19 @@ pub trait Enqueue: Job {
 }
 
 impl<J: Job> Enqueue for J {}
+
+impl JobContext {
+    /// Returns a client of the very broker that this task came from: a job that enqueues another one with it never sends it
+    /// elsewhere, whatever the environment says. It has the default payload limit and no layers.
+    ///
+    /// # Errors
+    ///
+    /// The context is [detached](Self::detached): it belongs to no broker.
+    pub fn client(&self) -> Result<Client, BrokerError> {
+        let detached = || {
+            let text = "this context is detached and belongs to no broker; test the job with a `TestApp`";
+            BrokerError::new(BrokerErrorKind::Config, text)
+        };
+        self.broker().map(|broker| Client::new(Arc::clone(broker))).ok_or_else(detached)
+    }
+}

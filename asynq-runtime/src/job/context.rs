@@ -117,6 +117,12 @@ impl JobContext {
         u32::try_from(self.0.parts.message.retried).unwrap_or(0)
     }
 
+    /// Which attempt this is, counted from 1: one more than [`retried`](Self::retried). An attempt after a snooze, a deploy or the
+    /// death of a worker has the number of the one before, because none of them spends a retry.
+    pub fn attempt(&self) -> u32 {
+        self.retried().saturating_add(1)
+    }
+
     /// How often the task may be retried.
     pub fn max_retry(&self) -> u32 {
         u32::try_from(self.0.parts.message.retry).unwrap_or(0)
@@ -221,7 +227,7 @@ impl JobContext {
         runtime.block_on(self.progress(fraction, note))
     }
 
-    pub(super) fn broker(&self) -> Option<&Arc<dyn Broker>> {
+    pub(crate) fn broker(&self) -> Option<&Arc<dyn Broker>> {
         self.0.parts.broker.as_ref()
     }
 

@@ -329,3 +329,20 @@ async fn what_waits_for_a_task_is_told_while_the_application_runs_it() {
     let (outcome, drained) = tokio::join!(task.wait("1h"), app.drain());
     assert_eq!((outcome.unwrap(), drained.succeeded), (Outcome::Done(8), 1));
 }
+
+#[job(retention = "1h", retry = 1)]
+async fn relay(ctx: &JobContext, n: u64) -> JobResult<u32> {
+    double::enqueue(&ctx.client()?, n).await?;
+    if ctx.attempt() == 1 { Err("once more".into()) } else { Ok(ctx.attempt()) }
+}
+
+#[tokio::test]
+async fn a_job_reaches_its_own_broker_and_knows_which_attempt_it_is() {
+    let (app, _) = app().await;
+    let task = relay::enqueue(app.client(), 4).await.unwrap();
+    assert_eq!(app.wait(&task, "1h").await, Outcome::Done(2));
+    let doubled = app.tasks().await.into_iter().filter(|task| task.r#type == "double").count();
+    assert_eq!(doubled, 2, "one of each attempt");
+    let error = JobContext::detached().client().unwrap_err();
+    assert!(error.to_string().contains("detached"), "{error}");
+}
