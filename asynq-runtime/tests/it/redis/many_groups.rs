@@ -134,6 +134,7 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     let (_server, mut redis, broker) = with_groups().await;
     let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
     assert_eq!(deleted.unwrap(), QueueDeleted::NotEmpty);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, GROUPS as u64, "every group is still known");
     assert!(asked / scripts.max(1) <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     // What Go leaves behind: names of groups and of a set, and ids in them, without any task; more of them than one step takes.
     for n in 0..GROUPS {
