@@ -145,10 +145,10 @@ impl Drop for Listening {
 
 /// Whether a change of what was asked for will be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Yes,
+enum Tracking {
+    On,
     /// Tracking is refused, by a proxy or a missing permission.
-    No,
+    Off,
 }
 
 impl RedisBroker {
@@ -260,7 +260,7 @@ impl RedisBroker {
     }
 
     /// The state and the extra facts of a task; `None` if it is not there.
-    async fn look_at_end(&self, key: &str) -> Result<(Option<(TaskState, Extra)>, Told), BrokerError> {
+    async fn look_at_end(&self, key: &str) -> Result<(Option<(TaskState, Extra)>, Tracking), BrokerError> {
         let (mut answers, told) = self.ask_tracking(&[Call::plain("HMGET").arg(key).arg("state").arg("x")]).await?;
         let answer = answers.pop().ok_or_else(|| reply::unexpected("no answer"))??;
         let [state, extra] = <[Value; 2]>::try_from(reply::array(answer)?).map_err(|_| reply::unexpected("no task"))?;
@@ -273,7 +273,7 @@ impl RedisBroker {
     }
 
     /// Whether all these places are empty.
-    async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Told), BrokerError> {
+    async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Tracking), BrokerError> {
         let (answers, told) = self.ask_tracking(calls).await?;
         let mut is_idle = true;
         for answer in answers {
@@ -290,20 +290,20 @@ impl RedisBroker {
     }
 
     /// Asks on the tracking connection, so that the next change of what was asked for is told.
-    async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Told), BrokerError> {
+    async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Tracking), BrokerError> {
         match self.wake().link.send(calls.to_vec()).await {
-            Ok(answers) => Ok((answers, Told::Yes)),
+            Ok(answers) => Ok((answers, Tracking::On)),
             Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => Err(error),
-            Err(_) => Ok((self.link.send(calls.to_vec()).await?, Told::No)),
+            Err(_) => Ok((self.link.send(calls.to_vec()).await?, Tracking::Off)),
         }
     }
 }
 
 /// Waits until what was asked for may have changed; says how, where that is known.
-async fn heard(listening: &Listening, told: Told) -> Option<Change> {
+async fn heard(listening: &Listening, told: Tracking) -> Option<Change> {
     match told {
-        Told::Yes => Some(listening.changed().await),
-        Told::No => {
+        Tracking::On => Some(listening.changed().await),
+        Tracking::Off => {
             sleep(POLL).await;
             None
         }

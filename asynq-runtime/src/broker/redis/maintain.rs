@@ -17,7 +17,7 @@ use super::{
     produce::whole_seconds,
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
-    seen::{Errand, Kind, Question},
+    seen::{Kind, Question, Topic},
     settle::read_settled,
 };
 use crate::task::{QueueName, TaskId};
@@ -83,7 +83,7 @@ impl Maintain for RedisBroker {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
         let heads: Vec<Question> =
             queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
-        let answers = self.lookout(Errand::Leases).look(&heads).await?;
+        let answers = self.reads(Topic::Leases).look(&heads).await?;
         let now = self.clock.now();
         let first = answers.into_iter().map(|answer| match answer {
             Some(head) => head.map(|lapses| until(lapses, now)),
@@ -133,7 +133,7 @@ impl Maintain for RedisBroker {
                 heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
             })
             .collect();
-        let answers = self.lookout(Errand::Cleaning).look(&questions).await?;
+        let answers = self.reads(Topic::Cleaning).look(&questions).await?;
         let now = self.clock.now().timestamp();
         let is_worth = |kept: &Kept, answers: &[Option<Option<i64>>]| {
             let [Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return true };
@@ -153,7 +153,7 @@ impl Maintain for RedisBroker {
             [keys.active(), keys.pending()].map(|key| Question::new(Kind::Length, key))
         };
         let questions: Vec<Question> = queues.iter().flat_map(lists).collect();
-        let answers = self.lookout(Errand::Cleaning).look(&questions).await?;
+        let answers = self.reads(Topic::Cleaning).look(&questions).await?;
         let worth = queues.iter().zip(answers.chunks(2));
         let worth = worth.filter(|(_, lengths)| lengths.iter().any(|length| *length != Some(Some(0))));
         Ok(worth.map(|(queue, _)| queue.clone()).collect())

@@ -292,7 +292,7 @@ impl RedisBroker {
 
     /// Whether this server does what one of all servers should do: the same chance for each.
     fn is_chosen(&self) -> bool {
-        random_below(self.servers_alive().max(1)) == 0
+        fastrand::u64(..self.servers_alive().max(1)) == 0
     }
 
     /// The tracking connection; opened by the first who waits, so that a producer has none.
@@ -343,12 +343,6 @@ impl fmt::Debug for RedisBroker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBroker").field("location", &self.location()).finish_non_exhaustive()
     }
-}
-
-/// A random number below `limit`, which is not zero.
-fn random_below(limit: u64) -> u64 {
-    // The lowest bits of the first half are not random.
-    (uuid::Uuid::new_v4().as_u64_pair().0 >> 16) % limit
 }
 
 /// The error with the place it is about.

@@ -15,12 +15,12 @@ use super::{reply, script::Call};
 
 /// Some of what is known is asked again this often, whatever Redis announced or did not.
 const NET: Duration = Duration::from_secs(10);
-/// So many questions of each errand at a time: the oldest ones, so that the cost does not grow with what is known.
+/// So many questions of each topic at a time: the oldest ones, so that the cost does not grow with what is known.
 const NET_SIZE: usize = 32;
 
 /// What questions are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Errand {
+pub(super) enum Topic {
     /// Tasks to run.
     Work,
     /// Tasks that become due.
@@ -108,8 +108,8 @@ pub(super) struct Seen {
     asked: u64,
     /// Counts what was announced.
     changes: u64,
-    /// Per errand: since when it has its share of questions that are asked again, and what is left of it.
-    nets: HashMap<Errand, (Instant, usize)>,
+    /// Per topic: since when it has its share of questions that are asked again, and what is left of it.
+    nets: HashMap<Topic, (Instant, usize)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -138,12 +138,12 @@ impl Seen {
     /// Those of `questions` that have to be asked: whose answers are not known, and every while some of the oldest.
     pub(super) fn unknown<'q>(
         &mut self,
-        errand: Errand,
+        topic: Topic,
         questions: impl IntoIterator<Item = &'q Question>,
         now: Instant,
     ) -> Vec<&'q Question> {
         let (mut ask, mut old) = (Vec::new(), Vec::new());
-        let (since, mut share) = self.nets.get(&errand).copied().unwrap_or((now, 0));
+        let (since, mut share) = self.nets.get(&topic).copied().unwrap_or((now, 0));
         let is_due = since + NET <= now;
         if is_due {
             share = NET_SIZE;
@@ -157,7 +157,7 @@ impl Seen {
         }
         old.sort_by_key(|&(since, _)| since);
         old.truncate(share);
-        self.nets.insert(errand, (if is_due { now } else { since }, share - old.len()));
+        self.nets.insert(topic, (if is_due { now } else { since }, share - old.len()));
         ask.extend(old.into_iter().map(|(_, question)| question));
         ask
     }
@@ -234,18 +234,18 @@ mod tests {
     fn only_what_has_changed_is_asked_again() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         let questions = [length("a"), length("b"), Question::new(Kind::Exists, "a".to_owned())];
-        let ask: Vec<&Question> = seen.unknown(Errand::Work, &questions, now);
+        let ask: Vec<&Question> = seen.unknown(Topic::Work, &questions, now);
         assert_eq!(ask.len(), 3);
         let asking = seen.asking(&ask);
         questions.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
-        assert_eq!(seen.unknown(Errand::Work, &questions, now), [] as [&Question; 0]);
+        assert_eq!(seen.unknown(Topic::Work, &questions, now), [] as [&Question; 0]);
         seen.changed(&keys(&["b", "elsewhere"]));
-        assert_eq!(seen.unknown(Errand::Work, &questions, now), [&questions[1]]);
+        assert_eq!(seen.unknown(Topic::Work, &questions, now), [&questions[1]]);
         assert_eq!((seen.answer(&questions[0]), seen.answer(&questions[1])), (Some(Some(0)), None));
         seen.changed(&keys(&["a"]));
-        assert_eq!(seen.unknown(Errand::Work, &questions, now).len(), 3, "all that was asked of the key");
+        assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3, "all that was asked of the key");
         seen.changed(&Change::All);
-        assert_eq!(seen.unknown(Errand::Work, &questions, now).len(), 3);
+        assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3);
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let questions: Vec<Question> = (0..100).map(|i| length(&i.to_string())).collect();
         let look = |seen: &mut Seen, at: u32| {
             let now = start + NET * at;
-            let ask = seen.unknown(Errand::Work, &questions, now);
+            let ask = seen.unknown(Topic::Work, &questions, now);
             let asking = seen.asking(&ask);
             ask.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
             ask.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()

@@ -10,9 +10,9 @@ use super::{
     RedisBroker,
     keys::{self, Keys},
     quarantine::TRUSTED_FOR,
-    random_below, reply,
-    seen::{Errand, Kind, Question},
-    wake::Lookout,
+    reply,
+    seen::{Kind, Question, Topic},
+    wake::TrackedReads,
 };
 use crate::task::QueueName;
 
@@ -34,7 +34,7 @@ const SERVERS_PER_MS: u64 = 8;
 const LATEST: u64 = 10;
 
 /// A queue, and what has to be known to say whether it has something to take.
-struct Door<'q> {
+struct WatchedQueue<'q> {
     queue: &'q QueueName,
     pending: Question,
     /// The length alone would miss a resume.
@@ -43,7 +43,7 @@ struct Door<'q> {
 
 /// What is behind a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Behind {
+enum Readiness {
     Something,
     Nothing,
     /// Nobody knows yet.
@@ -52,34 +52,34 @@ enum Behind {
     Spared,
 }
 
-impl<'q> Door<'q> {
+impl<'q> WatchedQueue<'q> {
     fn of(queues: &'q [QueueName]) -> Vec<Self> {
-        let door = |queue: &'q QueueName| {
+        let queue_reads = |queue: &'q QueueName| {
             let keys = Keys::new(queue);
             let pending = Question::new(Kind::Length, keys.pending());
-            Door { queue, pending, paused: Question::new(Kind::Exists, keys.paused()) }
+            WatchedQueue { queue, pending, paused: Question::new(Kind::Exists, keys.paused()) }
         };
-        queues.iter().map(door).collect()
+        queues.iter().map(queue_reads).collect()
     }
 
     /// What has to be asked: of a queue that is known to be paused only whether it still is.
-    fn questions<'d>(&'d self, lookout: &Lookout<'_>) -> impl Iterator<Item = &'d Question> + use<'d, 'q> {
-        let is_paused = lookout.answer(&self.paused) == Some(Some(1));
+    fn questions<'d>(&'d self, reads: &TrackedReads<'_>) -> impl Iterator<Item = &'d Question> + use<'d, 'q> {
+        let is_paused = reads.answer(&self.paused) == Some(Some(1));
         [(!is_paused).then_some(&self.pending), Some(&self.paused)].into_iter().flatten()
     }
 
-    fn look(&self, lookout: &Lookout<'_>, is_spared: impl FnOnce(i64) -> bool) -> Behind {
-        match (lookout.answer(&self.paused), lookout.answer(&self.pending)) {
+    fn look(&self, reads: &TrackedReads<'_>, is_spared: impl FnOnce(i64) -> bool) -> Readiness {
+        match (reads.answer(&self.paused), reads.answer(&self.pending)) {
             (Some(Some(0)), Some(Some(pending))) if pending > 0 => {
                 if is_spared(pending) {
-                    Behind::Spared
+                    Readiness::Spared
                 } else {
-                    Behind::Something
+                    Readiness::Something
                 }
             }
-            (Some(Some(0)), Some(_)) => Behind::Nothing,
-            (None, _) | (Some(Some(0)), None) => Behind::Unknown,
-            (Some(_), _) => Behind::Nothing,
+            (Some(Some(0)), Some(_)) => Readiness::Nothing,
+            (None, _) | (Some(Some(0)), None) => Readiness::Unknown,
+            (Some(_), _) => Readiness::Nothing,
         }
     }
 }
@@ -93,34 +93,35 @@ impl RedisBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let end = end(limit);
-        let doors = Door::of(queues);
-        if doors.is_empty() {
+        let watched = WatchedQueue::of(queues);
+        if watched.is_empty() {
             sleep(limit).await;
             return Ok(Vec::new());
         }
-        let mut lookout = self.own_lookout();
+        let mut reads = self.own_reads();
         loop {
-            ask_at(&doors, &mut lookout).await?;
-            let behind = |lookout: &Lookout<'_>, wanted| self.behind(&doors, lookout, quarantined, wanted);
-            let open = behind(&lookout, Behind::Something);
+            ask_about(&watched, &mut reads).await?;
+            let of_readiness =
+                |reads: &TrackedReads<'_>, wanted| self.of_readiness(&watched, reads, quarantined, wanted);
+            let open = of_readiness(&reads, Readiness::Something);
             if !open.is_empty() {
-                return Ok(leave_by(&open, &lookout));
+                return Ok(take_from(&open, &reads));
             }
-            let spared = behind(&lookout, Behind::Spared);
+            let spared = of_readiness(&reads, Readiness::Spared);
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
-            if !lookout.hear(wait).await? {
-                return Ok(leave_by(&spared, &lookout));
+            if !reads.changed(wait).await? {
+                return Ok(take_from(&spared, &reads));
             }
-            let changed = behind(&lookout, Behind::Unknown);
-            if changed.is_empty() || !lookout.is_told() {
+            let changed = of_readiness(&reads, Readiness::Unknown);
+            if changed.is_empty() || !reads.is_told() {
                 continue;
             }
             if self.servers_alive() <= 1 && changed.len() <= FEW {
                 // An announcement means that there is something, or was: to look first would only cost time.
-                return Ok(leave_by(&changed, &lookout));
+                return Ok(take_from(&changed, &reads));
             }
             // Others hear it, too. Whoever looks after another has taken it finds nothing, which is the cheapest way.
-            let moment = self.a_moment().min(left(end));
+            let moment = self.jitter().min(left(end));
             // A timer of no time lasts up to a millisecond, too.
             if !moment.is_zero() {
                 sleep(moment).await;
@@ -134,40 +135,42 @@ impl RedisBroker {
         queues: &[QueueName],
         quarantined: Quarantined,
     ) -> Result<Option<Vec<QueueName>>, BrokerError> {
-        let doors = Door::of(queues);
-        let mut lookout = self.own_lookout();
-        if !lookout.is_own() {
+        let watched = WatchedQueue::of(queues);
+        let mut reads = self.own_reads();
+        if !reads.is_own() {
             return Ok(None);
         }
         // With the answers comes all that was announced before: what changed until the call is known after a second look.
         for is_first in [true, false] {
-            let questions: Vec<&Question> = doors.iter().flat_map(|door| door.questions(&lookout)).collect();
-            if lookout.ask(questions).await?.count == 0 && is_first {
-                lookout.catch_up().await?;
+            let questions: Vec<&Question> =
+                watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
+            if reads.ask(questions).await?.count == 0 && is_first {
+                reads.catch_up().await?;
             }
-            if !lookout.is_own() {
+            if !reads.is_own() {
                 return Ok(None);
             }
         }
         // What cannot be read may be anything: the dequeue tells what is wrong with it.
-        let is_open = |door: &&Door<'_>| {
-            let is_spared = |pending| self.is_spared(door.queue, pending, quarantined);
-            matches!(door.look(&lookout, is_spared), Behind::Something | Behind::Unknown)
+        let is_open = |queue_reads: &&WatchedQueue<'_>| {
+            let is_spared = |pending| self.is_spared(queue_reads.queue, pending, quarantined);
+            matches!(queue_reads.look(&reads, is_spared), Readiness::Something | Readiness::Unknown)
         };
-        let open: Vec<&Door<'_>> = doors.iter().filter(is_open).collect();
-        Ok(Some(leave_by(&open, &lookout)))
+        let open: Vec<&WatchedQueue<'_>> = watched.iter().filter(is_open).collect();
+        Ok(Some(take_from(&open, &reads)))
     }
 
-    fn behind<'d, 'q>(
+    fn of_readiness<'d, 'q>(
         &self,
-        doors: &'d [Door<'q>],
-        lookout: &Lookout<'_>,
+        watched: &'d [WatchedQueue<'q>],
+        reads: &TrackedReads<'_>,
         quarantined: Quarantined,
-        wanted: Behind,
-    ) -> Vec<&'d Door<'q>> {
-        let look =
-            |door: &&Door<'_>| door.look(lookout, |pending| self.is_spared(door.queue, pending, quarantined)) == wanted;
-        doors.iter().filter(look).collect()
+        wanted: Readiness,
+    ) -> Vec<&'d WatchedQueue<'q>> {
+        let look = |queue_reads: &&WatchedQueue<'_>| {
+            queue_reads.look(reads, |pending| self.is_spared(queue_reads.queue, pending, quarantined)) == wanted
+        };
+        watched.iter().filter(look).collect()
     }
 
     /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due).
@@ -185,23 +188,23 @@ impl RedisBroker {
             sleep(limit).await;
             return Ok(Vec::new());
         }
-        let mut lookout = self.lookout(Errand::Due);
+        let mut reads = self.reads(Topic::Due);
         let mut has_let_others_go = false;
         let mut last_look: Option<Instant> = None;
         loop {
-            if let Some(error) = lookout.ask(heads.iter().flatten()).await?.failure {
+            if let Some(error) = reads.ask(heads.iter().flatten()).await?.failure {
                 return Err(error);
             }
             let since = last_look.replace(Instant::now());
             let dues: Vec<Option<i64>> =
-                heads.iter().map(|heads| due([0, 1, 2].map(|i| lookout.answer(&heads[i]).flatten()))).collect();
+                heads.iter().map(|heads| due([0, 1, 2].map(|i| reads.answer(&heads[i]).flatten()))).collect();
             let now = self.clock.now().timestamp_millis();
             let is_due: Vec<usize> = (0..queues.len()).filter(|&i| dues[i].is_some_and(|due| due <= now)).collect();
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. Whoever comes later sees what the first has moved.
-                let moment = self.a_moment();
+                let moment = self.jitter();
                 if has_let_others_go || moment.is_zero() {
-                    lookout.forget(is_due.iter().flat_map(|&i| &heads[i]));
+                    reads.forget(is_due.iter().flat_map(|&i| &heads[i]));
                     return Ok(is_due.into_iter().map(|i| queues[i].clone()).collect());
                 }
                 has_let_others_go = true;
@@ -213,7 +216,7 @@ impl RedisBroker {
             let is_told = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
-                heard = lookout.hear(left(end)) => if heard? { lookout.is_told() } else { return Ok(Vec::new()) },
+                heard = reads.changed(left(end)) => if heard? { reads.is_told() } else { return Ok(Vec::new()) },
             };
             if is_told {
                 tokio::select! {
@@ -234,14 +237,14 @@ impl RedisBroker {
     ) -> Result<(), BrokerError> {
         let end = end(limit);
         let lead = Question::new(Kind::TimeToLive, keys::leader(program));
-        let mut lookout = self.lookout(Errand::Names);
+        let mut reads = self.reads(Topic::Names);
         loop {
-            lookout.forget([&lead]);
-            if let Some(error) = lookout.ask([&lead]).await?.failure {
+            reads.forget([&lead]);
+            if let Some(error) = reads.ask([&lead]).await?.failure {
                 return Err(error);
             }
             // -2: nobody leads. -1: somebody without an end, who leads until somebody deletes that key.
-            let lasts = match lookout.answer(&lead) {
+            let lasts = match reads.answer(&lead) {
                 Some(Some(-2)) => return Ok(()),
                 Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
                 Some(None) => return Err(reply::unexpected("no time to live")),
@@ -250,8 +253,8 @@ impl RedisBroker {
             };
             // Whoever leads renews the lead, which is announced, too: then look again.
             let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
-            while lookout.answer(&lead).is_some() {
-                if !lookout.hear(left(until)).await? {
+            while reads.answer(&lead).is_some() {
+                if !reads.changed(left(until)).await? {
                     return Ok(());
                 }
             }
@@ -262,24 +265,24 @@ impl RedisBroker {
     pub(super) async fn wait_for_other_queues(&self, limit: Duration) -> Result<(), BrokerError> {
         let end = end(limit);
         let names = Question::new(Kind::Members, keys::QUEUES.to_owned());
-        let mut lookout = self.lookout(Errand::Names);
-        if lookout.answer(&names).is_none() {
+        let mut reads = self.reads(Topic::Names);
+        if reads.answer(&names).is_none() {
             // From here on it is announced. What has changed before is for the caller to find out.
-            lookout.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
-            if !lookout.is_told() {
+            reads.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
+            if !reads.is_told() {
                 sleep(LOOK_FOR_QUEUES.min(left(end))).await;
             }
             return Ok(());
         }
-        while lookout.answer(&names).is_some() && lookout.hear(left(end)).await? {}
+        while reads.answer(&names).is_some() && reads.changed(left(end)).await? {}
         Ok(())
     }
 
     /// A random moment, longer the more servers there are, in whole milliseconds, because timers know no shorter ones. None for
     /// few.
-    fn a_moment(&self) -> Duration {
+    fn jitter(&self) -> Duration {
         let most = (self.servers_alive() / SERVERS_PER_MS).min(LATEST);
-        Duration::from_millis(if most == 0 { 0 } else { random_below(most + 1) })
+        Duration::from_millis(fastrand::u64(..=most))
     }
 
     /// Sleeps until the broker's clock shows `at`; for ever if there is nothing to wait for.
@@ -297,15 +300,15 @@ impl RedisBroker {
 }
 
 /// Asks what is not known of the queues behind these doors.
-async fn ask_at(doors: &[Door<'_>], lookout: &mut Lookout<'_>) -> Result<(), BrokerError> {
-    let questions: Vec<&Question> = doors.iter().flat_map(|door| door.questions(lookout)).collect();
-    lookout.ask(questions).await?.failure.map_or(Ok(()), Err)
+async fn ask_about(watched: &[WatchedQueue<'_>], reads: &mut TrackedReads<'_>) -> Result<(), BrokerError> {
+    let questions: Vec<&Question> = watched.iter().flat_map(|queue_reads| queue_reads.questions(reads)).collect();
+    reads.ask(questions).await?.failure.map_or(Ok(()), Err)
 }
 
 /// The names of queues that the caller goes to now. It will take from them, so their lengths are forgotten.
-fn leave_by(doors: &[&Door<'_>], lookout: &Lookout<'_>) -> Vec<QueueName> {
-    lookout.forget(doors.iter().map(|door| &door.pending));
-    doors.iter().map(|door| door.queue.clone()).collect()
+fn take_from(watched: &[&WatchedQueue<'_>], reads: &TrackedReads<'_>) -> Vec<QueueName> {
+    reads.forget(watched.iter().map(|queue_reads| &queue_reads.pending));
+    watched.iter().map(|queue_reads| queue_reads.queue.clone()).collect()
 }
 
 /// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds), in milliseconds.

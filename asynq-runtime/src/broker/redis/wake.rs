@@ -24,26 +24,26 @@ use super::{
     io::Io,
     keeper::{News, Role},
     script::Call,
-    seen::{self, Change, Errand, Question, SharedSeen},
+    seen::{self, Change, Question, SharedSeen, Topic},
 };
 
 /// How often to look where tracking is refused.
 const POLL: Duration = Duration::from_millis(250);
 
-/// The tracking connection that all share who have none of their own, and the bell it rings.
+/// The tracking connection that all share who have none of their own, and the channel that tells of changes.
 #[derive(Debug)]
 pub(super) struct Wake {
     pub(super) link: Link,
     seen: SharedSeen,
-    bell: watch::Sender<()>,
+    notifier: watch::Sender<()>,
     /// Those who wait for changes of certain keys.
     pub(super) waiters: KeyWaiters,
 }
 
 impl Wake {
     pub(super) fn open(io: &Io, role: Role) -> Self {
-        let (bell, _) = watch::channel(());
-        let (ring, seen) = (bell.clone(), SharedSeen::default());
+        let (notifier, _) = watch::channel(());
+        let (notify, seen) = (notifier.clone(), SharedSeen::default());
         let (told, waiters) = (Arc::clone(&seen), KeyWaiters::default());
         let waiting = waiters.clone();
         let news = move |news| {
@@ -58,31 +58,31 @@ impl Wake {
             if let Some(change) = change {
                 waiting.notify(&change);
                 seen::lock(&told).changed(&change);
-                ring.send_replace(());
+                notify.send_replace(());
             }
         };
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
         let link = Link::open(io, Role { greeting: vec![track], news: Some(Arc::new(news)), ..role });
-        Self { link, seen, bell, waiters }
+        Self { link, seen, notifier, waiters }
     }
 }
 
 /// Asks questions, each again only when its answer may have changed, and hears when one has.
-pub(super) struct Lookout<'b> {
+pub(super) struct TrackedReads<'b> {
     broker: &'b RedisBroker,
-    errand: Errand,
+    topic: Topic,
     seen: SharedSeen,
     /// What had been announced before the last look at what is known.
     changes: u64,
-    ears: Ears<'b>,
+    source: Source<'b>,
 }
 
 /// How it learns of changes.
-enum Ears<'b> {
+enum Source<'b> {
     /// On a connection that the caller drives: nobody else has to be woken to hear of it.
     Own(Taken<'b>),
-    Bell(watch::Receiver<()>),
+    Shared(watch::Receiver<()>),
     /// Tracking is refused, by a proxy or a missing permission.
     Poll,
 }
@@ -100,39 +100,39 @@ pub(super) struct Asked<'q> {
 
 impl RedisBroker {
     /// On the connection that all share.
-    pub(super) fn lookout(&self, errand: Errand) -> Lookout<'_> {
+    pub(super) fn reads(&self, topic: Topic) -> TrackedReads<'_> {
         let wake = self.wake();
-        let ears = Ears::Bell(wake.bell.subscribe());
-        Lookout::new(self, errand, Arc::clone(&wake.seen), ears)
+        let source = Source::Shared(wake.notifier.subscribe());
+        TrackedReads::new(self, topic, Arc::clone(&wake.seen), source)
     }
 
     /// On a connection of the caller's own; on the shared one while there is none.
-    pub(super) fn own_lookout(&self) -> Lookout<'_> {
-        let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) else { return self.lookout(Errand::Work) };
+    pub(super) fn own_reads(&self) -> TrackedReads<'_> {
+        let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) else { return self.reads(Topic::Work) };
         // What was announced while nobody listened.
         if !own.catch_up() {
-            return self.lookout(Errand::Work);
+            return self.reads(Topic::Work);
         }
-        Lookout::new(self, Errand::Work, own.seen(), Ears::Own(own))
+        TrackedReads::new(self, Topic::Work, own.seen(), Source::Own(own))
     }
 }
 
-impl<'b> Lookout<'b> {
-    fn new(broker: &'b RedisBroker, errand: Errand, seen: SharedSeen, ears: Ears<'b>) -> Self {
+impl<'b> TrackedReads<'b> {
+    fn new(broker: &'b RedisBroker, topic: Topic, seen: SharedSeen, source: Source<'b>) -> Self {
         let changes = seen::lock(&seen).changes();
-        Self { broker, errand, seen, changes, ears }
+        Self { broker, topic, seen, changes, source }
     }
 }
 
-impl Lookout<'_> {
+impl TrackedReads<'_> {
     /// Whether each change is announced; otherwise all has to be looked at.
     pub(super) fn is_told(&self) -> bool {
-        !matches!(self.ears, Ears::Poll)
+        !matches!(self.source, Source::Poll)
     }
 
     /// Whether it is the caller's own.
     pub(super) fn is_own(&self) -> bool {
-        matches!(self.ears, Ears::Own(_))
+        matches!(self.source, Source::Own(_))
     }
 
     /// The answer, if it is known; the inner one is what the question says of no answer.
@@ -160,7 +160,7 @@ impl Lookout<'_> {
                 let mut seen = seen::lock(&self.seen);
                 // Before the question: nothing may happen in between.
                 self.changes = seen.changes();
-                let ask = seen.unknown(self.errand, questions.clone(), Instant::now());
+                let ask = seen.unknown(self.topic, questions.clone(), Instant::now());
                 let asking = seen.asking(&ask);
                 (ask, asking)
             };
@@ -214,17 +214,17 @@ impl Lookout<'_> {
 
     /// The answers; `None` if they have to be asked again, elsewhere.
     async fn send(&mut self, calls: Vec<Call>) -> Result<Option<Vec<Answer>>, BrokerError> {
-        match &mut self.ears {
-            Ears::Own(own) => match own.exchange(calls).await {
+        match &mut self.source {
+            Source::Own(own) => match own.exchange(calls).await {
                 Sent::Answered(answers) => return Ok(Some(answers)),
-                Sent::Not | Sent::Unanswered(_) => *self = self.broker.lookout(self.errand),
+                Sent::Not | Sent::Unanswered(_) => *self = self.broker.reads(self.topic),
             },
-            Ears::Bell(_) => match self.broker.wake().link.send(calls).await {
+            Source::Shared(_) => match self.broker.wake().link.send(calls).await {
                 Ok(answers) => return Ok(Some(answers)),
                 Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => return Err(error),
-                Err(_) => (self.seen, self.ears) = (SharedSeen::default(), Ears::Poll),
+                Err(_) => (self.seen, self.source) = (SharedSeen::default(), Source::Poll),
             },
-            Ears::Poll => return self.broker.link.send(calls).await.map(Some),
+            Source::Poll => return self.broker.link.send(calls).await.map(Some),
         }
         Ok(None)
     }
@@ -235,17 +235,17 @@ impl Lookout<'_> {
     /// # Errors
     ///
     /// The broker was closed.
-    pub(super) async fn hear(&mut self, limit: Duration) -> Result<bool, BrokerError> {
-        let Self { broker, seen, changes, ears, .. } = self;
-        let hear = async {
-            match ears {
-                Ears::Own(own) => own.hear(*changes, limit).await,
-                Ears::Bell(bell) => {
-                    let rung =
-                        async { while seen::lock(seen).changes() == *changes && bell.changed().await.is_ok() {} };
-                    timeout(limit, rung).await.is_ok()
+    pub(super) async fn changed(&mut self, limit: Duration) -> Result<bool, BrokerError> {
+        let Self { broker, seen, changes, source, .. } = self;
+        let changed = async {
+            match source {
+                Source::Own(own) => own.hear(*changes, limit).await,
+                Source::Shared(notifier) => {
+                    let notified =
+                        async { while seen::lock(seen).changes() == *changes && notifier.changed().await.is_ok() {} };
+                    timeout(limit, notified).await.is_ok()
                 }
-                Ears::Poll => {
+                Source::Poll => {
                     sleep(POLL.min(limit)).await;
                     seen::lock(seen).changed(&Change::All);
                     POLL < limit
@@ -253,7 +253,7 @@ impl Lookout<'_> {
             }
         };
         let heard = tokio::select! {
-            heard = hear => Ok(heard),
+            heard = changed => Ok(heard),
             closed = broker.link.ended() => Err(closed),
         };
         // Before the caller looks what it was about.

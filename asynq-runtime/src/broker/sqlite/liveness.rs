@@ -10,7 +10,7 @@ use std::{
 use super::{
     beside::{belong_to, beside},
     process_notifier::ProcessNotifier,
-    waiter_bells::WaiterBells,
+    waiter_notifiers::WaiterNotifiers,
     watch::NET,
 };
 
@@ -20,7 +20,7 @@ pub(super) struct Liveness {
     database: PathBuf,
     name: String,
     held: Mutex<Option<Held>>,
-    waiters: WaiterBells,
+    waiters: WaiterNotifiers,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Liveness {
     /// Nothing is made yet.
     pub(super) fn new(database: PathBuf) -> Self {
         let name = uuid::Uuid::new_v4().simple().to_string();
-        let waiters = WaiterBells::new(&database, &name);
+        let waiters = WaiterNotifiers::new(&database, &name);
         Self { database, name, held: Mutex::new(None), waiters }
     }
 
@@ -107,12 +107,12 @@ impl Liveness {
         self.waiters.listen_at(has_bell.then(|| self.notifier_path(&self.name)).as_deref());
     }
 
-    /// The bells of programs that wait for the ends of tasks.
-    pub(super) fn waiters(&self) -> &WaiterBells {
+    /// The sockets of programs that wait for the ends of tasks.
+    pub(super) fn waiters(&self) -> &WaiterNotifiers {
         &self.waiters
     }
 
-    /// Our bell, if one hangs.
+    /// Our socket, if one is bound.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().and_then(|held| held.process_notifier.clone()).or_else(|| self.waiters.process_notifier())

@@ -39,7 +39,7 @@ mod sql;
 mod store;
 mod tx;
 mod url;
-mod waiter_bells;
+mod waiter_notifiers;
 mod watch;
 mod writer;
 

@@ -210,7 +210,7 @@ pub(super) struct Listed {
     pub(super) beat_at: i64,
 }
 
-/// The bells of the other programs on the file.
+/// The sockets of the other programs on the file.
 pub(super) fn others_bells(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
     let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
     others.map(|server| liveness.notifier_path(&server.file)).collect()

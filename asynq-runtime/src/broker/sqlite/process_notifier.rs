@@ -126,7 +126,7 @@ impl NotifySender {
         let _ = self.send(path);
     }
 
-    /// The same; returns whether there is no bell at `path`, or nobody listens to it any more.
+    /// The same; returns whether there is no socket at `path`, or nobody listens to it any more.
     pub(super) fn finds_nobody(&self, path: &Path) -> bool {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
         self.send(path).is_err_and(|error| dead.contains(&error.kind()))

@@ -201,9 +201,9 @@ impl Writer {
             return Vec::new();
         }
         match self.attempt(&mut batch) {
-            Ok(Committed { done, effects, bells }) => {
+            Ok(Committed { done, effects, notifiers }) => {
                 let waiting = batch.split_off(done);
-                self.end(batch, effects, &bells, notify_sender);
+                self.end(batch, effects, &notifiers, notify_sender);
                 waiting
             }
             Err(failure) => {
@@ -282,7 +282,7 @@ impl Writer {
             }
         }
         // Read in here, where it costs no other look at the file.
-        let bells = match &self.common.liveness {
+        let notifiers = match &self.common.liveness {
             Some(liveness) if tx.effects.any() => presence::others_bells(&tx.view, liveness),
             _ => Vec::new(),
         };
@@ -292,7 +292,7 @@ impl Writer {
         match outcome {
             Ok(_) => {
                 self.rest = Rest::Untidy;
-                Ok(Committed { done, effects: tx.effects, bells })
+                Ok(Committed { done, effects: tx.effects, notifiers })
             }
             Err(failure) => {
                 // SQLite rolls back by itself after some errors, a full disk among them.
@@ -361,7 +361,7 @@ impl Writer {
         for work in batch {
             let mut batch = vec![work];
             match self.attempt(&mut batch) {
-                Ok(Committed { effects, bells, .. }) => self.end(batch, effects, &bells, notify_sender),
+                Ok(Committed { effects, notifiers, .. }) => self.end(batch, effects, &notifiers, notify_sender),
                 Err(Failure { error, .. }) => {
                     if needs_new_connection(&error) {
                         self.reconnect();
@@ -386,7 +386,13 @@ impl Writer {
 
     /// Answers what promises nothing, keeps the rest until it is on disk, and wakes whom the commit concerns, here and in
     /// other programs.
-    fn end(&mut self, batch: Vec<Box<dyn Command>>, effects: Effects, bells: &[PathBuf], notify_sender: &NotifySender) {
+    fn end(
+        &mut self,
+        batch: Vec<Box<dyn Command>>,
+        effects: Effects,
+        notifiers: &[PathBuf],
+        notify_sender: &NotifySender,
+    ) {
         let batch = match &mut self.disk {
             Some(disk) => disk.keep(batch),
             None => batch,
@@ -404,7 +410,7 @@ impl Writer {
         {
             liveness.waiters().notify(notify_sender);
         }
-        bells.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
+        notifiers.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
     }
 
     /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
@@ -433,8 +439,8 @@ struct Committed {
     done: usize,
     /// Whom it concerns.
     effects: Effects,
-    /// The bells of other programs that may be concerned.
-    bells: Vec<PathBuf>,
+    /// The sockets of other programs that may be concerned.
+    notifiers: Vec<PathBuf>,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What only the SQLite broker does; what every broker must do is the conformance suite's business.
 
-mod bounded;
 mod await_end;
+mod bounded;
 pub(crate) mod chaos;
 mod durability;
 mod fence;

@@ -43,15 +43,15 @@ struct Shared {
 }
 
 /// One call on its way.
-struct Errand {
+struct RoutedCall {
     /// Where its reply belongs.
     place: usize,
     call: Call,
     to: Address,
 }
 
-/// The errands to one node and what came of them.
-type Trip = (Address, Vec<Errand>, Result<Vec<Reply>, BrokerError>);
+/// The routed_calls to one node and what came of them.
+type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {
     pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
@@ -90,30 +90,30 @@ impl Cluster {
         let mut open = Vec::with_capacity(calls.len());
         for (place, call) in calls.into_iter().enumerate() {
             match self.owner(&map, &call) {
-                Some(to) => open.push(Errand { place, call, to }),
+                Some(to) => open.push(RoutedCall { place, call, to }),
                 None => replies[place] = Some(refused(no_owner())),
             }
         }
         for hop in 0.. {
             let mut on = Vec::new();
-            for (from, errands, outcome) in self.travel(open, durability).await {
+            for (from, routed_calls, outcome) in self.travel(open, durability).await {
                 let back = match outcome {
                     Ok(back) => back,
                     Err(error) => {
                         // Perhaps it is gone for good, and another node has its slots.
                         self.0.topology.refresh();
-                        errands.iter().for_each(|errand| replies[errand.place] = Some(refused(error.clone())));
+                        routed_calls.iter().for_each(|routed| replies[routed.place] = Some(refused(error.clone())));
                         continue;
                     }
                 };
-                for (errand, reply) in errands.into_iter().zip(back) {
+                for (routed, reply) in routed_calls.into_iter().zip(back) {
                     match Redirect::read(&reply.value, &from) {
                         Some(redirect) => {
                             self.learn(&redirect);
                             if hop < HOPS && Instant::now() < deadline {
-                                on.push(Errand {
-                                    place: errand.place,
-                                    call: errand.call.asking(redirect.asking),
+                                on.push(RoutedCall {
+                                    place: routed.place,
+                                    call: routed.call.asking(redirect.asking),
                                     to: redirect.to,
                                 });
                                 continue;
@@ -122,7 +122,7 @@ impl Cluster {
                         None if redirect::is_down(&reply.value) => self.0.topology.refresh(),
                         None => {}
                     }
-                    replies[errand.place] = Some(reply);
+                    replies[routed.place] = Some(reply);
                 }
             }
             if on.is_empty() {
@@ -136,8 +136,8 @@ impl Cluster {
     /// Asks every master.
     pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        let errands = |to: &Address| Errand { place: 0, call: call.clone(), to: to.clone() };
-        let trips = self.travel(map.masters().iter().map(errands).collect(), Durability::Async).await;
+        let routed_calls = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
+        let trips = self.travel(map.masters().iter().map(routed_calls).collect(), Durability::Async).await;
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
     }
 
@@ -167,24 +167,24 @@ impl Cluster {
         up.or_else(|| map.masters().first()).cloned()
     }
 
-    /// Every errand once, those to one node in one go, the nodes side by side.
-    async fn travel(&self, errands: Vec<Errand>, durability: Durability) -> Vec<Trip> {
-        let mut by_node: Vec<(Address, Vec<Errand>)> = Vec::new();
-        for errand in errands {
-            match by_node.iter_mut().find(|(to, _)| *to == errand.to) {
-                Some((_, some)) => some.push(errand),
-                None => by_node.push((errand.to.clone(), vec![errand])),
+    /// Every call once, those to one node in one go, the nodes side by side.
+    async fn travel(&self, routed_calls: Vec<RoutedCall>, durability: Durability) -> Vec<Trip> {
+        let mut by_node: Vec<(Address, Vec<RoutedCall>)> = Vec::new();
+        for routed in routed_calls {
+            match by_node.iter_mut().find(|(to, _)| *to == routed.to) {
+                Some((_, some)) => some.push(routed),
+                None => by_node.push((routed.to.clone(), vec![routed])),
             }
         }
         if by_node.len() == 1
-            && let Some((to, errands)) = by_node.pop()
+            && let Some((to, routed_calls)) = by_node.pop()
         {
-            return vec![trip(self.line(&to), to, errands, durability).await];
+            return vec![trip(self.line(&to), to, routed_calls, durability).await];
         }
         let order: Vec<Address> = by_node.iter().map(|(to, _)| to.clone()).collect();
         let mut under_way = JoinSet::new();
-        for (to, errands) in by_node {
-            under_way.spawn(trip(self.line(&to), to, errands, durability));
+        for (to, routed_calls) in by_node {
+            under_way.spawn(trip(self.line(&to), to, routed_calls, durability));
         }
         // Who asks each node several things tells the answers apart by their order.
         let mut trips = under_way.join_all().await;
@@ -210,11 +210,11 @@ impl Cluster {
     }
 }
 
-async fn trip(line: Line, to: Address, errands: Vec<Errand>, durability: Durability) -> Trip {
+async fn trip(line: Line, to: Address, routed_calls: Vec<RoutedCall>, durability: Durability) -> Trip {
     // A copy each: a node may send a call on.
-    let calls = errands.iter().map(|errand| errand.call.clone()).collect();
+    let calls = routed_calls.iter().map(|routed| routed.call.clone()).collect();
     let outcome = line.send(calls, durability).await;
-    (to, errands, outcome)
+    (to, routed_calls, outcome)
 }
 
 fn refused(error: BrokerError) -> Reply {

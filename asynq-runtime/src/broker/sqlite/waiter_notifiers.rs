@@ -1,7 +1,7 @@
 //! How programs that wait for the ends of tasks are told of commits by others (docs/design/sqlite.md#wake-up).
 //!
-//! A server is on the list in the file, and its bell hangs beside the database. A program that only enqueues and waits is on no
-//! list: its bell hangs in the folder `<db>-waiters`, where a commit that ended a task looks for whom to tell.
+//! A server is on the list in the file, and its socket is beside the database. A program that only enqueues and waits is on no
+//! list: its socket is in the folder `<db>-waiters`, where a commit that ended a task looks for whom to tell.
 
 use std::{
     fs, io,
@@ -15,74 +15,74 @@ use super::{
     watch::NET,
 };
 
-/// The bells of the waiting programs on one database, and whether this one is among them.
+/// The sockets of the waiting programs on one database, and whether this one is among them.
 #[derive(Debug)]
-pub(super) struct WaiterBells {
+pub(super) struct WaiterNotifiers {
     database: PathBuf,
     folder: PathBuf,
     /// Ours within the folder.
     own: PathBuf,
-    hung: Mutex<Option<Hung>>,
+    bound: Mutex<Option<Bound>>,
 }
 
-/// What hangs in the folder for this program.
+/// What is in the folder for this program.
 #[derive(Debug)]
-enum Hung {
-    /// A bell.
+enum Bound {
+    /// A socket.
     ProcessNotifier(ProcessNotifier),
-    /// A link to the bell of the server that this program runs: one is enough to listen to.
+    /// A link to the socket of the server that this program runs: one is enough to listen to.
     Link,
 }
 
-impl WaiterBells {
+impl WaiterNotifiers {
     pub(super) fn new(database: &Path, name: &str) -> Self {
         let folder = beside(database, "-waiters");
         let own = folder.join(format!("{name}.sock"));
-        Self { database: database.to_owned(), folder, own, hung: Mutex::default() }
+        Self { database: database.to_owned(), folder, own, bound: Mutex::default() }
     }
 
-    /// Hangs the bell of this program, or a link to that of its `server`, if nothing hangs yet. Where that is impossible, commits
+    /// Binds the socket of this program, or a link to that of its `server`, if nothing is there yet. Where that is impossible, commits
     /// by others are noticed by the safety net.
     pub(super) fn listen_at(&self, server: Option<&Path>) {
-        let mut hung = self.hung();
+        let mut bound = self.bound();
         // The last of the others takes the folder away when it leaves, perhaps just now.
         for _ in 0..3 {
-            if hung.is_some() {
+            if bound.is_some() {
                 return;
             }
             if fs::create_dir(&self.folder).is_ok() {
                 folder_belongs_to(&self.database, &self.folder);
             }
-            *hung = match server {
+            *bound = match server {
                 Some(server) => self.link(server),
-                None => ProcessNotifier::listen_at(&self.own, NET).map(Hung::ProcessNotifier),
+                None => ProcessNotifier::listen_at(&self.own, NET).map(Bound::ProcessNotifier),
             };
         }
         belong_to(&self.database, &self.own);
     }
 
-    /// A server of this program has a bell from now on: those who ring ours shall ring that one.
+    /// A server of this program has a socket from now on: those who notify ours shall notify that one.
     pub(super) fn belong_to_server(&self, server: &Path) {
-        let mut hung = self.hung();
-        if hung.take().is_some() {
+        let mut bound = self.bound();
+        if bound.take().is_some() {
             let _ = fs::remove_file(&self.own);
-            *hung = self.link(server);
+            *bound = self.link(server);
         }
     }
 
-    /// Our bell, if one hangs.
+    /// Our socket, if one is bound.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
-        match &*self.hung() {
-            Some(Hung::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
-            Some(Hung::Link) | None => None,
+        match &*self.bound() {
+            Some(Bound::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
+            Some(Bound::Link) | None => None,
         }
     }
 
-    fn link(&self, server: &Path) -> Option<Hung> {
+    fn link(&self, server: &Path) -> Option<Bound> {
         #[cfg(unix)]
         {
             let server = Path::new("..").join(server.file_name()?);
-            std::os::unix::fs::symlink(server, &self.own).is_ok().then_some(Hung::Link)
+            std::os::unix::fs::symlink(server, &self.own).is_ok().then_some(Bound::Link)
         }
         #[cfg(not(unix))]
         {
@@ -91,27 +91,27 @@ impl WaiterBells {
         }
     }
 
-    /// Takes our bell away.
+    /// Takes our socket away.
     pub(super) fn take_down(&self) {
-        if self.hung().take().is_some() {
+        if self.bound().take().is_some() {
             let _ = fs::remove_file(&self.own);
             // Others may have theirs in it.
             let _ = fs::remove_dir(&self.folder);
         }
     }
 
-    /// Rings the bells of the other programs, and takes those of dead ones away.
+    /// Notifies the other programs, and takes those of dead ones away.
     pub(super) fn notify(&self, notify_sender: &NotifySender) {
-        let Ok(bells) = fs::read_dir(&self.folder) else { return };
-        for process_notifier in bells.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
+        let Ok(notifiers) = fs::read_dir(&self.folder) else { return };
+        for process_notifier in notifiers.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
             if process_notifier != self.own && notify_sender.finds_nobody(&process_notifier) {
                 let _ = fs::remove_file(&process_notifier);
             }
         }
     }
 
-    fn hung(&self) -> MutexGuard<'_, Option<Hung>> {
-        self.hung.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,15 +124,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         fs::write(&database, "").unwrap();
-        let [one, two, dead] = ["one", "two", "dead"].map(|name| WaiterBells::new(&database, name));
+        let [one, two, dead] = ["one", "two", "dead"].map(|name| WaiterNotifiers::new(&database, name));
         let notify_sender = NotifySender::ready();
         one.notify(&notify_sender);
-        for bells in [&one, &two, &dead] {
-            bells.listen_at(None);
-            bells.listen_at(None);
+        for notifiers in [&one, &two, &dead] {
+            notifiers.listen_at(None);
+            notifiers.listen_at(None);
         }
         // A killed program takes nothing away.
-        *dead.hung() = None;
+        *dead.bound() = None;
         one.notify(&notify_sender);
         assert!(two.process_notifier().unwrap().was_notified());
         assert!(!one.process_notifier().unwrap().was_notified(), "its own commits are told in the process");
@@ -154,7 +154,7 @@ mod tests {
         let (notify_sender, server) = (NotifySender::ready(), folder.path().join("jobs.db-srv-one.sock"));
         let process_notifier = ProcessNotifier::listen_at(&server, NET).unwrap();
         for waits_first in [true, false] {
-            let [one, two] = ["one", "two"].map(|name| WaiterBells::new(&database, name));
+            let [one, two] = ["one", "two"].map(|name| WaiterNotifiers::new(&database, name));
             one.listen_at((!waits_first).then_some(&*server));
             one.belong_to_server(&server);
             assert!(one.process_notifier().is_none());
