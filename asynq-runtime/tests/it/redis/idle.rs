@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use asynq_runtime::{Registry, prelude::*, server::Running};
-use asynq_test_support::soon;
+use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
 use super::{server::Server as Redis, tasks::commands};
@@ -62,12 +62,15 @@ async fn an_idle_server_costs_the_same_whatever_the_number_of_queues() {
     soon(running.signals().cleaned.reached(1)).await;
     beats(&running, 2).await;
 
-    let (begun, before) = (Instant::now(), commands(&mut foreign).await);
-    beats(&running, 3).await;
-    let sent = commands(&mut foreign).await - before;
-    let seconds = begun.elapsed().as_secs_f64();
-    // Three a second as with one queue, and of each of four errands the 32 oldest answers every ten seconds.
-    assert!(sent as f64 <= 16.0 * seconds + 128.0, "{sent} commands in {seconds:.1} seconds");
+    // A slow machine may still look at all queues for the first time. Three a second as with one queue, and of each of four topics
+    // the 32 oldest answers every ten seconds.
+    eventually("the server has come to rest", async || {
+        let (begun, before) = (Instant::now(), commands(&mut foreign).await);
+        beats(&running, 3).await;
+        let (sent, seconds) = (commands(&mut foreign).await - before, begun.elapsed().as_secs_f64());
+        (sent as f64 <= 16.0 * seconds + 128.0).then_some(())
+    })
+    .await;
     running.shutdown().await.unwrap();
 }
 
