@@ -50,7 +50,7 @@ struct Waiter {
     changed: Notify,
 }
 
-/// What a waiter hears.
+/// How the keys of a waiter changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// The key changed at this moment.

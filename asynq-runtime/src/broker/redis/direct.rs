@@ -291,7 +291,7 @@ impl Taken<'_> {
         sent
     }
 
-    /// What was read on it and has not changed since.
+    /// The answers read on this connection that no announced change made unknown.
     pub(super) fn seen(&self) -> SharedSeen {
         self.own.as_ref().map(|own| own.driven.seen()).unwrap_or_default()
     }

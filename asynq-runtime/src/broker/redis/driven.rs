@@ -41,7 +41,7 @@ pub(super) struct Driven {
     has_ended: bool,
     runtime: runtime::Id,
     identity: Arc<Identity>,
-    /// What was read here and has not changed since.
+    /// The answers read on this connection that no announced change made unknown.
     seen: SharedSeen,
 }
 
@@ -187,7 +187,7 @@ impl Driven {
         }
     }
 
-    /// What was read here and has not changed since.
+    /// The answers read on this connection that no announced change made unknown.
     pub(super) fn seen(&self) -> SharedSeen {
         Arc::clone(&self.seen)
     }
