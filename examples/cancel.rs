@@ -1,4 +1,4 @@
-//! Cancel from elsewhere: whoever knows a task's id can ask its worker to stop it.
+//! Cancel from elsewhere: a program that knows a task's id can ask its worker to stop it.
 
 use asynq_runtime::{Outcome, prelude::*};
 

@@ -13,7 +13,7 @@ use asynq_runtime::{
 };
 use tower::{Service, layer::layer_fn, limit::RateLimitLayer, timeout::TimeoutLayer, util::MapRequestLayer};
 
-/// Who asked, put beside the attempt by a layer.
+/// The user behind a request, put beside the attempt by a layer.
 struct Caller(String);
 
 #[job(queue = "layers")]

@@ -15,8 +15,8 @@ struct Greeter {
     greeted: AtomicU64,
 }
 
-/// Greets one person. `greeter` comes from the server and is no part of the task; `name` is, and as the only argument it
-/// is the whole payload.
+/// Greets one person. `greeter` comes from the server and is not part of the task; `name` is, and as the only argument
+/// it is the whole payload.
 #[job]
 async fn greet(greeter: State<Greeter>, name: String) -> JobResult {
     let number = greeter.greeted.fetch_add(1, Ordering::Relaxed) + 1;

@@ -25,10 +25,10 @@ pub(crate) enum CliError {
     /// Arguments that cannot be used, with what to write.
     #[error("{0}")]
     Usage(String),
-    /// Nobody can be asked.
+    /// No user can be asked.
     #[error("{question} Standard input is no terminal: add --yes to do it without being asked")]
     Unasked { question: String },
-    /// Somebody was asked and did not say yes.
+    /// The user was asked and did not say yes.
     #[error("nothing was changed")]
     Declined,
     /// Stopped by a signal between two steps, with how far it came.
@@ -98,7 +98,7 @@ impl CliError {
         error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
     }
 
-    /// Whether a listener went away: `asynq task ls | head` is no failure.
+    /// Whether a listener went away: `asynq task ls | head` is not a failure.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::System { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
     }

@@ -6,7 +6,7 @@
 //! # The parts
 //!
 //! - `cli`: what can be written; `go`: what users of Go's tool write, and what it means here.
-//! - `session`: what a command works with: the broker, where to write, whom to ask.
+//! - `session`: what a command works with: the broker, the output, the person to ask.
 //! - `command`: one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
 //! - `dash`: the full-screen view.
 //! - `doctor`: what can be wrong with a system, decided purely from what was gathered.

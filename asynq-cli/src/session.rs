@@ -1,4 +1,4 @@
-//! What a command works with: the broker, opened when it is first needed; where to write; whom to ask.
+//! What a command works with: the broker, opened when it is first needed; the output; the person to ask.
 
 use std::io::{Read as _, Write as _};
 
@@ -115,8 +115,8 @@ impl Session {
         self.json
     }
 
-    /// Writes the answer: `value` for a program, else `text` for people, who may hold names that anybody chose: it must be
-    /// clean already, as tables are.
+    /// Writes the answer: `value` for a program, else `text` for people. The text may hold names from outside: the
+    /// caller has removed control characters already, as tables do.
     pub(crate) fn answer(
         &mut self,
         value: &impl Serialize,

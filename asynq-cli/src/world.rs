@@ -1,4 +1,4 @@
-//! What surrounds a command: where it writes, whom it can ask, what the environment says, and what stops it.
+//! What surrounds a command: its output, the person to ask, its environment, and the signal that stops it.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{error::CliError, show};
 
-/// A future that ends when somebody wants the command to stop.
+/// A future that ends when the user asks the command to stop.
 pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that a command touches beside its broker. Every field can be replaced, as a test does.
@@ -42,9 +42,9 @@ pub struct World {
 
 /// Standard input.
 pub enum Input {
-    /// A terminal: somebody can be asked.
+    /// A terminal: the user can be asked.
     Terminal(Box<dyn BufRead + Send>),
-    /// A file or a pipe: nobody can.
+    /// A file or a pipe: the user cannot be asked.
     Piped(Box<dyn Read + Send>),
 }
 

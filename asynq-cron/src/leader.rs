@@ -184,7 +184,7 @@ mod tests {
         let (asked, ttl) = (Instant::now(), Duration::from_secs(3));
         assert_eq!(next(Lead::Ours { wanted: true }, asked, ttl), Next::Resign);
         assert_eq!(next(Lead::Another(Duration::from_secs(2)), asked, ttl), Next::Wait(Duration::from_secs(2)));
-        // Somebody's longer lease, or rubbish, is looked at again in time.
+        // Another program's longer lease, or rubbish, is looked at again in time.
         assert_eq!(next(Lead::Another(Duration::from_secs(900)), asked, ttl), Next::Wait(ttl));
         assert!(!Standing::Follows.leads(asked));
         let alone = Standing::Leads { until: None };

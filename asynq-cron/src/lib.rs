@@ -48,7 +48,7 @@ pub mod prelude {
     pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, periodic};
 }
 
-/// What expansions reach; nobody else should.
+/// What expansions reach; no other code should.
 #[doc(hidden)]
 pub mod __private {
     pub use asynq_runtime::{__private::inventory, PreparedTask, broker::Overlap};

@@ -40,7 +40,8 @@ impl Tick {
         self.scheduled_at
     }
 
-    /// How many earlier ticks were left out, because nobody was there to fire them; no more than 9,999 are counted.
+    /// How many earlier ticks were left out, because no scheduler was there to fire them; no more than 9,999 are
+    /// counted.
     pub fn missed(&self) -> u64 {
         self.missed
     }

@@ -47,7 +47,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     format!("{:016x}", hasher.finish())
 });
 
-/// The same files packed, for whoever takes gzip: all browsers do.
+/// The same files packed, for clients that accept gzip: all browsers do.
 static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| ASSETS.iter().map(|(_, bytes)| packed(bytes)).collect());
 
 fn packed(bytes: &[u8]) -> Vec<u8> {

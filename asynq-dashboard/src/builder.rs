@@ -102,8 +102,8 @@ impl Dashboard {
         self
     }
 
-    /// The flag by which the user of this program allows a host name, such as `--allow-host`: it is told to whoever comes by
-    /// another name. Without one they are told to call [`allow_host`](Self::allow_host).
+    /// The flag by which the user of this program allows a host name, such as `--allow-host`: a request by another name
+    /// is answered with it. Without one the answer names [`allow_host`](Self::allow_host).
     pub fn host_flag(mut self, flag: &'static str) -> Self {
         self.host_flag = Some(flag);
         self
@@ -123,9 +123,10 @@ impl Dashboard {
         self
     }
 
-    /// Whoever has this header is logged in, as the one that it names: for a proxy that sets the header itself and drops it
-    /// from what it is sent. It is believed if it comes once, and from this machine or from an address that was named by
-    /// [`trust_proxy`](Self::trust_proxy); from elsewhere it is refused. On this machine every program can send it.
+    /// A request with this header is logged in, as the user that it names: for a proxy that sets the header itself and
+    /// drops it from what it is sent. It is believed if it comes once, and from this machine or from an address that
+    /// was named by [`trust_proxy`](Self::trust_proxy); from elsewhere it is refused. On this machine every program can
+    /// send it.
     ///
     /// Mounted in an application, it needs to know whence it comes: serve the application with axum's
     /// `into_make_service_with_connect_info::<SocketAddr>()`.
@@ -141,8 +142,8 @@ impl Dashboard {
         self
     }
 
-    /// Lets [`router`](Self::router) do without a login: the application that it is mounted in lets nobody through but
-    /// those who may see and change everything.
+    /// Lets [`router`](Self::router) do without a login: the application that it is mounted in admits only users that
+    /// may see and change everything.
     pub fn without_login(mut self) -> Self {
         self.without_login = true;
         self
@@ -197,7 +198,7 @@ impl Dashboard {
         {
             return Err(DashboardError::NoLogin { address: open.ip() });
         }
-        // Who comes by the address itself comes by no foreign name.
+        // A request to the address itself has no foreign host name.
         for address in addresses.iter().filter(|address| !address.ip().is_unspecified()) {
             self.hosts.push(address.to_string());
         }

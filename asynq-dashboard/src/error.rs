@@ -6,7 +6,7 @@ use std::{io, net::IpAddr};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
-    /// Others could reach it, and nobody would have to log in.
+    /// Others could reach it, and no login would be asked for.
     #[error(
         "the dashboard would be open to everybody who reaches {address}: bind 127.0.0.1, or give it a login \
          (`.password_hash(..)`, `.bearer_token(..)` or `.trusted_header(..)`; for a worker ASYNQ_DASHBOARD_PASSWORD_HASH, \
@@ -16,7 +16,7 @@ pub enum DashboardError {
         /// The address.
         address: IpAddr,
     },
-    /// It is mounted in an application, and nobody would have to log in.
+    /// It is mounted in an application, and no login would be asked for.
     #[error(
         "the dashboard would be open to everybody who reaches the application: give it a login (`.password_hash(..)`, \
          `.bearer_token(..)` or `.trusted_header(..)`), or say that the application has one: `.without_login()`"

@@ -26,11 +26,11 @@ pub(crate) struct Failure {
 pub(crate) enum Kind {
     /// 400: something was asked for that cannot be.
     BadRequest,
-    /// 401: nobody is logged in. A page leads to the login instead.
+    /// 401: the request is not authenticated. A page leads to the login instead.
     NoLogin,
     /// 403: the login was wrong.
     WrongLogin,
-    /// 403: a host name that nobody allowed.
+    /// 403: a host name that is not allowed.
     Host,
     /// 403: a change that did not come from the dashboard's own pages.
     CrossSite,

@@ -16,8 +16,8 @@ use crate::{
     state::AppState,
 };
 
-/// What every answer says: nothing but our own files runs or is shown, nobody frames us, and no page tells where it came
-/// from.
+/// The headers of every answer: nothing but our own files runs or is shown, no page may frame ours, and no page tells
+/// where it came from.
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -35,7 +35,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 
 /// What a request asked for, as far as its answer depends on it.
 struct Asked {
-    /// Failures as JSON: for changes, for the API, and for whoever does not ask for HTML, as browsers do.
+    /// Failures as JSON: for changes, for the API, and for clients that do not ask for HTML, as browsers do.
     json: bool,
     path: String,
 }

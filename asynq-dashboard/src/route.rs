@@ -1,4 +1,4 @@
-//! The one table of routes: what is not in it is not served, and what is in it says who may call it.
+//! The one table of routes: a path that is not in it is not served, and each row says which callers may use it.
 
 use std::collections::BTreeMap;
 
@@ -23,18 +23,18 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     /// As axum writes it, below the mount path: `/queues/{queue}`.
     pub(crate) path: &'static str,
-    /// Who may call it.
+    /// The callers that may use it.
     pub(crate) access: Access,
     /// What it does.
     pub(crate) call: MethodRouter<AppState>,
 }
 
-/// Who may call a route. Whatever is not GET needs a same-origin request besides, whoever calls.
+/// The callers that may use a route. Every method but GET needs a same-origin request besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Everybody that reaches the port: style sheets, the login itself, health checks.
     Public,
-    /// Who is logged in, where a login is configured.
+    /// Callers that are logged in, where a login is configured.
     Read,
     /// The same, unless the dashboard is read-only.
     Write,
@@ -76,7 +76,7 @@ pub(crate) fn observed() -> Vec<Route> {
     routes
 }
 
-/// One route, for whoever checks what a dashboard offers.
+/// One route, for tests of what a dashboard offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
@@ -84,7 +84,7 @@ pub struct RouteInfo {
     pub method: Method,
     /// As axum writes it, below the mount path: `/queues/{queue}`.
     pub path: &'static str,
-    /// Who may call it.
+    /// The callers that may use it.
     pub access: Access,
 }
 

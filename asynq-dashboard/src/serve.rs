@@ -24,8 +24,8 @@ use crate::{error::DashboardError, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
-/// Most of them from one address: half, so that the others and whoever asks `/readyz` still come through. It is more than
-/// the 64 event streams there may be, as behind a proxy everybody has its address.
+/// Most connections from one address: half, so that other clients and probes of `/readyz` still come through. It is
+/// more than the 64 event streams there may be, as behind a proxy every browser has its address.
 const MOST_OF_ONE: usize = 128;
 /// How long an answer may wait for its reader without any progress.
 const UNREAD: Duration = Duration::from_secs(15);

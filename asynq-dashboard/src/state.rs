@@ -38,7 +38,7 @@ struct Inner {
     searches: Semaphore,
 }
 
-/// Who may come in.
+/// The rules of access.
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// The host names that it answers to.
@@ -131,7 +131,7 @@ impl AppState {
         &self.0.config
     }
 
-    /// Who may come in.
+    /// The rules of access.
     pub(crate) fn rules(&self) -> &Rules {
         &self.0.rules
     }

@@ -147,7 +147,7 @@ impl Form {
     }
 }
 
-/// Why a text is no back-off, and which bytes of it are to blame.
+/// Why a text is not a back-off, and which bytes of it are to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackoffError {
     problem: Problem,

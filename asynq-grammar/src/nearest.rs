@@ -1,4 +1,4 @@
-//! Finds what was meant by a word that nobody knows.
+//! Finds the known word that an unknown one was meant to be.
 
 /// The one of `known` that was probably meant by `word`: at most a third of it is typed differently, upper and lower case
 /// not counted. `None` where a guess would help nobody.

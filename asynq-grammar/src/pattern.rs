@@ -55,7 +55,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether `pattern`, as somebody else checked it, means `name`.
+/// Whether `pattern`, which the caller has checked, means `name`.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };

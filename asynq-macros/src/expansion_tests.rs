@@ -259,7 +259,7 @@ fn attributes() {
 #[tracing::instrument(skip_all)]
 #[inline]
 pub async fn old(
-    /// Who gets it.
+    /// The receiver.
     to: String,
     #[serde(default, rename = "Retries")]
     #[allow(unused)]

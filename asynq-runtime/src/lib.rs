@@ -144,7 +144,7 @@ pub mod prelude {
     };
 }
 
-/// What expansions reach; nobody else should.
+/// What expansions reach; no other code should.
 #[doc(hidden)]
 pub mod __private {
     pub use std::{

@@ -58,7 +58,7 @@ pub enum SemaphoreError {
     /// The scope has no name.
     #[error("the scope of a semaphore must not be blank")]
     BlankScope,
-    /// Nobody could ever have a token.
+    /// No caller could ever have a token.
     #[error("a semaphore must have at least 1 token")]
     NoTokens,
     /// The attempt may take for ever, and the token with it.

@@ -1,7 +1,7 @@
-//! An OS thread with a current-thread runtime, where what must not be held up by jobs lives.
+//! An OS thread with a current-thread runtime, for tasks that jobs must not hold up.
 //!
-//! A server's heart and the connections of its broker share one: an answer of Redis then reaches whoever waits for it
-//! without waking another thread.
+//! A server's heartbeat runtime and the connections of its broker share one: an answer of Redis then reaches the
+//! waiting task without waking another thread.
 
 use std::{future::Future, io, sync::Arc, thread};
 

@@ -21,7 +21,7 @@ pub(crate) struct Meter {
 pub(crate) struct Usage {
     pub(crate) seconds: f64,
     pub(crate) own_cpu_us: f64,
-    /// None for a broker that is no program of its own.
+    /// None for a broker that is not a program of its own.
     pub(crate) redis: Option<RedisUsage>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Order {
     /// Tasks per call, where one call takes several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
-    /// Who enqueues.
+    /// The process that enqueues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<Source>,
     /// The workload that runs beside something else.
@@ -38,7 +38,7 @@ pub(crate) struct Order {
     pub(crate) seconds: Option<u64>,
 }
 
-/// Who enqueues while another process works.
+/// The process that enqueues while another works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {

@@ -9,7 +9,7 @@ use crate::order::Order;
 /// Where a run's tasks are; what is private is gone when dropped.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Of whoever measures.
+    /// Named by the caller.
     Given(String),
     Redis(RedisServer),
     Sqlite(TempDir),

@@ -7,13 +7,13 @@ use tokio::process::{Child, Command};
 
 use crate::{measured::Measured, order::Order, place::Place, queue, workload};
 
-/// What this program starts itself for. It is no part of the command line, so that a process that is measured holds no
+/// What this program starts itself for. It is not part of the command line, so that a process that is measured holds no
 /// memory for reading one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Measures, and says on standard output what was found.
     Measure,
-    /// Enqueues for somebody who measures.
+    /// Enqueues for another process that measures.
     Produce,
 }
 
@@ -36,7 +36,7 @@ impl Role {
     ///
     /// # Errors
     ///
-    /// The order is no JSON.
+    /// The order is not JSON.
     pub(crate) fn arguments(self, order: &Order) -> Result<[String; 3], BoxError> {
         Ok([self.name().to_owned(), serde_json::to_string(order)?, order.url.clone()])
     }

@@ -285,7 +285,7 @@ async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<Stri
     Ok(None)
 }
 
-/// What became of the campaign's tasks, whoever worked them.
+/// What became of the campaign's tasks, whichever worker ran them.
 async fn settled(client: &Client, queue: &QueueName, campaign: &Campaign) -> Result<Settled, BrokerError> {
     const PAGE: usize = 500;
     let mut settled = Settled::default();

@@ -84,7 +84,7 @@ impl Outbox {
     }
 
     /// A file appears under its name only when it is whole, so that a kill in the middle leaves no half message. There
-    /// is no fsync: it would protect against a power cut, which this example does not.
+    /// is not an fsync: it would protect against a power cut, which this example does not.
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.folder.join(name);
         let part = self.folder.join(format!("{name}.{}.part", std::process::id()));

@@ -25,7 +25,7 @@ impl Subscriber {
 ///
 /// # Errors
 ///
-/// The file cannot be read, or a row is no row; the text names the file and the line.
+/// The file cannot be read, or a row is malformed; the text names the file and the line.
 pub(crate) fn read(path: &Path) -> Result<Vec<Subscriber>, BoxError> {
     let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
     csv::Reader::from_reader(file)

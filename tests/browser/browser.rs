@@ -204,7 +204,7 @@ impl Browser {
         self.log("performance").await.into_iter().filter_map(parse).map(|event| event["message"].clone()).collect()
     }
 
-    /// The size of a phone, and back to a desk with `None`.
+    /// The size of a phone, and back to that of a desktop with `None`.
     pub(crate) async fn screen(&self, size: Option<(u32, u32)>) {
         match size {
             Some((width, height)) => {

@@ -199,7 +199,7 @@ fn a_login_leads_to_the_page_that_was_asked_for() {
     wait(async {
         let fixture = SqliteFixture::real_time().await;
         let active = shop::open(&fixture).await;
-        // With little memory: this is no test of the hash.
+        // With little memory: this is not a test of the hash.
         let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
         let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
         let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);

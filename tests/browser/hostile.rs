@@ -144,8 +144,8 @@ async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
     broker.show_entries("evil", &shown, Duration::from_secs(3600)).await.unwrap();
 }
 
-/// What is in the window that should not be: `null` if nothing ran and no element or handler is there that we did not make;
-/// then what the page shows, for who wants to see it.
+/// What is in the window that should not be: `null` if nothing ran and no element or handler is there that we did not
+/// make; else what the page shows, as a string for the failure.
 const LOOK: &str = "
     const made = (e) => e.closest('head') || e.closest('.u-wrap') || e.matches('[style]') && e.closest('.plot, .spark, #picked');
     const tags = 'script,iframe,object,embed,base,img,video,link,meta,style,plaintext,marquee,math,xmp,[style]';

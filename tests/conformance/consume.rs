@@ -1,4 +1,4 @@
-//! Contract `Consume`: who asks gets the oldest tasks, each with a lease and a token of its own.
+//! Contract `Consume`: a call gets the oldest tasks, each with a lease and a token of its own.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The fence (docs/design/fence.md#attacks): whoever lost a run can end it no more, by any of the five outcomes, and who holds
-//! it always can.
+//! The fence (docs/design/fence.md#attacks): a server that lost a run can end it no more, by any of the five outcomes,
+//! and the server that holds it always can.
 //!
 //! X is the late worker, Y the rightful one. A refused outcome changes nothing: the store is compared before and after.
 
@@ -42,7 +42,7 @@ async fn refused_either_way(t: &Fixture, late: &Run, action: Action) {
     assert_eq!(t.store.dump(), before, "a stale outcome changes nothing at all");
 }
 
-/// Y, who holds the run, can end it.
+/// Y holds the run and can end it.
 async fn accepted(t: &Fixture, run: &Run, action: Action) {
     assert_eq!(t.settle(run, action.clone()).await, Settled::Ok);
     let state = match action {

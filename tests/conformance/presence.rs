@@ -1,4 +1,4 @@
-//! Contract `Presence`: who works here, and the cancel channel.
+//! Contract `Presence`: the servers that run, and the cancel channel.
 
 use std::time::{Duration, Instant};
 

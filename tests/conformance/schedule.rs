@@ -1,4 +1,4 @@
-//! Contract `Schedules`: each tick of a periodic entry is enqueued once, whoever sends it and however often
+//! Contract `Schedules`: each tick of a periodic entry is enqueued once, whichever scheduler sends it and however often
 //! (docs/design/schedules.md#a-tick).
 
 use std::{sync::Arc, time::Duration};

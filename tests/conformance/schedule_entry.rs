@@ -107,7 +107,7 @@ async fn an_entry_whose_last_tick_is_ahead_begins_now_whoever_plans_it() {
         assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "by {revision}: {}", planned.last);
         assert_eq!(planned.revision, revision.max(2));
         assert_eq!(state(&t).await, planned);
-        // A few seconds are no clock that was set back.
+        // A few seconds are not a clock that was set back.
         t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
         clock.set(t.now() + TimeDelta::seconds(4));
         let begun = ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap().state;
@@ -135,7 +135,7 @@ async fn an_older_program_with_another_spec_stands_back() {
     let after = state(&t).await;
     assert_eq!(EntryState { now: planned.now, ..after }, planned);
     assert!(t.drain().await.is_empty());
-    // Where both have the spec, whoever comes first fires.
+    // Where both have the spec, the first to come fires.
     let mut same = tick(this_second(&t));
     same.plan = plan("0 10 * * *", 1);
     assert!(is_enqueued(&fire(&t, &same).await));

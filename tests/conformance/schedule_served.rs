@@ -1,4 +1,4 @@
-//! Schedulers as programs run them: who plans what through deploys, and what comes of providers, control and clocks.
+//! Schedulers as programs run them: the lead through deploys, and what comes of providers, control and clocks.
 //!
 //! On Redis and SQLite alone: the contract beneath is tried on every broker, and these cases wait for real leases.
 

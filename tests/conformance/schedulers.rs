@@ -1,4 +1,4 @@
-//! Contract `Schedules`: who plans the ticks, and what asynq's tools see of schedulers (docs/design/schedules.md#the-lead).
+//! Contract `Schedules`: the lead, and what asynq's tools see of schedulers (docs/design/schedules.md#the-lead).
 
 use std::{sync::Arc, time::Duration};
 
@@ -161,7 +161,7 @@ async fn each_program_has_a_leader_of_its_own() {
     is_anothers(lead_stock("c", 3).await);
     assert_eq!(lead(&t, "a", 1).await, OURS, "nobody of its own program wants the lead");
     assert_eq!(lead_stock("b", 2).await, WANTED);
-    // Not even one who has a token of the other program's leader ends that lead.
+    // A token of the other program's leader does not end that lead either.
     t.broker().resign(&stock("a", 1)).await.unwrap();
     is_anothers(lead(&t, "d", 1).await);
     t.broker().resign(&stock("b", 2)).await.unwrap();

@@ -148,7 +148,7 @@ mod timing {
     }
 }
 
-/// What waits in the broker for a first task is not waited for by anybody who could start it.
+/// A task that waits in the broker is not waited for by a runtime that could start it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_worker_that_leaves_while_it_waits_and_is_blocked_keeps_nothing() {
     let t = Fixture::real_time().await;

@@ -172,7 +172,7 @@ async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
     }
 }
 
-/// None of it began, so nobody calls it a crash; whoever takes next gets it.
+/// None of it began, so it is not counted as a crash; the next dequeue gets it.
 #[tokio::test]
 async fn what_a_dropped_call_took_is_released_without_a_crash() {
     let t = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! Waiting without polling: whoever writes, whoever waits is told.
+//! Waiting without polling: every wait is told of every write.
 //!
 //! These cases run on the broker's own time. `LONG` is the safety net, far beyond the patience of `soon`: a wait that only
 //! the net would end fails.

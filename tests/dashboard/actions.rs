@@ -246,7 +246,7 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
         let found = served.get(&format!("/api/search?q={guess}")).await.json();
         assert_eq!(found["tasks"], json!([]), "a search would tell it letter by letter");
     }
-    // A mask is no secret, wherever it is put.
+    // A mask is not a secret, wherever it is put.
     for arguments in [json!({ "account": "bob", "key": "***" }), json!({ "account": "***", "key": "new" })] {
         let (status, told) = post(&served, "/queues/default/tasks/p1/edit", json!({ "arguments": arguments })).await;
         assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("***"), "{told}");

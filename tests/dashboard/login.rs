@@ -1,4 +1,4 @@
-//! Who gets in: password and session, back-off, token, trusted header.
+//! Authentication: password and session, back-off, token, trusted header.
 
 use std::time::{Duration, Instant};
 

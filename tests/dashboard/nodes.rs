@@ -26,7 +26,7 @@ async fn the_nodes_are_told_with_their_facts() {
         assert_eq!(node["facts"]["integrity"]["quick_check"], "ok", "{told}");
         assert!(node["facts"]["file"]["bytes"].is_string() && node["slow_calls"].is_null(), "{told}");
     }
-    // Asking again at once is no question to the broker: an answer holds for five seconds.
+    // Asking again at once is not a question to the broker: an answer holds for five seconds.
     let answers = eventually("two answers within the time for which one holds", async || {
         let began = Instant::now();
         let answers = [served.get("/api/broker/nodes").await.json(), served.get("/api/broker/nodes").await.json()];

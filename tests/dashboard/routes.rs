@@ -13,7 +13,7 @@ const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 struct Attack {
     name: &'static str,
     change: fn(Request) -> Request,
-    /// What a route of this kind answers; `None` where the attack is no attack on it.
+    /// What a route of this kind answers; `None` where the attack is not an attack on it.
     expected: fn(&RouteInfo) -> Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! Four searches at a time: whoever comes then waits a moment and is told so, and nothing else waits with them.
+//! Four searches at a time: a fifth waits a moment and is told so, and nothing else waits with it.
 
 use std::sync::Arc;
 

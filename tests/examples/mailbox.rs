@@ -1,4 +1,4 @@
-//! A mail server for tests: takes every message, remembers for whom, and can be told to keep its answer back.
+//! A mail server for tests: takes every message, remembers its receivers, and can be told to keep its answer back.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -50,7 +50,7 @@ impl Mailbox {
         self.state.1.notify_all();
     }
 
-    /// For whom messages were taken, in order.
+    /// The receivers of the messages that were taken, in order.
     pub(crate) fn taken(&self) -> Vec<String> {
         self.state.0.lock().unwrap().taken.clone()
     }

@@ -136,7 +136,7 @@ fn list(folder: &Path, good: usize) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// To whom the broker has a completed task.
+/// The receivers for which the broker has a completed task.
 fn settled(folder: &Path, url: &str) -> HashSet<String> {
     let url = match url.strip_prefix("sqlite://") {
         Some(file) => format!("sqlite://{}", folder.join(file).display()),

@@ -1,4 +1,4 @@
-//! Who does something: Go's asynq, or ours.
+//! The two sides: Go's asynq, and ours.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// Who enqueues, and who works.
+/// The side that enqueues, and the side that works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pair {
     pub(crate) producer: Side,

@@ -170,7 +170,7 @@ async fn unique() {
         let mut worker = stage.worker(pair.worker, &queue).await;
         worker.does(&id).await;
         stage.both_miss(&queue, &id).await;
-        // Success has freed the lock, for whoever asks.
+        // Success has freed the lock, for either side.
         let next = stage.enqueue(pair.producer.other(), &queue, &order).await;
         worker.does(&next).await;
     })
@@ -303,7 +303,7 @@ async fn repair() {
 
 #[tokio::test]
 async fn repair_many() {
-    // What Go's inspector cannot do, done by ours, whoever made the tasks and whoever goes on with them.
+    // What Go's inspector cannot do, done by ours, whichever side made the tasks and whichever goes on with them.
     with_every_pair("move, edit, bulk repair by Rust", async |stage, pair| {
         let (queue, beside) = (queue!(pair), format!("beside-{pair}"));
         let inspector = stage.client.inspector();
@@ -311,7 +311,7 @@ async fn repair_many() {
         let edited = stage.enqueue(pair.producer, &queue, &order).await;
         let other = Order::new("answer", "2").payload();
         inspector.edit_raw(&queue, &edited, other).await.unwrap();
-        // The lock of the old payload is free again: the same order is no duplicate.
+        // The lock of the old payload is free again: the same order is not a duplicate.
         let moved = stage.enqueue(pair.producer.other(), &queue, &order).await;
         inspector.move_to(&queue, &moved, &beside).await.unwrap();
         stage.both_see(&beside, &moved, "scheduled").await;

@@ -192,7 +192,7 @@ impl Arrived {
     }
 }
 
-/// Who leads after a fault.
+/// The leader after a fault.
 enum Heir {
     /// Another one, so long after the fault.
     Took(Duration),

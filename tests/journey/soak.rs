@@ -255,8 +255,8 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
     }
     fleet.take_back(|_| true).await;
 
-    // Whoever schedules then makes up for what was missed first. What a killed worker took out of a group comes back after two
-    // minutes, and no state counts it until then.
+    // The next leader then makes up for what was missed first. What a killed worker took out of a group comes back
+    // after two minutes, and no state counts it until then.
     let (rest, last) = (Instant::now(), Utc::now().timestamp());
     let is_over = async || {
         let (lost, _) = ledger::misplaced(&told.notes, &written(&world.digests()));

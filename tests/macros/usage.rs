@@ -272,7 +272,7 @@ fn only_the_named_arguments_make_a_task_unique() {
 
 #[job(codec = "json")]
 async fn tuned(
-    /// Who gets it.
+    /// The receiver.
     to: String,
     #[serde(default, rename = "Times")] times: u8,
 ) -> JobResult<String> {

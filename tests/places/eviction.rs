@@ -1,4 +1,4 @@
-//! A Redis that may evict keys is no place for a queue.
+//! A Redis that may evict keys is not a place for a queue.
 
 use asynq_runtime::broker::{BrokerErrorKind, redis::RedisBroker};
 use asynq_tests::{Persistence, RedisCluster, RedisServer, patient};

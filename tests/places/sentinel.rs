@@ -1,4 +1,4 @@
-//! Behind sentinels: whoever is the master now.
+//! Behind sentinels: the server that is the master now.
 
 use std::time::Duration;
 

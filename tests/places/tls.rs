@@ -1,4 +1,4 @@
-//! TLS: whoever cannot prove who he is gets nothing, and nothing goes back to plain text.
+//! TLS: a server that cannot prove its name gets nothing, and nothing goes back to plain text.
 
 use asynq_runtime::broker::{
     Broker as _, BrokerErrorKind, Produce as _,

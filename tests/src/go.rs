@@ -71,14 +71,14 @@ impl<'a> GoPeer<'a> {
         id
     }
 
-    /// Ends a run as done, whoever's it is.
+    /// Ends a run as done, whichever server holds it.
     pub fn done(&self, id: &str) {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
         self.int(&["DEL", &Self::task(id)]);
     }
 
-    /// Ends a run as a success that is kept until `expiry`, Unix seconds, whoever's it is.
+    /// Ends a run as a success that is kept until `expiry`, Unix seconds, whichever server holds it.
     pub fn complete(&self, message: &TaskMessage, now: i64, expiry: i64) {
         let (id, key) = (&message.id, Self::task(&message.id));
         let stored = TaskMessage { completed_at: now, ..message.clone() };
@@ -88,7 +88,7 @@ impl<'a> GoPeer<'a> {
         self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &stored.encode(), b"state", b"completed"]);
     }
 
-    /// Puts a run back to the head of pending, whoever's it is.
+    /// Puts a run back to the head of pending, whichever server holds it.
     pub fn requeue(&self, id: &str) {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);

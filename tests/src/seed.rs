@@ -195,7 +195,7 @@ impl Seeded for Run {
     fn ends_with(&self, action: Action) -> Settlement {
         let message = match &self.message {
             Ok(message) => message.clone(),
-            // As the contract asks for bytes that are no message.
+            // As the contract asks for bytes that are not a message.
             Err(undecodable) => TaskMessage {
                 r#type: "undecodable".into(),
                 id: self.key.id.to_string(),
@@ -360,7 +360,7 @@ impl<S: Store> Fixture<S> {
         answers.remove(0).unwrap()
     }
 
-    /// Who holds a lock of the default queue, found out by asking for it; a free lock is taken by this.
+    /// The holder of a lock of the default queue, found out by asking for it; a free lock is taken by this.
     pub async fn holder_of(&self, key: &str) -> Option<TaskId> {
         let probe = task(&format!("probe-{}", TaskId::random())).after(Duration::from_secs(999_999)).locked(key, 60);
         match self.try_enqueue(probe).await {

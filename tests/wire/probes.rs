@@ -374,7 +374,8 @@ async fn pages_that_are_none() {
     check("list_pending_size0", "PageSize(0)", &json!(format!("ok{}", page(1, 0).await.len())));
 }
 
-/// For a minute a client believes that others know the queue, too; whoever deletes it through the same broker is believed.
+/// For a minute a client believes that others know the queue, too; a client that deletes the queue through the same
+/// broker is believed.
 #[tokio::test]
 async fn a_queue_that_somebody_else_deletes() {
     let enqueue_and_delete = async |by_another: bool| {

@@ -131,7 +131,7 @@ async fn keys_are_named_as_go_names_them() {
     let at = DateTime::parse_from_rfc3339("2030-01-02T23:30:00-05:00").unwrap().to_utc();
     let golden = file("pure_key_names");
     let names = golden["cases"].as_object().unwrap();
-    // The cancel channel is no key; the key of a set ends with an id drawn anew.
+    // The cancel channel is not a key; the key of a set ends with an id drawn anew.
     let other = ["aggregation_set", "cancel_channel"];
 
     let keys = keys_of_a_life(at).await;

@@ -40,7 +40,7 @@ fn golden_key<'a>(golden: &'a Json, prefix: &str) -> &'a Json {
     running.iter().find(|entry| entry["key"].as_str().unwrap().starts_with(prefix)).unwrap()
 }
 
-/// What of an entry is no accident of the run.
+/// What of an entry is not an accident of the run.
 fn facts(entry: &SchedulerEntry) -> (String, String, Vec<u8>, Vec<String>, bool) {
     let SchedulerEntry { spec, task_type, task_payload, enqueue_options, prev_enqueue_time, .. } = entry.clone();
     let never = prev_enqueue_time == Some(Timestamp::NEVER);

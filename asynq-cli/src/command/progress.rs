@@ -1,4 +1,4 @@
-//! Long work on many tasks: a bar while it goes on, and a stop between two slices when somebody asks for it.
+//! Long work on many tasks: a bar while it goes on, and a stop between two slices when the user asks for it.
 
 use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,7 +9,7 @@ use crate::{error::CliError, session::Session, show::number};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) report: BulkReport,
-    /// Whether somebody stopped it.
+    /// Whether the user stopped it.
     pub(super) stopped: bool,
 }
 

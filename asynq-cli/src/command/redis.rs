@@ -26,7 +26,7 @@ impl Redis {
             return Ok(Self::default());
         }
         let nodes = inspector.nodes().await?;
-        // What is not allowed is no reason to show nothing else.
+        // What is not allowed is not a reason to show nothing else.
         let slots = inspector.slots(queues).await.unwrap_or_default();
         Ok(Self { nodes, slots })
     }

@@ -1,4 +1,4 @@
-//! `server ls`: who works.
+//! `server ls`: the servers that run.
 
 use asynq_runtime::{
     broker::ServerState,

@@ -11,9 +11,10 @@ use crate::{error::CliError, session::Session};
 /// The page of everything, at http://127.0.0.1:8080/ unless --listen says otherwise
 ///
 /// Other machines reach it only where it has a login: a password or a token, by a file or by the variables
-/// ASYNQ_DASHBOARD_PASSWORD_HASH and ASYNQ_DASHBOARD_TOKEN, or a header of a trusted proxy by ASYNQ_DASHBOARD_TRUSTED_HEADER.
-/// They are no flags, because flags can be seen by others on this machine. `asynq hash-password` makes the hash.
-/// The other variables of a worker's dashboard count here, too. With --json: an object with `url` when it listens.
+/// ASYNQ_DASHBOARD_PASSWORD_HASH and ASYNQ_DASHBOARD_TOKEN, or a header of a trusted proxy by
+/// ASYNQ_DASHBOARD_TRUSTED_HEADER. They are not flags, because flags can be seen by others on this machine. `asynq
+/// hash-password` makes the hash. The other variables of a worker's dashboard count here, too. With --json: an object
+/// with `url` when it listens.
 #[derive(Debug, Args)]
 pub(crate) struct Web {
     /// Where to listen; a port alone is one of this machine

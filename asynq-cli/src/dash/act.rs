@@ -1,4 +1,4 @@
-//! Changes what somebody asked to be changed.
+//! Performs the changes that the user confirmed.
 
 use asynq_cron::{EntryId, Schedule};
 use asynq_runtime::{Client, TaskState, broker::BulkAction, inspector::InspectError};

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use super::{Finding, Severity};
 use crate::entries::{Entry, entries};
 
-/// Failed tasks of a state that are read for errors which say that nobody knows their type.
+/// Failed tasks of a state that are read for errors which say that no worker knows their type.
 const FAILED: usize = 500;
 
 /// A system as it was found.
@@ -21,7 +21,7 @@ const FAILED: usize = 500;
 pub(crate) struct Evidence {
     /// The broker's time.
     pub(crate) now: DateTime<Utc>,
-    /// Who keeps the tasks.
+    /// The stores that keep the tasks.
     pub(crate) nodes: Vec<Node>,
     /// The servers that live.
     pub(crate) servers: Vec<ServerState>,

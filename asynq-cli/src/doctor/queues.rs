@@ -1,4 +1,4 @@
-//! Checks of the queues: who serves them, what waits too long, what does not fit together.
+//! Checks of the queues: missing servers, tasks that wait too long, settings that contradict each other.
 
 use asynq_runtime::{
     broker::{Oddity, OddityKind},

@@ -55,7 +55,8 @@ fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
     }
 }
 
-/// Bytes of a task in a table: one line of at most `most` characters. As in Go's tool, bytes that are no text are not shown.
+/// Bytes of a task in a table: one line of at most `most` characters. As in Go's tool, bytes that are not text are not
+/// shown.
 pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
     // A character has at most 4 bytes: whatever is behind these is cut anyway.
     let end = bytes.len().min(most.saturating_mul(4).saturating_add(4));

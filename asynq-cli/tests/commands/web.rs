@@ -44,7 +44,7 @@ impl Web {
         status.unwrap_or_else(|| panic!("{answer}"))
     }
 
-    /// An answer to whoever comes by this host name.
+    /// The answer to a request by this host name.
     fn answer(&self, host: &str, method: &str, path: &str, headers: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n").unwrap();

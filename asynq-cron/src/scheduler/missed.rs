@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::CronSpec;
 
-/// What becomes of ticks that nobody fired, because no scheduler lived or the broker was away.
+/// What becomes of ticks that were not fired in time, because no scheduler lived or the broker was away.
 ///
 /// A tick that is late by less than a minute and less than its interval is on time, and none of this touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -314,7 +314,7 @@ mod tests {
         assert!(plan.next() > Some(at("10:00:00") + day));
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:31:00")));
         assert_eq!(plan.next(), Some(at("10:00:00")));
-        // An answer from before is nobody's.
+        // An answer to an earlier question is discarded.
         plan.answered(a.id(), fire, Sent::Enqueued, at("09:31:00"));
         assert_eq!(drain(&mut plan, at("10:00:00")), [("a".to_owned(), at("10:00:00"), 0)]);
     }
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(plan.next(), Some(at("09:00:10")));
         plan.remove(a.id());
         assert_eq!((plan.next(), plan.shown().len()), (None, 0));
-        // An answer that comes after all is nobody's.
+        // An answer that comes after the timeout is discarded.
         plan.answered(a.id(), fire, Sent::Enqueued, at("09:00:12"));
         assert_eq!(plan.next(), None);
     }

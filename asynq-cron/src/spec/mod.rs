@@ -50,7 +50,7 @@ pub struct CronSpec {
     mode: Mode,
 }
 
-/// A text that is no cron expression, or names a zone that does not exist.
+/// A text that is not a cron expression, or names a zone that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {

@@ -76,7 +76,7 @@ export function live() {
   listen(events);
 }
 
-// A browser opens six connections to a host at most: who is not looked at holds none.
+// A browser opens six connections to a host at most: a tab in the background holds none.
 function deaf() {
   source?.close();
   source = null;

@@ -1,4 +1,4 @@
-//! Who changed what: one line in the log for each change that was asked for, without what was sent.
+//! One line in the log for each change that was asked for: the user and the change, without the data that was sent.
 
 use axum::{
     extract::Request,
@@ -21,7 +21,7 @@ impl Line {
     pub(super) fn of(request: &Request) -> Option<Self> {
         (!is_reader(request.method())).then(|| Self {
             method: request.method().clone(),
-            // Encoded, so that no name can begin a line of its own; a query is no part of a change.
+            // Encoded, so that no name can begin a line of its own; a query is not part of a change.
             path: request.uri().path().to_owned(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
         })

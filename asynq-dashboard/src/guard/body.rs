@@ -16,7 +16,7 @@ use crate::{
 /// Most bytes of a body.
 pub(crate) const MOST: usize = 1024 * 1024;
 
-/// How long it may take to come: who trickles holds a connection no longer than with a slow head.
+/// How long it may take to come: a slow body is cut off as early as a slow head.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The request with its body read.

@@ -65,7 +65,7 @@ pub(crate) fn name_of(host: &str) -> Option<String> {
 
 fn is_loopback(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
-    // Browsers resolve *.localhost to this machine without asking anybody.
+    // Browsers resolve *.localhost to this machine without a lookup.
     name == "localhost" || name.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 

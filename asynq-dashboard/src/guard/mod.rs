@@ -59,9 +59,9 @@ async fn pass(
     let host = host::of(&request);
     rules.hosts.check(host.as_deref())?;
     origin::check_reader(request.headers())?;
-    // An open tab alone is nobody who works.
+    // An open tab alone does not keep a session alive.
     let renews = request.uri().path().strip_prefix(&*app.config().mount) != Some(live::PATH);
-    // Asked of public routes too: a wrong token is wrong everywhere, and a page wants to know whom it greets.
+    // Asked of public routes too: a wrong token is wrong everywhere, and a page shows the user's name.
     let caller = rules.login.caller(&request, renews);
     *who = caller.as_ref().ok().cloned();
     match caller {

@@ -1,4 +1,4 @@
-//! The statistics in the words of jrallison/go-workers, for whoever reads its `/stats` already.
+//! The statistics in the words of jrallison/go-workers, for monitors that read its `/stats` already.
 
 use asynq_runtime::inspector::Statistics;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/stats`: for whoever watches the process, and for whoever knew go-workers' statistics.
+//! `/healthz`, `/readyz` and `/stats`: for a supervisor of the process, and for monitors that read go-workers'
+//! statistics.
 
 mod go_workers;
 
@@ -63,7 +64,7 @@ async fn stats(State(app): State<AppState>) -> Result<Json<Value>, Failure> {
 #[derive(Debug)]
 pub(crate) struct Probe {
     broker: Arc<dyn Broker>,
-    /// One question at a time: who comes meanwhile takes its answer.
+    /// One check at a time: a request that comes meanwhile takes its answer.
     last: Mutex<Option<Answer>>,
 }
 

@@ -60,7 +60,7 @@ async fn events(
     };
     app.samples().start();
     let logins = app.clone();
-    // Who is no longer logged in hears nothing more.
+    // The stream ends with the login of its user.
     let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
     let stream = news(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");

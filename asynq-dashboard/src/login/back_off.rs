@@ -16,7 +16,7 @@ const MEMORY: Duration = Duration::from_secs(900);
 /// Most addresses that are remembered; one more takes the place of the one with the fewest wrong tries.
 const MOST: usize = 1024;
 
-/// Who tried how often, by address: of IPv6 the network of 64 bits, which one person has as a whole.
+/// The wrong tries by address: of IPv6 the network of 64 bits, which one person has as a whole.
 #[derive(Debug)]
 pub(super) struct BackOff {
     longest: Duration,
@@ -69,7 +69,8 @@ impl BackOff {
         }
         tries.retain(|_, tries| now.saturating_duration_since(tries.last) < MEMORY);
         if tries.len() >= MOST && !tries.contains_key(&peer) {
-            // Who comes from ever new networks drives out himself, not those who are made to wait.
+            // Evicts the peer with the fewest failures, so that an attacker who rotates networks cannot evict a
+            // throttled one.
             let least = tries.iter().min_by_key(|(_, tries)| (tries.wrong, tries.last)).map(|(peer, _)| *peer);
             least.map(|least| tries.remove(&least));
         }
@@ -79,7 +80,7 @@ impl BackOff {
         Ok(false)
     }
 
-    /// Forgets the tries of one who then knew the password.
+    /// Forgets the wrong tries of a peer that then knew the password.
     pub(super) fn forgive(&self, peer: Option<IpAddr>) {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer.map(network));
     }

@@ -1,4 +1,4 @@
-//! Who calls: by password and session, by bearer token, or by what a proxy says.
+//! Authenticates requests: by password and session, by bearer token, or by the word of a proxy.
 
 mod back_off;
 mod password;
@@ -37,7 +37,7 @@ pub(crate) struct Login {
     token: Option<Token>,
     header: Option<Trusted>,
     sessions: Sessions,
-    /// Apart from each other: who guesses the one locks nobody out of the other.
+    /// Apart from each other: guesses of the one do not lock the other out.
     passwords: BackOff,
     tokens: BackOff,
 }
@@ -47,28 +47,28 @@ pub(crate) struct Login {
 pub(crate) struct Trusted {
     /// Its name.
     pub(crate) name: HeaderName,
-    /// Who may send it, besides this machine.
+    /// The addresses that may send it, besides this machine.
     pub(crate) proxies: Vec<IpAddr>,
 }
 
-/// The longest wait for who guesses passwords.
+/// The longest wait after wrong passwords.
 const FOR_PASSWORDS: Duration = Duration::from_secs(300);
-/// The longest wait for who guesses tokens. A token cannot be guessed even so, and programs that know it and come from the
+/// The longest wait after wrong tokens. A token cannot be guessed even so, and programs that know it and come from the
 /// same address, such as that of a proxy, wait with the guesser.
 const FOR_TOKENS: Duration = Duration::from_secs(10);
 
-/// Who calls.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// Nobody said; a login is needed.
+    /// Not authenticated; a login is needed.
     Nobody,
-    /// No login is configured: whoever reaches the port.
+    /// No login is configured: every client that reaches the port.
     Anybody,
-    /// Who gave the password; the session's key.
+    /// A person with the password; the session's key.
     Person(String),
-    /// Who has the token.
+    /// A program with the token.
     Program,
-    /// Whom a proxy has let in, by its word.
+    /// A user that a trusted proxy has named.
     Proxied(String),
 }
 
@@ -78,7 +78,7 @@ impl Caller {
         *self != Self::Nobody
     }
 
-    /// Who that is, for a log: no key and no token.
+    /// The caller's name for a log: no key and no token.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match self {
             Self::Nobody => "nobody".into(),
@@ -113,11 +113,11 @@ impl Login {
         self.password.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    /// Who calls; if it `renews`, a session counts as used by it.
+    /// Authenticates the request; if it `renews`, a session counts as used by it.
     ///
     /// # Errors
     ///
-    /// A wrong token, too many wrong ones, or a trusted header of somebody who is not trusted.
+    /// A wrong token, too many wrong ones, or a trusted header from an address that is not trusted.
     pub(crate) fn caller(&self, request: &Request, renews: bool) -> Result<Caller, Failure> {
         if !self.is_needed() {
             return Ok(Caller::Anybody);
@@ -153,7 +153,7 @@ impl Login {
 }
 
 impl Trusted {
-    /// Whom the header names, if it is there.
+    /// The user that the header names, if it is there.
     fn user(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Option<String>, Failure> {
         let mut users = headers.get_all(&self.name).iter();
         let Some(user) = users.next() else { return Ok(None) };
@@ -187,7 +187,7 @@ fn wrong(peer: Option<IpAddr>, why: &'static str) -> Failure {
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route { method: Method::POST, path: "/login", access: Access::Public, call: post(log_in) },
-        // Also for a read-only dashboard: it changes nothing but who is logged in.
+        // Also for a read-only dashboard: it changes nothing but the login.
         Route { method: Method::POST, path: "/logout", access: Access::Read, call: post(log_out) },
     ]
 }
@@ -209,7 +209,7 @@ async fn log_in(
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     };
     let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
-    // First a place: who finds none has tried nothing.
+    // Take a permit first; a request without one must not count as an attempt.
     let place = password.place()?;
     login.passwords.attempt(peer, Instant::now())?;
     if !password.is(given.password, place).await? {

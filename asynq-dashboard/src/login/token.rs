@@ -12,7 +12,7 @@ impl Token {
     /// Fewest bytes: shorter ones can be guessed.
     pub(crate) const SHORTEST: usize = 16;
 
-    /// Fewest different ones: sixteen equal ones are no secret.
+    /// Fewest different ones: sixteen equal ones are not a secret.
     pub(crate) const FEWEST: usize = 8;
 
     /// The token, unless it is too short, holds what no header can, or is of too few characters.

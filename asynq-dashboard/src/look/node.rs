@@ -44,7 +44,7 @@ async fn ask(broker: &dyn Broker) -> Answer {
             let mut queues = broker.queues().await?;
             queues.sort();
             queues.truncate(MOST_QUEUES);
-            // What its login may not ask is no reason to show nothing else.
+            // What its login may not ask is not a reason to show nothing else.
             broker.slots(&queues).await.unwrap_or_default()
         }
         false => Vec::new(),
@@ -56,7 +56,7 @@ async fn ask(broker: &dyn Broker) -> Answer {
 pub(crate) struct Nodes {
     question: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
     last: watch::Sender<Option<Told>>,
-    /// One question at a time: who comes meanwhile takes its answer.
+    /// One question at a time: a request that comes meanwhile takes its answer.
     asking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 

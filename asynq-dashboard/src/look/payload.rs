@@ -50,7 +50,7 @@ pub(crate) enum Form {
 }
 
 impl Shown {
-    /// What a search looks at: nothing that is no part of the bytes.
+    /// What a search looks at: nothing that is not part of the bytes.
     pub(crate) fn searchable(&self) -> &str {
         if self.form == Form::Unreadable { "" } else { &self.text }
     }

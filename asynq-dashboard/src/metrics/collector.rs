@@ -20,18 +20,18 @@ const BUDGET: Duration = Duration::from_secs(4);
 const FOR_NUMBERS: Duration = Duration::from_secs(3);
 /// Queues that are asked for at the same time.
 const AT_ONCE: usize = 32;
-/// Who scrapes within this time after another gets the same answer.
+/// A scrape within this time after another gets the same answer.
 const FRESH: Duration = Duration::from_secs(1);
 /// Memory is estimated anew after this.
 const MEMORY_FRESH: Duration = Duration::from_secs(60);
 /// What could not be read in time is shown as it was for this long.
 const OLDEST: Duration = Duration::from_secs(300);
 
-/// Reads queues for whoever scrapes.
+/// Reads queues for scrapes.
 #[derive(Debug)]
 pub(crate) struct Collector {
     broker: Arc<dyn Broker>,
-    /// One scrape at a time: who comes meanwhile takes its answer.
+    /// One scrape at a time: a request that comes meanwhile takes its answer.
     kept: Mutex<Kept>,
 }
 

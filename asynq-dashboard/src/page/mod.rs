@@ -94,7 +94,7 @@ impl Page {
         self
     }
 
-    /// Without navigation, for who is not logged in.
+    /// Without navigation, for a visitor that is not logged in.
     fn bare(mut self) -> Self {
         (self.kind.bare, self.kind.still) = (true, true);
         self

@@ -1,4 +1,4 @@
-//! `/servers`: who works, and on what now.
+//! `/servers`: the servers that run, and their tasks now.
 
 use asynq_runtime::{
     broker::ServerState,

@@ -87,7 +87,7 @@ pub(crate) async fn get(
     Ok(Page::new(format!("{} {}", view.task.r#type, view.task.id), Tab::Queues, render(&view)))
 }
 
-/// Who runs the task, as its server shows it.
+/// The server that runs the task, as it shows itself.
 fn worker(servers: Vec<asynq_runtime::broker::ServerState>, task: &TaskInfo) -> Option<(ServerInfo, WorkerInfo)> {
     servers.into_iter().find_map(|server| {
         let runs = |worker: &&WorkerInfo| worker.task_id == task.id.as_str() && worker.queue == task.queue.as_str();

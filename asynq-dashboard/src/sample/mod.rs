@@ -20,7 +20,8 @@ pub(crate) use self::{
 };
 use crate::failure::Failure;
 
-/// Samples the queues while somebody looks, and an hour longer, which is what the charts show; and reads them at once for whoever asks.
+/// Samples the queues while a page is open, and an hour longer, which is what the charts show; and reads them at once
+/// on demand.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Arc<Shared>);
 
@@ -29,7 +30,7 @@ struct Shared {
     broker: Arc<dyn Broker>,
     kept: Mutex<Kept>,
     news: watch::Sender<News>,
-    /// One read at a time: who comes meanwhile takes its answer.
+    /// One read at a time: a request that comes meanwhile takes its answer.
     reading: tokio::sync::Mutex<Option<Read>>,
     sampler: OnceLock<AbortOnDropHandle<()>>,
     looks: Arc<Looks>,
@@ -55,7 +56,7 @@ impl Looks {
     }
 }
 
-/// What the sampler tells those who look.
+/// The sampler's state, as its readers see it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct News {
     /// The latest numbers; `None` before the first sweep.

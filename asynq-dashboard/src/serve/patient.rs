@@ -1,4 +1,5 @@
-//! A connection that fails when its peer reads nothing for too long, so that an answer nobody takes holds no place.
+//! A connection that fails when its peer reads nothing for too long, so that an answer that is not read holds no
+//! permit.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! How many connections there may be from one address at a time, so that nobody holds the places of all.
+//! Limits the connections from one address at a time, so that one client cannot take them all.
 
 use std::{
     collections::HashMap,

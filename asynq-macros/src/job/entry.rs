@@ -22,7 +22,7 @@ pub(super) struct Entry<'a> {
     input: ParseStream<'a>,
     errors: &'a Errors,
     place: Place,
-    /// The stream does not stand right behind a value, so what follows is no second mistake.
+    /// The stream does not stand right behind a value, so what follows is not a second mistake.
     stuck: Cell<bool>,
 }
 
@@ -283,7 +283,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Digits alone: somebody forgot unit and quotes.
+/// Digits alone: unit and quotes were forgotten.
 fn is_plain(number: &LitInt) -> bool {
     number.suffix().is_empty() && number.base10_parse::<u64>().is_ok()
 }

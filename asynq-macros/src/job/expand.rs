@@ -25,7 +25,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     quote!(#payload #handle #scoped)
 }
 
-/// The impls, in a scope of their own: `__rt` is no name in the user's.
+/// The impls, in a scope of their own: `__rt` is not a name in the user's.
 pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
     let (private, shared, allow) = (job.paths.private(), job.shared_attrs(), allow());
     quote! {

@@ -1,4 +1,4 @@
-//! Hides passwords in text that quotes what somebody typed.
+//! Hides passwords in text that quotes user input.
 
 /// The text without passwords of URLs in it: what stands between a colon and an at sign in one word, and the value of any
 /// `…pass=` or `…password=`. For whatever prints a mistake on a command line, which may be a URL in the wrong place.
@@ -52,7 +52,7 @@ mod tests {
             ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
             ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
             ("pass= password=", "pass=*** password=***"),
-            // What is no password stays.
+            // What is not a password stays.
             ("mail to ann@example.com", "mail to ann@example.com"),
             ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
             ("{\"to\":\"a@b.c\"}", "{\"to\":\"a@b.c\"}"),

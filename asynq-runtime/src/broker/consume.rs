@@ -41,19 +41,19 @@ pub trait Consume {
         quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError>;
 
-    /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what another
-    /// thread would have to be woken for. A job that blocks there holds such a call up; whoever makes them there looks after
-    /// them with [`release_unanswered`](Self::release_unanswered). Default: no.
+    /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what
+    /// another thread would have to be woken for. A job that blocks there holds such a call up; a caller on such a
+    /// runtime looks after its calls with [`release_unanswered`](Self::release_unanswered). Default: no.
     fn dequeues_beside_jobs(&self) -> bool {
         false
     }
 
-    /// Puts what earlier calls of this member took and did not return back to the heads of its queues, as if it had not been
-    /// taken: none of it began, so this is no crash. These are calls that were dropped or got no answer; and, where
-    /// [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older` ago and are
-    /// held up: nothing of their answer has come for so long. What is put back here is not returned there as well. Where an
-    /// answer takes longer than `older` and is still coming, the leases of its tasks are extended. Returns what was put back;
-    /// of each queue the next to be taken is the first.
+    /// Puts what earlier calls of this member took and did not return back to the heads of its queues, as if it had not
+    /// been taken: none of it began, so this is not a crash. These are calls that were dropped or got no answer; and,
+    /// where [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older`
+    /// ago and are held up: nothing of their answer has come for so long. What is put back here is not returned there
+    /// as well. Where an answer takes longer than `older` and is still coming, the leases of its tasks are extended.
+    /// Returns what was put back; of each queue the next to be taken is the first.
     ///
     /// # Errors
     ///

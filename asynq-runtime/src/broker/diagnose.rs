@@ -12,8 +12,8 @@ use crate::task::QueueName;
 /// Looks at the broker itself.
 #[async_trait::async_trait]
 pub trait Diagnose {
-    /// Who keeps the tasks: one Redis, each master of a cluster, or the SQLite file. What a login may not ask for is left
-    /// out.
+    /// The stores that keep the tasks: one Redis, each master of a cluster, or the SQLite file. A fact that the login
+    /// may not ask for is left out.
     ///
     /// # Errors
     ///
@@ -179,13 +179,13 @@ impl Oddity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OddityKind {
-    /// An active task without a lease: nobody would notice if its worker died.
+    /// An active task without a lease: no server would notice the death of its worker.
     ActiveWithoutLease,
     /// A lease of a task that is not active.
     LeaseWithoutTask,
     /// An id in a place of the queue with no task behind it.
     IdWithoutTask,
-    /// A task that is in no place of the queue, so that nobody will ever run it.
+    /// A task that is in no list of the queue, so that no server will ever run it.
     TaskWithoutPlace,
     /// A task that is in another place than its state says.
     TaskInWrongPlace,

@@ -8,7 +8,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use super::{BrokerError, TaskEnd};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
-/// Between two looks for queues that came or went, where nobody tells.
+/// Between two looks for queues that came or went, where no notification tells.
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 
 /// Reads without changing, but for the pause.

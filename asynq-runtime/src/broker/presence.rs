@@ -1,4 +1,4 @@
-//! Contract: who works here, and the cancel channel (docs/design/wire.md#keys-of-a-server).
+//! Contract: the servers that run, and the cancel channel (docs/design/wire.md#keys-of-a-server).
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub trait Presence {
     /// The broker failed.
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError>;
 
-    /// Asks whoever runs task `id` to cancel it. Nobody may be listening.
+    /// Asks the server that runs task `id` to cancel it. It is not an error if no server listens.
     ///
     /// # Errors
     ///

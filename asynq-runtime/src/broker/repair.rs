@@ -192,7 +192,7 @@ pub struct PayloadEdit {
 /// Why a payload was not replaced.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EditError {
-    /// Somebody else changed it meanwhile.
+    /// Another program changed it meanwhile.
     #[error("the payload is another by now; read the task again")]
     Changed,
     /// Another task holds the lock of the new payload.

@@ -1,4 +1,4 @@
-//! Contract: each tick of a periodic entry enqueued once, and who plans the ticks (docs/design/schedules.md).
+//! Contract: each tick of a periodic entry enqueued once, and the lead of the schedulers (docs/design/schedules.md).
 //!
 //! [`tick`](Schedules::tick) alone makes a tick fire once, however many schedulers send it. Leadership only saves work.
 
@@ -132,8 +132,8 @@ pub trait Schedules {
 /// The first byte of arguments in postcard; four bytes that name their shape follow.
 const POSTCARD: u8 = 0x01;
 
-/// Names a periodic entry: a UUID made of what a person would call it. Schedule, queue and options are no part of it, so that
-/// a deploy which changes one of them changes the entry and makes no second one.
+/// Names a periodic entry: a UUID made of what a person would call it. Schedule, queue and options are not part of it,
+/// so that a deploy which changes one of them changes the entry and makes no second one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(String);
 
@@ -144,9 +144,9 @@ impl EntryId {
         Self::of_parts(std::iter::once(job.as_bytes()).chain(key.into_iter().flatten()))
     }
 
-    /// The id of an entry without a key: its job and what the job is called with, so that entries of one job for several
-    /// customers need no keys. The format and the shape of the arguments, with which a payload of postcard begins, are no
-    /// part of it; where a person edits the arguments of an entry, it needs a key.
+    /// The id of an entry without a key: its job and what the job is called with, so that entries of one job for
+    /// several customers need no keys. The format and the shape of the arguments, with which a payload of postcard
+    /// begins, are not part of it; where a person edits the arguments of an entry, it needs a key.
     pub fn of_arguments(job: &str, payload: &[u8]) -> Self {
         let arguments = match payload {
             [POSTCARD, _, _, _, _, arguments @ ..] => arguments,
@@ -291,7 +291,7 @@ pub enum Ticked {
     Enqueued(Placed),
     /// It is not due by the broker's clock, but after this time.
     Early(Duration),
-    /// Somebody has fired it, or a later one.
+    /// Another scheduler has fired it, or a later one.
     Duplicate,
     /// The entry is paused.
     Paused,
@@ -317,7 +317,7 @@ pub struct Candidate {
     pub revision: u64,
 }
 
-/// Who leads.
+/// The leader of the schedulers of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lead {
     /// The candidate. A newer program `wanted` the lead in the meantime: resign, it is waiting.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{BrokerError, RunKey};
 use crate::task::{Extra, Progress, TaskMessage};
 
-/// Ends runs, each exactly once and only by the one who holds it.
+/// Ends runs, each exactly once and only by the server that holds it.
 #[async_trait::async_trait]
 pub trait Settle {
     /// Performs each action if its run is still ours. A stale one changes nothing at all. An error that is stored is kept

@@ -1,4 +1,4 @@
-//! A task as a client would store it, for those who store it by another call of the broker.
+//! A task as a client would store it, for callers that store it by another call of the broker.
 
 use chrono::{DateTime, Utc};
 

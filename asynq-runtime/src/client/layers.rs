@@ -94,7 +94,8 @@ pub(super) struct Layered {
     ready: Arc<Ready>,
 }
 
-/// Wakes everybody who waits for the service: it remembers one waker, and whose that is may never look again.
+/// Wakes every task that waits for the service: the service remembers one waker, and the task of that waker may never
+/// poll again.
 #[derive(Debug, Default)]
 struct Ready(Notify);
 

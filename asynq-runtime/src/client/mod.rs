@@ -156,7 +156,7 @@ impl Client {
             match answers.next() {
                 Some(Ok(placed)) => {
                     info.state = placed.state;
-                    // Nobody knows when a group will be ripe.
+                    // It is unknown when a group will be ripe.
                     info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
                 }
                 Some(Err(refused)) => {

@@ -67,7 +67,7 @@ pub enum ResultError {
         /// The id.
         id: TaskId,
     },
-    /// What it left is no result of this job.
+    /// What it left is not a result of this job.
     #[error("the result of task `{id}` cannot be read as one of `{job}`: {reason}")]
     Undecodable {
         /// The id.
@@ -76,7 +76,7 @@ pub enum ResultError {
         job: &'static str,
         /// What the decoder says.
         reason: String,
-        /// The bytes, for whoever knows them.
+        /// The bytes, for a caller that knows their format.
         raw: Bytes,
     },
     /// The task is one of another job.

@@ -10,7 +10,7 @@ use crate::{
     task::{QueueName, TaskId, TaskInfo},
 };
 
-/// How often an edit begins anew because somebody else was faster.
+/// How often an edit begins anew because another program changed the task first.
 const TRIES: usize = 8;
 
 /// What a task's payload becomes.
@@ -100,7 +100,7 @@ impl Inspector {
         .await
     }
 
-    /// Reads, changes and writes until nobody was faster.
+    /// Reads, changes and writes until no other program changed the task in between.
     async fn replace(
         &self,
         queue: &QueueName,

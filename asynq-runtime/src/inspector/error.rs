@@ -213,7 +213,7 @@ impl InspectError {
     }
 }
 
-/// What somebody wanted to do to a task.
+/// A change to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// Make it pending.

@@ -188,7 +188,7 @@ impl Inspector {
     }
 }
 
-/// Any queue that somebody may have made; blank is none.
+/// Any queue that a program may have made; a blank name is refused.
 fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
     match name.as_ref() {
         blank if blank.trim().is_empty() => Err(InspectError::blank("queue")),
@@ -196,7 +196,7 @@ fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
     }
 }
 
-/// Any task that somebody may have made; blank is none.
+/// Any task that a program may have made; a blank id is refused.
 fn task_id(id: impl AsRef<str>) -> Result<TaskId, InspectError> {
     match id.as_ref() {
         blank if blank.trim().is_empty() => Err(InspectError::blank("id")),

@@ -142,7 +142,7 @@ async fn empty(
             }
         }
         match inspector.broker.delete_queue(queue).await? {
-            // Gone already means that somebody else did the last step, or our own lost answer.
+            // Gone already means that another program did the last step, or that our own answer was lost.
             QueueDeleted::Done | QueueDeleted::NotFound => {
                 return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts });
             }

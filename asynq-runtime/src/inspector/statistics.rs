@@ -1,4 +1,5 @@
-//! Everything that goes on, in one value: for a status page, a monitor, or whoever knew go-workers' statistics.
+//! The numbers of queues, running tasks and servers in one value: for a status page, a monitor, or as go-workers'
+//! statistics.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
@@ -11,9 +12,9 @@ use crate::{
 };
 
 impl Inspector {
-    /// The numbers of every queue, what runs now, and who works, as one value; `.to_json()` makes JSON of it.
+    /// The numbers of every queue, the running tasks and the servers, as one value; `.to_json()` makes JSON of it.
     ///
-    /// It is no single moment: queue after queue is asked. At most [`Statistics::MOST_QUEUES`] queues and
+    /// It is not a single moment: queue after queue is asked. At most [`Statistics::MOST_QUEUES`] queues and
     /// [`Statistics::MOST_RUNNING`] running tasks are told; how many more there are is told too.
     ///
     /// # Errors
@@ -83,7 +84,7 @@ pub struct Statistics {
     pub unreadable: Vec<UnreadableQueue>,
     /// What runs now, the longest first. Servers tell it every 5 seconds.
     pub running: Vec<RunningTask>,
-    /// Who works.
+    /// The servers that run.
     pub servers: Vec<ServerInfo>,
     /// How many queues there are beyond those told.
     pub queues_left_out: usize,
@@ -214,7 +215,7 @@ impl Statistics {
         Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out: 0, running_left_out }
     }
 
-    /// One queue in the JSON form, for who tells a single one.
+    /// One queue in the JSON form, for a program that reports a single one.
     pub fn queue_to_json(queue: &QueueStats) -> Value {
         self::queue(queue)
     }

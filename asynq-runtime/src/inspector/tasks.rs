@@ -130,9 +130,9 @@ impl Inspector {
         }
     }
 
-    /// Asks whoever runs the task to cancel it, in all queues. Where a task of this id counts as running, but its lease has
-    /// passed and nobody runs it, it is ended as a failed attempt: retried or archived, as its counters say. Returns the
-    /// queues where that was so; whether a worker heard the request is not known, as in asynq.
+    /// Asks the server that runs the task to cancel it, in all queues. Where a task of this id counts as running, but
+    /// its lease has passed and nobody runs it, it is ended as a failed attempt: retried or archived, as its counters
+    /// say. Returns the queues where that was so; whether a worker heard the request is not known, as in asynq.
     ///
     /// # Errors
     ///

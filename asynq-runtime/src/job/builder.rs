@@ -370,7 +370,7 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
     }
 }
 
-/// Everything but the bytes of the payload: whoever prints a task does not mean what is in it.
+/// Everything but the bytes of the payload: they may hold secrets, and a log line does not need them.
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));

@@ -1,4 +1,4 @@
-//! Tells an attempt to stop, and costs nothing until somebody waits for it.
+//! Tells an attempt to stop, and costs nothing until a task waits for it.
 
 use std::sync::{Arc, OnceLock};
 

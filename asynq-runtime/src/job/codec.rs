@@ -133,7 +133,7 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
         }
         Codec::Json => serde_json::from_slice(payload).map_err(|error| match payload {
             [POSTCARD, _, _, _, _, ..] => unfit("it is postcard; this program's job has `codec = \"json\"`".to_owned()),
-            // Somebody sent no arguments at all; no version of a job that has some does.
+            // The producer sent no arguments at all; no version of a job with arguments does.
             b"null" => undecodable(reason(&error)),
             _ if error.is_data() && is_json(payload) => unfit(reason(&error)),
             _ => undecodable(reason(&error)),

@@ -97,7 +97,8 @@ impl JobContext {
         &self.0.parts.message.payload
     }
 
-    /// Whether what the job returns is kept: with its task after success, or by whoever called it without a task.
+    /// Whether the value that the job returns is kept: with its task after success, or by a caller that runs it without
+    /// a task.
     pub(crate) fn keeps_result(&self) -> bool {
         self.0.parts.broker.is_none() || self.0.parts.message.retention > 0
     }

@@ -53,7 +53,7 @@ impl Fingerprint {
 }
 
 impl PartialEq for Fingerprint {
-    /// Whether the shapes are the same. The names of types, which `reads` goes by, are no part of a shape.
+    /// Whether the shapes are the same. The names of types, which `reads` goes by, are not part of a shape.
     fn eq(&self, other: &Self) -> bool {
         let shape = |of: &Self| (of.value, of.complete, of.no_arguments);
         shape(self) == shape(other)

@@ -27,7 +27,7 @@ pub enum WriteResultError {
     /// The value is too large. Nothing was written; what was written before stays.
     #[error(transparent)]
     TooLarge(#[from] ResultTooLarge),
-    /// Somebody else runs the task by now: stop. Nothing was written.
+    /// Another server runs the task by now: stop. Nothing was written.
     #[error("this run has ended: the task was taken over by another worker")]
     Fenced,
     /// The task was deleted: stop. Nothing was written.

@@ -34,7 +34,7 @@ const HIDDEN: &str = "***";
 ///
 /// It is **not** encrypted, and not hidden from
 ///
-/// - whoever can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
+/// - a person or program that can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
 /// - tools that do not know the job's type, such as asynqmon, the Go command line, and `asynq` on its own: they show the
 ///   payload as it is;
 /// - your own `serde_json::to_string(&job)`, which is the wire form, and `Debug` of a [`TaskInfo`](crate::TaskInfo), which
@@ -50,7 +50,7 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The value, for those who need it.
+    /// The value itself.
     pub const fn expose(&self) -> &T {
         &self.0
     }

@@ -15,11 +15,11 @@ pub trait IntoSpan {
     ///
     /// # Errors
     ///
-    /// A text that is no duration.
+    /// A text that is not a duration.
     fn into_span(self) -> Result<Duration, InvalidSpan>;
 }
 
-/// A text that is no duration.
+/// A text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {text:?}: {reason}")]
 pub struct InvalidSpan {
@@ -110,14 +110,14 @@ pub trait IntoUntil {
     ///
     /// # Errors
     ///
-    /// A text that is no duration, or a moment that cannot be stored.
+    /// A text that is not a duration, or a moment that cannot be stored.
     fn into_until(self) -> Result<Until, InvalidUntil>;
 }
 
 /// An end that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUntil {
-    /// A text that is no duration.
+    /// A text that is not a duration.
     #[error(transparent)]
     Span(#[from] InvalidSpan),
     /// A moment that cannot be stored.

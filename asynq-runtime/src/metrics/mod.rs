@@ -6,7 +6,7 @@
 //!
 //! The label `type` is the name of a job, or the pattern of a handler. A task that nothing here knows is counted as
 //! [`UNKNOWN`], and of types that are enqueued the first [`MOST_TYPES`] have a label of their own and all others
-//! [`OTHER`]: nobody who can enqueue can fill the recorder.
+//! [`OTHER`]: a producer cannot fill the recorder.
 //!
 //! Histograms are in seconds. A recorder may be installed at any time: what is counted from then on is in it.
 
@@ -37,7 +37,7 @@ pub(crate) fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
     metrics::counter!(names::BROKER_ERRORS, "component" => component, "kind" => kind_name(kind)).increment(1);
 }
 
-/// Outcomes came too late: somebody else has the tasks, or nobody.
+/// Outcomes came too late: another server has the tasks, or they are gone.
 pub(crate) fn fenced(outcomes: u64) {
     if outcomes > 0 {
         names::describe_once();

@@ -11,7 +11,7 @@ use crate::{
 
 /// What a recorder of its own has after `act`.
 fn recorded(act: impl FnOnce()) -> String {
-    // Leaked as a program's recorder is: no other is ever at its place.
+    // Leaked as a program's recorder is: another is never at its place.
     let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
     metrics::with_local_recorder(recorder, act);
     recorder.handle().render()

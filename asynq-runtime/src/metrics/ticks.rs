@@ -18,7 +18,7 @@ pub enum TickOutcome {
     Refused,
     /// `paused`: its entry is paused.
     Paused,
-    /// `missed`: nobody fired it in time, and its policy left it out.
+    /// `missed`: no scheduler fired it in time, and its policy left it out.
     Missed,
     /// `invalid`: its task could not be made.
     Invalid,

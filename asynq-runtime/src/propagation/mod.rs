@@ -8,8 +8,8 @@
 //! Without either, a program is a hop that forwards: the headers stay with the task, and what its job enqueues gets them as
 //! they are, so that a trace goes through.
 //!
-//! A task that was given a `traceparent` keeps it. At most these two headers are added; what is no trace context, or longer
-//! than the standard lets it be, is left where it is and goes nowhere.
+//! A task that was given a `traceparent` keeps it. At most these two headers are added; what is not a trace context, or
+//! longer than the standard lets it be, is left where it is and goes nowhere.
 
 #[cfg(feature = "otel")]
 mod otel;

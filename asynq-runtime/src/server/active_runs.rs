@@ -203,7 +203,7 @@ impl ActiveRuns {
         self.poke();
     }
 
-    /// The broker took the outcomes, or somebody else has the tasks: they are out of our hands.
+    /// The broker took the outcomes, or another server has the tasks: these runs are over here.
     pub(crate) fn forget<'k>(&self, keys: impl IntoIterator<Item = &'k RunKey>) {
         let mut live = self.lock();
         let gone: Vec<_> = keys.into_iter().filter_map(|key| live.remove(key)).collect();
@@ -246,7 +246,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Stops everything and lets go of it: nobody waits for outcomes any more.
+    /// Stops everything and forgets it: outcomes are discarded.
     pub(crate) fn abandon(&self) {
         self.stop_all(Why::Lost);
         for (_, run) in self.lock().drain() {

@@ -19,8 +19,8 @@ use crate::{
     task::{GroupName, TaskId, TaskInfo, TaskState},
 };
 
-/// Nobody knows the payload limit of those who enqueued: many tasks stay below that of every client, and a single one
-/// that was let in stays in.
+/// The payload limits of the clients are not known here: many tasks stay below the limit of every client, and a single
+/// one that was let in stays in.
 const LIMITS: Limits = Limits { together: Client::DEFAULT_PAYLOAD_LIMIT, alone: Client::MAX_PAYLOAD_LIMIT };
 
 /// What a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate) may return: a `Result` of a task

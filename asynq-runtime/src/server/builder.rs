@@ -329,8 +329,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Works on a broker that is connected already instead of the URL's: for tests and for embedding. Whoever made it
-    /// closes it.
+    /// Works on a broker that is connected already instead of the URL's: for tests and for embedding. The caller closes
+    /// it.
     pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
         self.place = Place::Broker(broker);
         self
@@ -348,7 +348,7 @@ impl ServerBuilder {
         }
         self.add_linked_services();
         let handlers = Handlers::new(self.handlers)?;
-        // Whoever names queues means to work.
+        // A program that names queues means to work.
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
         let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;

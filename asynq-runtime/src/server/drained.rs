@@ -11,10 +11,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl Running {
-    /// Waits until nothing is left to do in the queues that this server serves: at one and the same moment no task is pending,
-    /// active, scheduled for later, waiting for its next attempt or waiting in a group, whoever enqueued it and whichever server
-    /// runs it. Archived and completed tasks are not left to do. Queues that match a pattern of the server count from when they
-    /// exist.
+    /// Waits until nothing is left to do in the queues that this server serves: at one and the same moment no task is
+    /// pending, active, scheduled for later, waiting for its next attempt or waiting in a group, whichever client
+    /// enqueued it and whichever server runs it. Archived and completed tasks are not left to do. Queues that match a
+    /// pattern of the server count from when they exist.
     ///
     /// It waits for as long as that takes: for a task that is due tomorrow until tomorrow, and for ever in a paused queue that
     /// has tasks, or after [`quiet`](Self::quiet). Wrap it in [`tokio::time::timeout`] where that is too long. Nothing is polled, and

@@ -41,7 +41,7 @@ use fastrand::Rng;
 
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
-/// asynq's words for an attempt that somebody cancelled.
+/// asynq's words for an attempt that was cancelled.
 const CANCELLED: &str = "context canceled";
 
 /// Before a task is tried again whose lock could not be freed by a broker that otherwise answers.
@@ -247,7 +247,7 @@ impl Executor {
         }
         match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, key)).await {
             Ok(Ok(Settled::Ok)) => None,
-            // Somebody else has the task; the broker will say so to the outcome as well.
+            // Another server has the task; the broker will refuse the outcome as well.
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Some(Ended::Interrupted),
             Ok(Err(error)) if !error.is_unavailable() => {
                 tracing::error!("the unique lock cannot be freed, so the task is put off: {error}");

@@ -5,8 +5,9 @@
 //! wait for the broker it fetches nothing; with layers it fetches nothing before they are ready, and no more than they are
 //! trusted with.
 //!
-//! Where the broker's calls are driven by who makes them, it lives beside the jobs: the thread that reads an answer runs
-//! its tasks, and nobody has to be woken. A job that blocks that thread holds it up; the heartbeat runtime then hands back what it took.
+//! Where the broker's calls run in the calling task, the fetcher lives beside the jobs: the thread that reads an answer
+//! runs its tasks, and no other thread has to be woken. A job that blocks that thread holds the fetcher up; the
+//! heartbeat runtime then hands back what it took.
 //!
 //! A task that the next death of a worker would archive is *quarantined*. One of them runs at a time, and no other is even
 //! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
@@ -47,7 +48,7 @@ const LATE: u32 = 6;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The one who fetches.
+/// Takes tasks from the broker and starts them.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     context: Arc<ServerContext>,

@@ -84,7 +84,7 @@ impl HeartbeatRuntime {
                 outcome = future => outcome,
                 () = sender.closed() => return,
             };
-            // Nobody waits any more: nothing to tell.
+            // The caller has gone: there is nothing to tell.
             let _ = sender.send(outcome);
         });
         receiver.await.map_err(|_| ServerError::Gone)

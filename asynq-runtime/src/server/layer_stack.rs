@@ -172,7 +172,7 @@ impl fmt::Debug for Layers {
     }
 }
 
-/// The one service of a server, and who may call it next.
+/// The one service of a server, and the permit to call it next.
 #[derive(Debug)]
 pub(crate) struct LayerStack {
     inside: Mutex<Inside>,
@@ -183,7 +183,7 @@ pub(crate) struct LayerStack {
 #[derive(Debug)]
 struct Inside {
     service: JobService,
-    /// Whether somebody has the permit.
+    /// Whether the permit is taken.
     is_given: bool,
 }
 
@@ -211,7 +211,7 @@ impl LayerStack {
         None
     }
 
-    /// The same if the layers are ready now; waits no longer than until whoever has the permit has used it.
+    /// The same if the layers are ready now; waits no longer than until the holder of the permit has used it.
     pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
         let layer_stack = Arc::clone(self);
         let asked = Owned::new(context.jobs.spawn(async move {
@@ -219,7 +219,7 @@ impl LayerStack {
             let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
         }));
-        // An error or a panic comes again for whoever waits.
+        // The waiting caller meets the same error or panic again.
         asked.await.ok().flatten()
     }
 
@@ -234,7 +234,7 @@ impl LayerStack {
         Ok(self.give())
     }
 
-    /// Waits until nobody has the permit. There is one who asks: the fetcher.
+    /// Waits until no caller has the permit. Only the fetcher asks for it.
     async fn is_back(&self) {
         loop {
             let given_back = self.given_back.notified();

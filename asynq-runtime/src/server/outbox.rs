@@ -216,7 +216,7 @@ impl Items {
     /// The oldest outcomes, which stay here until they are answered; and when the next one that was put off is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
         if let Some((sent, history)) = self.sent.take() {
-            // Whoever sent these has panicked and asks again.
+            // The call that sent these has panicked, and they are sent again.
             let again = |settlement: &Settlement| Settlement { resend: true, ..settlement.clone() };
             let again = sent.iter().map(again).zip(history);
             let again = again.map(|(settlement, history)| Item { settlement, history }).rev();
@@ -310,7 +310,7 @@ mod tests {
         let (first, next_due) = items.next(now);
         assert_eq!(ids(&first), [("a".to_owned(), false), ("b".to_owned(), false)]);
         assert_eq!((items.len(), next_due), (2, None));
-        // Whoever had sent it has panicked.
+        // The call that had sent it has panicked.
         items.waiting.push_back(item("c"));
         let (again, _) = items.next(now);
         assert_eq!(ids(&again), [("a".to_owned(), true), ("b".to_owned(), true), ("c".to_owned(), false)]);

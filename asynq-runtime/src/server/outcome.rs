@@ -11,13 +11,13 @@ use crate::{
     task::{Ending, Extra, TaskMessage, Unknown},
 };
 
-/// A task that nobody knows is handed back after this time at first, and after twice as long each further time.
+/// A task of an unknown type is handed back after this time at first, and after twice as long each further time.
 const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
 /// … but never after more than this.
 const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
 /// So many attempts in a row may end as not a failure.
 const MOST_PUT_OFF: u32 = 25;
-/// A task that nobody has known for so long is archived.
+/// A task whose type stays unknown for so long is archived.
 const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
 
 /// How an attempt ended.
@@ -89,7 +89,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
             Action::Revoke { extra: Extra { ending: Ending::Revoked.into(), ..known(facts.extra) } }
         }
         Policy::Revoke => Action::Done,
-        // Before the last retry is looked at: it is no failure, and asynq has nothing like it to agree with.
+        // Before the last retry is looked at: it is not a failure, and asynq has nothing like it to agree with.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
         Policy::NotAFailure if facts.extra.put_off < MOST_PUT_OFF => not_a_failure(error, pause, facts),
@@ -99,7 +99,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
     }
 }
 
-/// Nobody here knows the task; during a deploy another worker may.
+/// No job here has this type; during a deploy another worker may have it.
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
@@ -116,7 +116,7 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
             let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
             let extra =
                 Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
-            // Whoever looks at the task sees why it waits, as with asynq; told once, so that the last ten failures stay.
+            // The task shows why it waits, as with asynq; noted once, so that the last ten failures stay.
             let error = (facts.message.error_msg != shortened(&error)).then_some(error);
             Action::Retry { delay, error, counted: false, extra }
         }

@@ -102,7 +102,8 @@ impl Queues {
             .map(|&open| {
                 let entry = self.entry_of[open.queue];
                 let weight = self.weights[entry] as f64 / open_of[&entry] as f64;
-                // Whoever waits the shortest by a clock that ticks with its weight (Efraimidis and Spirakis).
+                // The queue with the shortest wait by a clock that ticks with its weight comes first (Efraimidis and
+                // Spirakis).
                 (-(1.0 - random.f64()).ln() / weight, open)
             })
             .collect();

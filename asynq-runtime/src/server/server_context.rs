@@ -77,8 +77,8 @@ impl ServerContext {
         starts.then(|| Slot { context: Arc::clone(self), task, permit, settlement: None })
     }
 
-    /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another thread
-    /// takes a lock there and wakes somebody.
+    /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another
+    /// thread takes a lock there and wakes a thread.
     pub(crate) fn launch(&self, mut slots: Vec<Slot>) {
         if slots.len() > 1 {
             self.jobs.spawn(async move {

@@ -74,7 +74,7 @@ impl ServiceContext {
         self.matches.as_deref()
     }
 
-    /// A name for whoever shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
+    /// A name for a service that shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
     pub fn new_name(&self) -> ServerName {
         super::heartbeat::new_name()
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{hooks::Moments, owned::Owned, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
-/// A shutdown timeout that nobody lives to see; a longer one would overflow the clock.
+/// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 /// How long jobs that were told to stop may take to notice, from the end of the timeout on.
 const NOTICE: Duration = Duration::from_millis(250);
@@ -44,7 +44,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
         context.outbox.gather();
         context.runs.stop_all(Why::Leaving);
         let nothing_runs = async {
-            // A fetch that was under way may still bring tasks, which nobody has told to stop.
+            // A fetch that was under way may still bring tasks, which have not been told to stop.
             context.fetched_last.cancelled().await;
             context.runs.stop_all(Why::Leaving);
             context.runs.emptied().await;

@@ -9,11 +9,11 @@ use crate::job::{Cancel, Request};
 /// Why an attempt should stop. Of several reasons the later variant counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
-    /// Somebody asked for this task to be cancelled.
+    /// A cancel request for this task came.
     Cancelled = 1,
     /// The server is leaving and hands the task back.
     Leaving = 2,
-    /// The task is not ours any more, or the server was dropped: nobody waits for the outcome.
+    /// The task is not ours any more, or the server was dropped: the outcome is discarded.
     Lost = 3,
 }
 

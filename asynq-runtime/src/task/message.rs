@@ -79,7 +79,7 @@ impl Header {
     }
 }
 
-/// Bytes that are no task message; they are kept so that nothing is lost.
+/// Bytes that are not a task message; they are kept so that nothing is lost.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("undecodable task message ({} bytes): {reason}", raw.len())]
 pub struct UndecodableMessage {

@@ -110,7 +110,7 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// It is below 1 s, or the text is no duration.
+    /// It is below 1 s, or the text is not a duration.
     #[must_use]
     pub fn group_grace(mut self, grace: impl IntoSpan) -> Self {
         self.aggregations.set_grace(grace).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
@@ -153,7 +153,7 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// The text is no duration.
+    /// The text is not a duration.
     pub async fn advance(&self, span: impl IntoSpan) {
         self.clock.advance(span.into_span().unwrap_or_else(|error| panic!("{error}")));
     }

@@ -11,7 +11,7 @@ pub(super) fn facts() -> Vec<String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let redis = said("redis-server", &["--version"]);
     let redis = redis.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("unknown").to_owned();
-    // What this suite writes itself is no change.
+    // What this suite writes itself is not a change.
     let changed = said("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
     let commit = said("git", &["rev-parse", "--short", "HEAD"]);
     vec![

@@ -80,7 +80,7 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     if failures.is_empty() { Ok(()) } else { Err(format!("{} runs failed", failures.len()).into()) }
 }
 
-/// What is being measured, for whoever waits.
+/// What is being measured, for the person who waits.
 struct Progress {
     bar: ProgressBar,
 }

@@ -54,7 +54,7 @@ impl Workload for Blocking {
         seen.all().await?;
         queue::acknowledged(&client, order).await?;
         let measured = meter.stop()?.per_task(order);
-        // Whoever loses a lease has its task recovered: it fails once, and runs again.
+        // A server that loses a lease has its task recovered: it fails once, and runs again.
         let lost = queue::held(&client, order).await?.failed + seen.again();
         running.shutdown().await?;
         Ok(measured.with("leases lost", lost as f64))

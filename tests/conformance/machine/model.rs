@@ -316,7 +316,7 @@ impl Model {
         self.append(id, now);
     }
 
-    /// Archives a task of a set, which is no outcome of a run.
+    /// Archives a task of a set, which is not an outcome of a run.
     pub(super) fn reject(&mut self, id: &str, error: &str, now: i64) {
         self.task(id).error = Some(error.to_owned());
         self.task(id).group = None;

@@ -81,7 +81,7 @@ async fn a_poison_takes_three_workers_and_marks_no_task_behind_it(world: World) 
     assert_eq!((history.starts()[poison.as_str()], history.ends().len()), (3, INNOCENTS));
     assert_eq!((stats.processed_total, stats.failed_total), (INNOCENTS as u64 + 1, 1));
     assert!(history.lines.iter().all(|line| line.retried == 0), "no innocent lost a retry");
-    // Whom a worker had taken when it died is a suspect until the end of its next run; nobody else is.
+    // A task that a worker had taken when it died is quarantined until the end of its next run; no other task is.
     assert!(beside.contains(&poison));
     assert_eq!(marked.difference(&beside).collect::<Vec<_>>(), [] as [&String; 0]);
     println!(

@@ -31,7 +31,7 @@ async fn at_work() -> (World, Worker) {
     (world, worker)
 }
 
-/// The broker is gone for good: the worker says so and ends with an error, for whoever watches over it. The next one works.
+/// The broker is gone for good: the worker says so and ends with an error, for its supervisor. The next one works.
 async fn the_worker_ends_and_the_next_one_works(
     world: &mut World,
     mut worker: Worker,

@@ -205,7 +205,7 @@ async fn leaders_that_die_or_stand_still_cost_no_tick(world: World) {
     );
 }
 
-/// Whoever is stopped in the middle of a write to a SQLite file keeps its lock; the guide says so.
+/// A program that is stopped in the middle of a write to a SQLite file keeps its lock; the guide says so.
 async fn stop_outside_of_a_write(world: &World, worker: &Worker) {
     eventually("it is stopped while it does not write", async || {
         worker.signal("STOP");

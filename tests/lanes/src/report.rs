@@ -93,7 +93,8 @@ fn row(ended: &Ended, counts: Counts) -> String {
     format!("{verdict} {passed:>7} {failed:>7} {ignored:>7} {skipped:>7} {seconds:>8.1}  {}", title(ended))
 }
 
-/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself is no passed one.
+/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself is not a passed
+/// one.
 fn count(said: &[String]) -> Counts {
     let mut counts = Counts { skipped: said.iter().filter(|line| line.starts_with(SKIP)).count(), ..Counts::default() };
     for line in said.iter().filter_map(|line| line.strip_prefix("test result: ")) {

@@ -1,4 +1,4 @@
-//! Everything that `main!` can be told: where jobs are, who brings a service with flags of its own, and a set-up.
+//! Everything that `main!` can be told: where jobs are, a linked service with flags of its own, and a set-up.
 
 mod my_jobs {
     use asynq_runtime::prelude::*;

@@ -1,4 +1,4 @@
-//! Who may import whom: the layers of asynq-runtime, and the words that a folder must not know.
+//! The permitted imports: the layers of asynq-runtime, and the words that a folder must not know.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ fn the_brokers_do_not_know_each_other() {
     none(broken, "what both brokers need lives in the contract files");
 }
 
-/// Who may name a broker besides the brokers themselves, and why.
+/// The modules that may name a broker besides the brokers themselves, and why.
 const NAME_A_BROKER: [(&str, &str); 4] = [
     ("connect.rs", "opens the broker that a URL asks for"),
     ("client/transaction.rs", "takes part in a transaction of the caller, which only SQLite has"),

@@ -1,5 +1,6 @@
-//! Checks what the repository says of itself: who may import whom, what both brokers have, how tests are written, that each row of
-//! docs/features.md is shown by a test, and that whatever refers to a page, a path or a test leads somewhere.
+//! Checks what the repository says of itself: permitted imports, what both brokers have, how tests are written, that
+//! each row of docs/features.md is shown by a test, and that every reference to a page, a path or a test leads
+//! somewhere.
 //!
 //! The tests read source text and compile no crate of ours.
 #![cfg(test)]
@@ -15,6 +16,7 @@ mod layers;
 mod manifests;
 mod pages;
 mod polling;
+mod prose;
 mod references;
 mod scripts;
 mod source;

@@ -60,13 +60,13 @@ fn snippets(path: &str, lines: impl Iterator<Item = String>) -> Vec<(String, Str
     found
 }
 
-/// Whether a loop in `code` sleeps; a drawing that is no Rust does not.
+/// Whether a loop in `code` sleeps; a drawing that is not Rust does not.
 fn polls(code: &str) -> bool {
     TokenStream::from_str(code).is_ok_and(has_sleeping_loop)
 }
 
 fn has_sleeping_loop(code: TokenStream) -> bool {
-    // `impl Job for Nap` is no loop.
+    // `impl Job for Nap` is not a loop.
     let (mut is_loop, mut is_impl) = (false, false);
     code.into_iter().any(|tree| match tree {
         TokenTree::Ident(word) => {

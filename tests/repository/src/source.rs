@@ -223,7 +223,7 @@ struct Words {
 }
 
 impl Words {
-    /// Reads `stream`, which stands in `module`. The members of a path's group are no paths of their own.
+    /// Reads `stream`, which stands in `module`. The members of a path's group are not paths of their own.
     fn read(&mut self, stream: TokenStream, module: &mut Vec<String>, has_paths: bool) {
         let trees: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;

@@ -22,7 +22,8 @@ pub trait Pooled: Sized + Send + std::fmt::Debug + 'static {
 
 /// Servers that one test has for itself until it drops them.
 ///
-/// Each test logs in as a user of its own, who is deleted afterwards: what an earlier test left running is locked out.
+/// Each test logs in as a user of its own, which is deleted afterwards: what an earlier test left running is locked
+/// out.
 #[derive(Debug)]
 pub struct Lent<S: Pooled> {
     servers: Option<S>,

@@ -14,8 +14,8 @@ const PORTS: Range<u16> = 12_000..32_000;
 /// How many were tried by this program.
 static TRIED: AtomicU64 = AtomicU64::new(0);
 
-/// A port that nobody listens on now, and that this program has not given to anyone else. Test programs that run at the same
-/// time begin at places of their own, but may meet: whoever starts a server tries again.
+/// A port without a listener now, which this program has not given to another test. Test programs that run at the same
+/// time begin at places of their own, but may meet: the start of a server tries again.
 pub(crate) fn free_port() -> u16 {
     let first = u64::from(std::process::id()).wrapping_mul(7919);
     let mut tries = (0..PORTS.len()).map(|_| {

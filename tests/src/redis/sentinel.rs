@@ -120,7 +120,7 @@ impl SentinelServers {
         eventually("the replica is in step", || self.servers[0].0.is_replicated().then_some(()));
     }
 
-    /// Who is the master by the word of a sentinel: its place among the two.
+    /// The master by the word of a sentinel: its place among the two.
     pub fn master(&self) -> usize {
         let mut connection = sentinel_connection(self.sentinels[2].1);
         let (_, port): (String, u16) =

@@ -7,7 +7,7 @@ pub mod mail {
     use asynq_runtime::prelude::*;
     use serde::{Deserialize, Serialize};
 
-    /// Whom to write to.
+    /// The receiver.
     #[derive(Debug, Serialize, Deserialize)]
     pub struct Address(pub String);
 

@@ -23,7 +23,7 @@ pub(super) struct Source {
 /// What is allowed beside the usual.
 #[derive(Debug, Args)]
 pub(super) struct Limits {
-    /// Takes the payload as it is: a --payload that is no JSON; for edit also one that the task's job cannot read
+    /// Takes the payload as it is: a --payload that is not JSON; for edit also one that the task's job cannot read
     #[arg(long)]
     pub(super) raw: bool,
     /// The largest payload, in bytes

@@ -1,4 +1,4 @@
-//! `task cancel`: asks whoever runs a task to end it.
+//! `task cancel`: asks the server that runs a task to end it.
 
 use asynq_runtime::{Client, TaskState, task::TaskId};
 use clap::Args;

@@ -21,7 +21,7 @@ pub(crate) enum Task {
     Ls(ls::Ls),
     /// Shows everything that is known of a task
     Inspect(inspect::Inspect),
-    /// Asks whoever runs tasks to cancel them
+    /// Asks the servers that run tasks to cancel them
     Cancel(cancel::Cancel),
     /// Makes tasks pending, last in line
     Run(one::Run),

@@ -1,4 +1,4 @@
-//! Names and texts that anybody may have chosen, on every screen of the view.
+//! Names and texts from outside, on every screen of the view.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub(crate) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
     }
 }
 
-/// One bar of a queue's tasks, a piece per state, with its numbers as text for who does not see it.
+/// One bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
 pub(crate) fn bar(stats: &QueueStats) -> Markup {
     let mut at = 0;
     let parts: Vec<(TaskState, u64, u64)> = widths(stats)

@@ -1,4 +1,4 @@
-//! Foreign text of any length: cut on pages, whole where somebody asks for it.
+//! Foreign text of any length: cut on pages, whole on demand.
 
 use maud::{Markup, html};
 

@@ -20,7 +20,7 @@ async fn client(settings: Settings) -> Result<Client, AppError> {
 fn print(text: impl fmt::Display) -> Result<(), AppError> {
     let written = std::io::stdout().write_all(text.to_string().as_bytes());
     match written {
-        // `prog jobs | head` is no failure.
+        // `prog jobs | head` is not a failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(AppError::System { what: "cannot write the answer", source: error })
         }

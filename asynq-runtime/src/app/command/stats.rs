@@ -1,4 +1,4 @@
-//! `stats`: the tasks of every queue by state, and who works.
+//! `stats`: the tasks of every queue by state, and the servers that run.
 
 use std::time::Duration;
 

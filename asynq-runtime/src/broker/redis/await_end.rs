@@ -37,8 +37,8 @@ const QUEUES: usize = 100;
 /// So many times a task may have ended and yet not be found as a whole, because others run it again.
 const LOOKS: u32 = 10;
 
-/// Those who wait for changes of some keys. One push is handed to the waiters of its keys alone: with a broadcast, 10,000 waiters
-/// would wake up for each of 10,000 ends.
+/// The waits for changes of some keys. One push is handed to the waiters of its keys alone: with a broadcast, 10,000
+/// waiters would wake up for each of 10,000 ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeyWaiters(Arc<Mutex<HashMap<String, Vec<Arc<Waiter>>>>>);
 

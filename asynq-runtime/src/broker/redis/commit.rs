@@ -56,12 +56,12 @@ impl Commit {
         Self { link, clock, durability, repeats_until, client, known: Mutex::default() }
     }
 
-    /// Whether whoever enqueues waits for a disk or for replicas.
+    /// Whether an enqueue waits for a disk or for replicas.
     pub(super) fn is_durable(&self) -> bool {
         self.durability != Durability::Async
     }
 
-    /// Makes the queue known again with the next task, because somebody deletes it.
+    /// Makes the queue known again with the next task, because a caller deletes it.
     pub(super) fn forget(&self, queue: &QueueName) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
     }

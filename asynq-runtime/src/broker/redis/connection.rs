@@ -14,7 +14,7 @@ use super::{
 #[cfg(feature = "cluster")]
 use super::{cluster::Cluster, keeper::At};
 
-/// Sends calls to whoever keeps their keys.
+/// Sends calls to the servers that keep their keys.
 #[derive(Debug, Clone)]
 pub(super) enum Link {
     One(Line),
@@ -87,7 +87,7 @@ impl Link {
     pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
         match self {
             Self::One(line) => line.silence(other).await,
-            // Nobody has a connection beside those of the cluster.
+            // There is no connection beside those of the cluster.
             #[cfg(feature = "cluster")]
             Self::Many(_) => Ok(()),
         }

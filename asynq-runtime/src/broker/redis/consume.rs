@@ -184,7 +184,8 @@ impl RedisBroker {
         }
     }
 
-    /// Whether a queue with so many pending tasks has none for who takes so many quarantined ones.
+    /// Whether every pending task of the queue is quarantined beyond `quarantined`, so that a dequeue would take
+    /// nothing.
     pub(super) fn is_spared(&self, queue: &QueueName, pending: i64, quarantined: Quarantined) -> bool {
         quarantined == Quarantined::None && self.passed.is_alone(queue, pending)
     }
@@ -313,7 +314,8 @@ impl RedisBroker {
     }
 }
 
-/// What was found of calls whose answers nobody took. Dropped before it is [`resumed`], all of it is looked for again.
+/// The tasks of calls that were never answered. If this is dropped before it is [`resumed`], all of them are looked for
+/// again.
 struct Resumption<'u> {
     parts: Vec<Part<'u>>,
     failure: Option<BrokerError>,
@@ -327,7 +329,8 @@ struct Part<'u> {
     is_complete: bool,
 }
 
-/// The tasks that were found, but for those that somebody has taken over meanwhile. The caller must return them now.
+/// The tasks that were found, except those that another caller has taken over meanwhile. The caller must return them
+/// now.
 fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
     let mut all = Vec::new();
     for Part { mut lost, runs, is_complete, .. } in parts {

@@ -1,10 +1,10 @@
-//! The direct way for a caller who is alone: a connection that its own task drives, so that no other thread is woken.
+//! A connection for a caller that is alone: the calling task drives it, so that no other thread is woken.
 //!
-//! Two are alone: whoever enqueues one by one, and the one who fetches. Nobody else ever waits for that connection: a
-//! caller that is held up, or dropped, takes it along and harms only itself. It is opened in the background once callers of
-//! one runtime have come one by one for a while, and it is used only while the broker's own connection leads to the same
-//! Redis process: that one knows of failovers, and ends this one (`CLIENT KILL`) before a call that got no answer here is
-//! repeated there, or its tasks are looked for.
+//! Two callers are alone: a producer that awaits each enqueue before the next, and the fetcher of a server. No other
+//! caller ever waits for that connection: a caller that is held up, or dropped, takes it along and harms only itself.
+//! It is opened in the background once callers of one runtime have come one by one for a while, and it is used only
+//! while the broker's own connection leads to the same Redis process: that one learns of failovers, and ends this one
+//! (`CLIENT KILL`) before a call that got no answer here is repeated there, or its tasks are looked for.
 
 use std::{
     fmt, mem,

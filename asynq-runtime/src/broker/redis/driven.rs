@@ -1,4 +1,4 @@
-//! A connection that nobody but its user drives: what it sends and reads is done in the task of who calls.
+//! A connection without a background task: the calling task does its I/O.
 
 use std::{
     convert::Infallible,

@@ -234,7 +234,7 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
     Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
 }
 
-/// The name of a group. asynq programs write names as text, so bytes that are no text name no group of theirs.
+/// The name of a group. asynq programs write names as text, so bytes that are not text name no group of theirs.
 fn read_name(name: Value) -> Option<String> {
     String::from_utf8(reply::bytes(name)?).ok()
 }

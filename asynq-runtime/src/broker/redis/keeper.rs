@@ -169,7 +169,7 @@ impl Keeper {
         opened.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Whom to try, in turn.
+    /// The addresses to try, in turn.
     async fn candidates(&self, generation: u64) -> Result<Vec<Address>, BrokerError> {
         #[cfg(not(feature = "cluster"))]
         let _ = generation;
@@ -209,7 +209,7 @@ impl Keeper {
 
     async fn open(&mut self, address: &Address, generation: u64) -> Result<Connection, BrokerError> {
         let opened = match self.open_with(address, ProtocolVersion::RESP3, generation).await? {
-            // A proxy, perhaps. Without RESP3 there is no news; whoever needs them has a role of its own.
+            // A proxy may lack RESP3, and with it pushes. Only a role that needs no pushes falls back.
             Err(error) if reply::lacks_resp3(&error) && self.role.news.is_none() => {
                 self.open_with(address, ProtocolVersion::RESP2, generation).await?
             }

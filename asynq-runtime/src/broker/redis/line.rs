@@ -19,7 +19,7 @@ use super::{
 /// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
 pub(super) const WRITE: usize = 4 << 20;
 
-/// One connection of the broker, and whoever keeps it up.
+/// One connection of the broker, and the task that keeps it up.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     state: watch::Receiver<State>,
@@ -27,7 +27,7 @@ pub(super) struct Line {
     timeout: Duration,
 }
 
-/// Lets go of the connection when the broker is closed: whoever still has a clone of the line must not keep it open.
+/// Drops the connection when the broker is closed: a clone of the line that outlives the broker must not keep it open.
 struct Ends(watch::Sender<State>);
 
 impl Drop for Ends {
@@ -41,7 +41,7 @@ impl Drop for Ends {
 pub(super) enum State {
     /// On its way.
     Opening,
-    /// Of use, until somebody reports this generation as lost.
+    /// Of use, until a caller reports this generation as lost.
     Up { connection: Connection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed so; the next one follows.
     Down(BrokerError),
@@ -251,7 +251,7 @@ impl Line {
     /// The connection, waiting for one until the time-out.
     async fn up(&self) -> Result<Up, BrokerError> {
         let usable = |state: &State| match state {
-            // Whoever saw it fail has said so, before the keeper could take it away.
+            // The caller that saw it fail has reported that, before the keeper could take it away.
             State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
             State::Up { connection, generation, identity, .. } => {
                 Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))

@@ -202,7 +202,7 @@ impl Maintain for RedisBroker {
             .into_iter()
             .flat_map(|(queue, mut locks)| {
                 let keys = Keys::new(queue);
-                // A key outside the queue is no lock of its tasks.
+                // A key outside the queue is not a lock of its tasks.
                 locks.retain(|lock| lock.key.starts_with(keys.prefix()));
                 locks.chunks(SLICE).map(|portion| self.extend_locks_call(&keys, portion)).collect::<Vec<_>>()
             })

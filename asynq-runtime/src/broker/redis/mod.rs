@@ -97,7 +97,7 @@ pub struct RedisBroker {
     looking: OnceLock<Link>,
     wake: OnceLock<Wake>,
     producer: Producer,
-    /// For the one who fetches, and waits for something to fetch: the first call is worth a connection.
+    /// For the fetcher of a server, which waits for tasks and takes them: its first call is worth a connection.
     fetching: Option<Direct>,
     waiting: Option<Direct>,
     unanswered: UnansweredDequeues,
@@ -235,7 +235,7 @@ impl RedisBroker {
                 for answer in link.send_to_each(probe).await? {
                     durability.check(answer).map_err(|error| located(&target, error))?;
                 }
-                // Of its own: whoever waits for replicas keeps the connection waiting.
+                // Of its own: a call that waits for replicas holds up all calls behind it.
                 Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
@@ -356,7 +356,7 @@ async fn check_eviction(link: &Link, allowed: bool) -> Result<(), BrokerError> {
     if allowed {
         return Ok(());
     }
-    // Who may not ask is believed.
+    // If the ACL forbids INFO, the check assumes that eviction is off.
     for info in link.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
         let info = info.ok().and_then(reply::text).unwrap_or_default();
         let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();

@@ -35,7 +35,7 @@ pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// A text; bytes that are no UTF-8 are replaced.
+/// A text; bytes that are not UTF-8 are replaced.
 pub(super) fn text(value: Value) -> Option<String> {
     let bytes = bytes(value)?;
     Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))

@@ -153,7 +153,7 @@ const KEYLESS: [&str; 13] = [
 ];
 
 impl Call {
-    /// A command that is no script.
+    /// A command that is not a script.
     pub(super) fn plain(name: &str) -> Self {
         Self { script: None, command: redis::cmd(name), beside: None, asking: false }
     }

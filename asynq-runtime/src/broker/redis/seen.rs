@@ -114,7 +114,7 @@ pub(super) struct Seen {
 
 #[derive(Debug, Clone, Copy)]
 enum Known {
-    /// It is being asked; by whom first.
+    /// A read of it is under way; the number of the first reader.
     Asked(u64),
     Answer(Option<i64>, Instant),
 }
@@ -169,7 +169,7 @@ impl Seen {
         for question in questions {
             let known = self.keys.entry(question.key.clone()).or_default();
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
-                // What was announced since is noted, whoever asked first.
+                // The first read under way notes any change that is announced since.
                 Some((_, Known::Asked(_))) => {}
                 Some((_, known)) => *known = Known::Asked(self.asked),
                 None => known.push((question.kind, Known::Asked(self.asked))),
@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    /// Forgets an answer: whoever acts upon it will change it.
+    /// Forgets an answer, because the caller is about to change what it says.
     pub(super) fn forget(&mut self, question: &Question) {
         if let Some(known) = self.keys.get_mut(&question.key) {
             known.retain(|(kind, _)| *kind != question.kind);
@@ -255,7 +255,7 @@ mod tests {
         seen.changed(&keys(&["a"]));
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
-        // Somebody else has asked again before the first answer came.
+        // Another caller has asked again before the first answer came.
         let first = seen.asking(&[&a]);
         seen.changed(&keys(&["a"]));
         let second = seen.asking(&[&a]);

@@ -79,7 +79,7 @@ fn majority(votes: &[Vote], sentinels: usize) -> Option<Address> {
     count(votes).into_iter().find(|(_, named)| 2 * named > sentinels).map(|(address, _)| address.clone())
 }
 
-/// The master that most of those who answered name; the first named of equals.
+/// The master that most of the answers name; the first named of equals.
 fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
     let named = count(&votes);
     let most = named.values().max().copied();

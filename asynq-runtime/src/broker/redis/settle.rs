@@ -55,7 +55,8 @@ impl Settle for RedisBroker {
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let keys = Keys::new(&run.queue);
         let task = keys.task(run.id.as_str());
-        // A key outside the queue is no lock of its tasks; the task's own key is none either, and answers the fence alone.
+        // A key outside the queue is not a lock of its tasks; the task's own key is none either, and answers the fence
+        // alone.
         let lock = if key.starts_with(keys.prefix()) { key } else { &task };
         let call = FREE_LOCK.on(&[task.as_str(), lock]).arg(run.token.to_string()).arg(run.id.as_str());
         written(self.link.send_one(call).await?)

@@ -1,7 +1,7 @@
 //! Opens the sockets of all connections, and waits for answers on them for as long as bytes come or go.
 //!
-//! A time-out is about silence and not about length: a large answer on a thin line takes long and is no reason to give up,
-//! while a peer that is gone says nothing at all.
+//! A time-out is about silence and not about length: a large answer on a thin line takes long and is not a reason to
+//! give up, while a peer that is gone says nothing at all.
 
 use std::{
     future::Future,

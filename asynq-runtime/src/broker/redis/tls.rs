@@ -1,4 +1,5 @@
-//! TLS by rustls: whom to trust, who we are, and what a failed handshake means.
+//! TLS by rustls: the authorities that are trusted, the certificate of this client, and the reasons of a failed
+//! handshake.
 //!
 //! There is no way around a check and none back to plain text: a `rediss://` URL is TLS or an error.
 

@@ -1,4 +1,4 @@
-//! Dequeues without an answer: those that are on their way, and those whose answer nobody will take any more.
+//! Dequeues without an answer: those under way, and those whose caller has gone.
 //!
 //! The tasks of a lost dequeue already belong to this member; the next call finds them by the run token. A dequeue whose
 //! caller is blocked by a job can be taken over; its answer is then discarded.
@@ -35,7 +35,7 @@ struct Calls {
     error: Option<BrokerError>,
 }
 
-/// A call that somebody waits for.
+/// A call whose caller waits.
 #[derive(Debug)]
 struct OnItsWay {
     /// Identifies the waiting call. Taking a call over gives it a new number.
@@ -157,7 +157,8 @@ impl Unanswered<'_> {
         self.asked.stray = None;
     }
 
-    /// These tasks of it came, and others may follow. `false` if somebody has taken it over: they are theirs.
+    /// These tasks of it came, and others may follow. `false` if another caller has taken the call over, and with it
+    /// these tasks.
     pub(super) fn came(&mut self, ids: impl Iterator<Item = TaskId>) -> bool {
         let mut all = self.all.lock();
         let Some(calls) = all.get_mut(&self.member) else { return false };
@@ -167,7 +168,8 @@ impl Unanswered<'_> {
         true
     }
 
-    /// It was answered, or nobody need look for it. `false` if somebody has taken it over: the answer is theirs.
+    /// It was answered, or need not be looked for. `false` if another caller has taken the call over, and with it the
+    /// answer.
     pub(super) fn answered(mut self) -> bool {
         self.is_over = true;
         self.end(&mut self.all.lock())

@@ -22,7 +22,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How often to look at a clock that a test turns by hand.
 const HAND_CLOCK: Duration = Duration::from_millis(2);
-/// Between two looks which queues there are, where nobody tells.
+/// Between two looks which queues there are, where no push tells.
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 /// Where a wait without an end ends.
 const FAR: Duration = Duration::from_secs(86_400);
@@ -46,7 +46,7 @@ struct WatchedQueue<'q> {
 enum Readiness {
     Something,
     Nothing,
-    /// Nobody knows yet.
+    /// Not known yet.
     Unknown,
     /// Tasks that all seem to be quarantined. The assumption holds for [`TRUSTED_FOR`].
     Spared,
@@ -120,7 +120,8 @@ impl RedisBroker {
                 // An announcement means that there is something, or was: to look first would only cost time.
                 return Ok(take_from(&changed, &reads));
             }
-            // Others hear it, too. Whoever looks after another has taken it finds nothing, which is the cheapest way.
+            // Other servers hear the same push. A dequeue after another server took the task finds an empty list, which
+            // is its cheapest path.
             let moment = self.jitter().min(left(end));
             // A timer of no time lasts up to a millisecond, too.
             if !moment.is_zero() {
@@ -201,7 +202,8 @@ impl RedisBroker {
             let now = self.clock.now().timestamp_millis();
             let is_due: Vec<usize> = (0..queues.len()).filter(|&i| dues[i].is_some_and(|due| due <= now)).collect();
             if !is_due.is_empty() {
-                // Every forwarder wakes at this moment. Whoever comes later sees what the first has moved.
+                // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
+                // tasks.
                 let moment = self.jitter();
                 if has_let_others_go || moment.is_zero() {
                     reads.forget(is_due.iter().flat_map(|&i| &heads[i]));
@@ -243,7 +245,7 @@ impl RedisBroker {
             if let Some(error) = reads.ask([&lead]).await?.failure {
                 return Err(error);
             }
-            // -2: nobody leads. -1: somebody without an end, who leads until somebody deletes that key.
+            // -2: nobody leads. -1: the key has no end, so its holder leads until the key is deleted.
             let lasts = match reads.answer(&lead) {
                 Some(Some(-2)) => return Ok(()),
                 Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
@@ -251,7 +253,7 @@ impl RedisBroker {
                 // It has changed since.
                 None => continue,
             };
-            // Whoever leads renews the lead, which is announced, too: then look again.
+            // The leader renews its lead, which is announced, too: then the wait looks again.
             let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
             while reads.answer(&lead).is_some() {
                 if !reads.changed(left(until)).await? {

@@ -36,7 +36,7 @@ pub(super) struct Wake {
     pub(super) link: Link,
     seen: SharedSeen,
     notifier: watch::Sender<()>,
-    /// Those who wait for changes of certain keys.
+    /// The waits for changes of certain keys.
     pub(super) waiters: KeyWaiters,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct TrackedReads<'b> {
 
 /// How it learns of changes.
 enum Source<'b> {
-    /// On a connection that the caller drives: nobody else has to be woken to hear of it.
+    /// On a connection that the calling task drives: no other thread has to be woken to hear of it.
     Own(Taken<'b>),
     Shared(watch::Receiver<()>),
     /// Tracking is refused, by a proxy or a missing permission.
@@ -109,7 +109,7 @@ impl RedisBroker {
     /// On a connection of the caller's own; on the shared one while there is none.
     pub(super) fn own_reads(&self) -> TrackedReads<'_> {
         let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) else { return self.reads(Topic::Work) };
-        // What was announced while nobody listened.
+        // Changes that were announced while no wait listened.
         if !own.catch_up() {
             return self.reads(Topic::Work);
         }

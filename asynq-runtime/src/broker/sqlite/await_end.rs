@@ -44,12 +44,12 @@ const SHORT: Duration = Duration::from_millis(1);
 /// Commits that follow each other within this time are looked at together, where only the last one matters.
 const TOGETHER: Duration = Duration::from_millis(5);
 
-/// Those who wait for the end of a task.
+/// The waits for the ends of tasks.
 #[derive(Debug, Default)]
 pub(super) struct EndWaiters {
     waiting: Mutex<Waiting>,
     lead: sync::Mutex<Lead>,
-    /// Whether other programs know by now that somebody waits here.
+    /// Whether other programs know by now that this one waits.
     is_known: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ struct Waiter {
 /// What goes from one leader to the next.
 #[derive(Debug, Default)]
 struct Lead {
-    /// Absent while nobody waits: then nothing has to be looked for in the file.
+    /// Absent while no task is awaited: then nothing has to be looked for in the file.
     notifier: Option<Listener>,
     /// Whether there may have been an end that was not looked at.
     is_behind: bool,
@@ -88,7 +88,7 @@ struct Place<'a> {
     waiter: Arc<Waiter>,
 }
 
-/// The place of the one who looks for all.
+/// The right to look for all waiters; dropping it hands it on.
 struct Leading<'a> {
     waiters: &'a EndWaiters,
     lead: sync::MutexGuard<'a, Lead>,
@@ -282,7 +282,7 @@ impl Leading<'_> {
         while !own.is_told() {
             let Lead { notifier, is_behind, heard_at } = &mut *self.lead;
             let notifier = notifier.get_or_insert_with(|| {
-                // What was committed before may concern those who looked before.
+                // A commit before this moment may end a task that an earlier waiter looked at.
                 (*is_behind, *heard_at) = (true, None);
                 store.common.notifier.ends()
             });

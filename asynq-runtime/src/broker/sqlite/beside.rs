@@ -1,4 +1,4 @@
-//! The files beside a database: how they are called, and to whom they belong.
+//! The files beside a database: their names, owners and modes.
 
 use std::{
     ffi::OsString,
@@ -13,9 +13,9 @@ pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// Gives `file`, which was just made, the mode of the database, and its owner where this program may: as SQLite does with its
-/// own files. Whoever may write to the database must be able to use every file beside it, whatever the umask of the program
-/// that came first, and although root was the first.
+/// Gives `file`, which was just made, the mode of the database, and its owner where this program may: as SQLite does
+/// with its own files. Every program that may write to the database must be able to use every file beside it, whatever
+/// the umask of the program that came first, and although root was the first.
 pub(super) fn belong_to(database: &Path, file: &Path) {
     #[cfg(unix)]
     {

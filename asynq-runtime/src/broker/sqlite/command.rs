@@ -1,4 +1,5 @@
-//! One call on its way through a thread: a closure, the place for its answer, and a flag that says who gave up first.
+//! One call to a thread: a closure, the channel for its answer, and a flag by which caller and thread agree which of
+//! them gave up first.
 
 use std::{
     fmt,
@@ -53,7 +54,7 @@ pub(super) trait Command: Send {
     /// When there will be something for it to do.
     fn ready(&self, view: &View<'_>) -> Ready;
 
-    /// Whether nobody waits for its answer any more.
+    /// Whether its caller has gone.
     fn is_given_up(&self) -> bool;
 
     /// Tries to find the answer without a write transaction; returns whether it did.
@@ -109,7 +110,7 @@ pub(super) enum Ready {
     Now,
     /// At this time, in Unix milliseconds.
     At(i64),
-    /// When somebody writes something.
+    /// At the next write of any program.
     AfterNotification,
 }
 
@@ -142,10 +143,10 @@ impl<T> WriteCommand<T> {
         self.priority
     }
 
-    /// A power cut may take it back: for what says who works on a task, or that its time has come. Whoever worked ended with
-    /// the power, and the time comes again; a token is drawn from the clock and given to nobody twice. All that is lost is
-    /// that this end counts as a crash. So its answer does not wait for the disk; the next that does, a beat at the latest,
-    /// takes it along.
+    /// Need not be durable before it is answered: claims, leases and forwards are redone after a power cut. The worker
+    /// ended with the power, a due time comes again, and tokens are drawn from the clock, so that none is given twice.
+    /// The only loss is that this end counts as a crash. The next command that waits for the disk, a heartbeat at the
+    /// latest, makes it durable.
     pub(super) fn may_be_lost(self) -> Self {
         Self { may_be_lost: true, ..self }
     }
@@ -210,7 +211,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn is_given_up(&self) -> bool {
-        // Whoever drops a call that waits does not set the flag.
+        // A caller that drops a waiting call does not set the flag.
         self.cancel_flag.is_given_up() || self.reply.is_closed()
     }
 
@@ -266,7 +267,7 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
     }
 }
 
-/// Wakes the other programs on the file; nobody waits for it.
+/// Wakes the other programs on the file; has no answer.
 pub(super) struct NotifyProcesses {
     pub(super) _room: OwnedSemaphorePermit,
 }

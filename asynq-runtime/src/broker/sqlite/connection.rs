@@ -40,7 +40,7 @@ pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     settle_in(connection)
 }
 
-/// A database in memory, owned by whoever holds the connection.
+/// A database in memory, which lives as long as its connection.
 pub(super) fn open_memory() -> rusqlite::Result<Connection> {
     let connection = Connection::open_in_memory_with_flags(flags())?;
     settle_in(&connection)?;
@@ -87,18 +87,18 @@ fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// Empties the write-ahead log if nobody reads from it; never waits for those who do.
+/// Empties the write-ahead log if no connection reads from it; never waits for readers.
 pub(super) fn empty_wal(connection: &mut Connection) -> rusqlite::Result<()> {
     checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", None).map(drop)
 }
 
-/// The same, with a short wait for those who read or write. Returns whether it is empty, which says too that all of it is in
-/// the database, on disk.
+/// The same, with a short wait for readers and writers. Returns whether the log is empty, which also means that all of
+/// it is in the database, on disk.
 pub(super) fn empty_wal_soon(connection: &mut Connection) -> rusqlite::Result<bool> {
     checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", Some(wait_for_others))
 }
 
-/// Lets the write-ahead log begin anew within the room that it has; never waits for those who read from it.
+/// Lets the write-ahead log begin anew within the room that it has; never waits for its readers.
 pub(super) fn reuse_wal(connection: &mut Connection) -> rusqlite::Result<()> {
     checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)", None).map(drop)
 }

@@ -361,7 +361,7 @@ impl Attempt<'_> {
     fn ended_with<T>(self, answer: Result<T, BrokerError>) -> Result<T, BrokerError> {
         match &answer {
             Ok(_) => self.arrived(),
-            // Nobody knows whether it will still be done.
+            // It is unknown whether it will still be done.
             Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(self),
             Err(_) => self.failed(),
         }

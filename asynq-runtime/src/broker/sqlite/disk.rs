@@ -1,15 +1,16 @@
-//! Answers commits once they are on disk, so that nobody else waits for the disk.
+//! Answers commits once they are on disk, so that only their callers wait for the disk.
 //!
-//! With `synchronous=FULL` SQLite syncs its log inside of COMMIT, and the file is locked meanwhile. Here the connection is set
-//! to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and database
-//! around a checkpoint), and the log is synced after the lock was given back. So others write meanwhile; a claim, which
-//! promises nothing, is answered at once; and one sync serves all commits before it. What was promised (a task is stored, an
-//! outcome is kept) is said only after it, whoever made the commit that the promise rests on (docs/design/sqlite.md#durability).
+//! With `synchronous=FULL` SQLite syncs its log inside of COMMIT, and the file is locked meanwhile. Here the connection
+//! is set to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and
+//! database around a checkpoint), and the log is synced after the lock was given back. So others write meanwhile; a
+//! claim, which promises nothing, is answered at once; and one sync serves all commits before it. What was promised (a
+//! task is stored, an outcome is kept) is said only after it, whichever program made the commit that the promise rests
+//! on (docs/design/sqlite.md#durability).
 //!
-//! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of which a
-//! part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of it is in the
-//! database and the log is empty. A power cut in that very moment is not survived, and other programs on the file hear of
-//! the failure only if the system tells them too: a disk that fails is no place for tasks.
+//! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of
+//! which a part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of
+//! it is in the database and the log is empty. A power cut in that very moment is not survived, and other programs on
+//! the file hear of the failure only if the system tells them too: a disk that fails is not a place for tasks.
 
 use std::{
     fmt,
@@ -32,7 +33,7 @@ pub(super) struct Disk {
     log: Arc<Log>,
     /// What was committed and is not answered yet.
     kept: Vec<Box<dyn Command>>,
-    /// Whether others were answered meanwhile, who may want something of the writer soon.
+    /// Whether other callers were answered meanwhile: they may send the writer commands soon.
     others_go_on: bool,
     /// Started when it is first needed.
     sync_thread: Option<SyncThread>,

@@ -1,9 +1,10 @@
-//! Whose turn it is to write: two file locks that make programs queue up, because SQLite's own waiting starves some of
+//! Takes turns at writing: two file locks that make programs queue up, because SQLite's own waiting starves some of
 //! them (docs/design/sqlite.md#taking-turns).
 //!
-//! A program takes `next`, then `write_lock`, then gives `next` back: at most one waits at the door, everybody else behind it,
-//! and whoever has just written goes to the end. The turn is for fairness only; what is correct is SQLite's own lock's
-//! business. So a holder that was stopped costs the others a moment, once, and never a transaction.
+//! A program locks `next`, then `write_lock`, then unlocks `next`: at most one program waits for `write_lock`, all
+//! others for `next`, and the program that has just written goes to the end. The two locks are for fairness only;
+//! SQLite's own lock makes writes correct. So a holder that was stopped costs the others a moment, once, and never a
+//! transaction.
 
 use std::{
     fs::File,
@@ -134,7 +135,8 @@ impl LockFiles {
                 let _ = self.next.unlock();
                 return true;
             }
-            // If `next` was free it stays locked: the helper, which shares the open file, waits at the door from here on.
+            // If `next` was free it stays locked: the helper, which shares the open file, waits for `write_lock` from
+            // here on.
             *state = State::Asked;
             self.changed.notify_all();
         }

@@ -1,4 +1,4 @@
-//! Enqueues inside a transaction of somebody else's connection, so that a row and the task it caused commit together
+//! Enqueues inside a transaction of the caller's own connection, so that a row and the task it caused commit together
 //! (docs/design/sqlite.md#in-a-programs-own-transaction).
 
 use std::path::Path;
@@ -45,7 +45,7 @@ pub enum TransactionError {
     /// There is no transaction to join.
     #[error("no transaction is open on this connection; begin one (BEGIN IMMEDIATE), or use `enqueue`")]
     NoTransaction,
-    /// The transaction began by reading, and somebody else has written since: SQLite lets it write no more.
+    /// The transaction began by reading, and another connection has written since: SQLite lets it write no more.
     #[error("this transaction has read what another has changed since; roll it back and begin it with BEGIN IMMEDIATE")]
     Stale,
     /// SQLite or the broker failed; its text says what to do.
@@ -87,7 +87,7 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// The connection is no transaction on our file, or SQLite failed.
+    /// The connection is not a transaction on our file, or SQLite failed.
     pub(crate) fn enqueue_on(
         &self,
         connection: &Connection,

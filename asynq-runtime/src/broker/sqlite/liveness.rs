@@ -1,4 +1,5 @@
-//! Shows that this program lives, by a file lock that the kernel gives back when it dies, and finds those who do not.
+//! Shows that this program lives, by a file lock that the kernel releases when it dies, and finds dead programs by
+//! theirs.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -32,9 +33,9 @@ struct Held {
 /// A server's file as others see it.
 #[derive(Debug)]
 pub(super) enum Sign {
-    /// Somebody holds it.
+    /// A process holds it.
     Alive,
-    /// Nobody does: the server is dead. Whoever has this is the only one to clean up after it.
+    /// No process holds it: the server is dead. The holder of this lock is the only one to clean up after that server.
     Dead(StaleLock),
     /// There is no file, so only the lease can tell.
     Unknown,

@@ -1,4 +1,4 @@
-//! Tells when somebody writes to the log, where the system can (inotify), so that nobody has to look while nobody does.
+//! Tells of writes to the log, where the system can (inotify), so that an idle program need not look at it.
 
 use std::{path::Path, time::Duration};
 
@@ -23,7 +23,7 @@ mod imp {
     impl LogWatcher {
         pub(super) fn watch(path: &Path) -> io::Result<Self> {
             let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            // Our own threads close it when the broker ends, and so should whoever waits here.
+            // Our own threads close the file when the broker ends, and that must end this wait as well.
             inotify::add_watch(&told, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
             Ok(Self(told))
         }

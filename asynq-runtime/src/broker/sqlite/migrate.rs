@@ -56,7 +56,7 @@ pub(super) fn settle_in(
     Ok(standing.names)
 }
 
-/// Looks whether a connection of somebody else sees our tables as this program knows them.
+/// Looks whether a foreign connection sees our tables as this program knows them.
 ///
 /// # Errors
 ///

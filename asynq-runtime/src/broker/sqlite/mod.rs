@@ -122,14 +122,15 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// [`Config`](BrokerErrorKind::Config): the URL, the place or an option cannot be used. [`Corrupt`](BrokerErrorKind::Corrupt): the
-    /// file is no SQLite file, is damaged, or belongs to another program; it is left as it was.
-    /// [`Denied`](BrokerErrorKind::Denied): no permission to read and write it and to create files beside it.
+    /// [`Config`](BrokerErrorKind::Config): the URL, the place or an option cannot be used.
+    /// [`Corrupt`](BrokerErrorKind::Corrupt): the file is not a SQLite file, is damaged, or belongs to another program;
+    /// it is left as it was. [`Denied`](BrokerErrorKind::Denied): no permission to read and write it and to create
+    /// files beside it.
     pub async fn open(url: &str, options: SqliteOptions) -> Result<Self, BrokerError> {
         Self::start(Location::parse(url)?, options).await
     }
 
-    /// Opens a database in memory that nobody else can see.
+    /// Opens a database in memory that no other connection can see.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Tells those who wait in this process that something has changed; they look for themselves what it is.
+//! Tells the waits of this process that something has changed; each looks for itself what it is.
 
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ impl Notifier {
         Self { work: sender(), due: sender(), signal: sender(), ends: sender() }
     }
 
-    /// Wakes whom a commit concerns.
+    /// Wakes the waits that a commit concerns.
     pub(super) fn notify(&self, effects: Effects) {
         for (concerned, sender) in [
             (effects.work, &self.work),
@@ -37,12 +37,12 @@ impl Notifier {
         }
     }
 
-    /// Wakes everyone: somebody else wrote, or the broker ends.
+    /// Wakes every wait: another program wrote, or the broker ends.
     pub(super) fn notify_all(&self) {
         self.notify(Effects { work: true, due: true, signal: true, ended: true });
     }
 
-    /// Whether anybody waits for anything.
+    /// Whether there is a wait.
     pub(super) fn has_subscribers(&self) -> bool {
         [&self.work, &self.due, &self.signal, &self.ends].iter().any(|sender| sender.receiver_count() > 0)
     }

@@ -40,8 +40,8 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         Ok(found) if !found.is_file() => {
             Err(config(format!("{} is no regular file; choose another path", file.display())))
         }
-        // What is in it is left to SQLite to find out: whoever closes a file takes the locks of all who have it open in this
-        // process, those of another broker too.
+        // SQLite itself finds out whether the content is valid: a program that closes a file releases the locks of
+        // every connection to it in this process, also those of another broker.
         Ok(found) => {
             let file = fs::canonicalize(&file).map_err(|error| translate_io(error, &file))?;
             check_name(&file, &found)?;

@@ -14,9 +14,9 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     works: Vec<Box<dyn Command>>,
-    /// Whether somebody wrote something since they were asked.
+    /// Whether a write came since they were asked.
     is_stale: bool,
-    /// When the first of them has something to do even if nobody writes, in Unix milliseconds.
+    /// When the first of them has something to do even without a write, in Unix milliseconds.
     due: Option<i64>,
 }
 
@@ -28,12 +28,12 @@ impl Parked {
         self.is_stale = true;
     }
 
-    /// Whoever asked for them is not there any more; each keeps room that others need.
+    /// Cancelled calls still hold a permit.
     fn forget_given_up(&mut self) {
         self.works.retain(|work| !work.is_given_up());
     }
 
-    /// Somebody wrote something.
+    /// A write came.
     pub(super) fn tell(&mut self) {
         self.is_stale = true;
     }
@@ -43,7 +43,7 @@ impl Parked {
         self.is_stale && !self.works.is_empty()
     }
 
-    /// How long nothing is to be done if nobody writes, at most `longest`.
+    /// How long nothing is to be done without a write, at most `longest`.
     pub(super) fn pause(&self, now: DateTime<Utc>, longest: Duration) -> Duration {
         if self.is_eager() {
             return Duration::ZERO;

@@ -100,7 +100,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
     }
 }
 
-/// The steps of all plans, each with the statement's file. What is no query has no plan.
+/// The steps of all plans, each with the statement's file. What is not a query has no plan.
 fn plans(connection: &Connection, names: Names) -> Vec<(&'static str, String)> {
     let all = sql::ALL.iter().filter(|(_, sql)| !sql.text(names).trim_start().starts_with("PRAGMA"));
     all.map(|(file, sql)| (*file, plan(connection, sql, names))).collect()

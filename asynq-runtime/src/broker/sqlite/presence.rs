@@ -1,4 +1,4 @@
-//! Who works on the file, and the cancel requests in it (contract: `broker/presence.rs`).
+//! The servers of the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
@@ -30,7 +30,7 @@ const SIGNALS_KEPT_MS: i64 = 600_000;
 /// Most cancel requests read at once.
 const SIGNALS: i64 = 256;
 
-/// Asks whoever runs a task to stop it.
+/// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
     tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_KEPT_MS)])?;
     tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id, tx.view.now])?;
@@ -67,7 +67,7 @@ impl Presence for SqliteBroker {
         let command = WriteCommand::new(Priority::Lease, 1, move |tx| {
             let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, card.info, workers])?;
             if beaten == 0 {
-                // Somebody took us for dead, for instance after a long stop.
+                // Another server took this one for dead, for instance after a long stop.
                 tx.view.execute(
                     &sql::PRESENCE_REJOIN,
                     params![

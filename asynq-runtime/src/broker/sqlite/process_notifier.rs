@@ -24,7 +24,7 @@ mod imp {
             Ok(Self { socket: Arc::new(socket), limit })
         }
 
-        /// For whoever waits for more than this.
+        /// For a wait that watches more than this.
         #[cfg(target_os = "linux")]
         pub(in super::super) fn socket(&self) -> &UnixDatagram {
             &self.socket
@@ -115,7 +115,7 @@ impl ProcessNotifier {
 }
 
 impl NotifySender {
-    /// A sender; without sockets it notifies nobody.
+    /// A sender; without sockets it notifies no program.
     pub(super) fn ready() -> Self {
         Self::new()
     }

@@ -137,7 +137,7 @@ impl Item {
         Ok(Ok(Placed { state, process_at: instant(due) }))
     }
 
-    /// Why it would not be stored, if somebody holds its lock.
+    /// Why it would not be stored, if another task holds its lock.
     fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
         let NewTask { queue, id, unique: Some(lock), .. } = &self.task else { return Ok(None) };
         let Some(q) = view.queue(queue)? else { return Ok(None) };
@@ -146,7 +146,7 @@ impl Item {
         Ok(holder.map(|holder| Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
     }
 
-    /// The id is taken: by our own first send, whose answer was lost, or by somebody else.
+    /// The id is taken: by our own first send, whose answer was lost, or by another task.
     fn meets_itself(&self, view: &View<'_>, q: i64) -> rusqlite::Result<Result<Placed, Refused>> {
         let found = view.find(&sql::PRODUCE_TAKEN_BY, params![q, self.task.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))

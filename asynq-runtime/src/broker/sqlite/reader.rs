@@ -18,8 +18,8 @@ use super::{command::ReadRequest, connection, sql::Names, store::Common, tx::Vie
 /// Readers per broker.
 const READERS: usize = 2;
 
-/// How long a query waits for a reader that has a connection, or is opening it, before another opens one for it: a connection
-/// takes a quarter of a megabyte, and who asks a few things at the start needs one.
+/// How long a query waits for a reader that has a connection, or is opening it, before another opens one for it: a
+/// connection takes a quarter of a megabyte, and a program with a few queries at its start needs one.
 const WORTH_OPENING: Duration = Duration::from_millis(10);
 
 /// How long one query may take: a longer one would keep the WAL from being reset.
@@ -72,7 +72,7 @@ impl fmt::Debug for Waiting {
 }
 
 impl Readers {
-    /// Has the next free reader answer `query`, which holds the caller's place among those who may wait.
+    /// Has the next free reader answer `query`, which holds the caller's permit to wait.
     pub(super) fn ask(&self, query: Box<dyn ReadRequest>) {
         let mut waiting = self.0.lock();
         waiting.queries.push_back(query);

@@ -103,7 +103,7 @@ impl SqliteBroker {
     }
 }
 
-/// What somebody wants to do to one task.
+/// A change to one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Do(BulkAction),
@@ -126,7 +126,7 @@ impl Wish {
     }
 }
 
-/// A task that somebody wants to change.
+/// A task that is to be changed.
 #[derive(Debug)]
 struct Subject {
     seq: i64,
@@ -217,7 +217,7 @@ impl Subject {
     }
 }
 
-/// Takes a unique lock for `id` until then, or says who holds it.
+/// Takes a unique lock for `id` until then, or returns its holder.
 fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqlite::Result<Result<(), Option<TaskId>>> {
     if view.execute(&sql::LOCK_TAKE, params![q, key, id, until, view.now])? > 0 {
         return Ok(Ok(()));

@@ -22,7 +22,7 @@ pub(super) struct Facts {
 ///
 /// # Errors
 ///
-/// The bytes are no message, or one of another task.
+/// The bytes are not a message, or one of another task.
 pub(super) fn message(
     raw: Bytes,
     queue: &QueueName,

@@ -215,7 +215,7 @@ fn judge(found: Option<(i64, i64)>, item: &Settlement) -> Settled {
     match found {
         None if done_again => Settled::Ok,
         None => Settled::Gone,
-        // 0 is what a task has that nobody has settled yet.
+        // 0 belongs to a task that was never settled.
         Some((_, last)) if item.resend && last == run.token.0 && last != 0 => Settled::Ok,
         Some((row, _)) if done_again && row != run.row => Settled::Ok,
         Some(_) => Settled::Fenced,

@@ -72,7 +72,7 @@ pub(super) struct Common {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) liveness: Option<Liveness>,
-    /// Whether the writer is told already that somebody else wrote something.
+    /// Whether the writer is told already that another program wrote something.
     told: AtomicBool,
     closed: AtomicBool,
     broken: OnceLock<BrokerError>,
@@ -234,7 +234,7 @@ pub(super) struct Sent<T> {
 pub(super) enum Message {
     /// Do this.
     Command(Box<dyn Command>),
-    /// Somebody else wrote something.
+    /// Another program wrote something.
     Notifier,
     /// End.
     Stop,

@@ -79,14 +79,14 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a commit means to those who wait.
+/// The waits that a commit ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effects {
     /// Something may be taken that could not be taken before.
     pub(super) work: bool,
     /// Something is due at a time that was not known before.
     pub(super) due: bool,
-    /// Somebody asks for something.
+    /// A cancel request or another control request came.
     pub(super) signal: bool,
     /// A task was completed, archived or deleted.
     pub(super) ended: bool,
@@ -107,7 +107,7 @@ pub(super) const FAILURES: i64 = 10;
 pub(super) struct Tx<'a> {
     /// The transaction to run statements in.
     pub(super) view: View<'a>,
-    /// Whom the commit concerns.
+    /// The waits that the commit ends.
     pub(super) effects: Effects,
     tally: BTreeMap<(i64, u8), i64>,
     stat: BTreeMap<i64, (i64, i64)>,
@@ -186,8 +186,8 @@ impl<'a> Tx<'a> {
         Ok(head)
     }
 
-    /// A place behind everyone who waits in `q`. With `alone`, nobody shares it: rows that are older than others in line
-    /// would come first among equals.
+    /// A position behind every waiting task of `q`. With `alone`, no other task shares it: among equal positions the
+    /// older row would come first.
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
             Some(&last) => last,

@@ -1,7 +1,8 @@
 //! How programs that wait for the ends of tasks are told of commits by others (docs/design/sqlite.md#wake-up).
 //!
-//! A server is on the list in the file, and its socket is beside the database. A program that only enqueues and waits is on no
-//! list: its socket is in the folder `<db>-waiters`, where a commit that ended a task looks for whom to tell.
+//! A server is on the list in the file, and its socket is beside the database. A program that only enqueues and waits
+//! is on no list: its socket is in the folder `<db>-waiters`, where a commit that ended a task looks for programs to
+//! notify.
 
 use std::{
     fs, io,
@@ -61,7 +62,7 @@ impl WaiterNotifiers {
         belong_to(&self.database, &self.own);
     }
 
-    /// A server of this program has a socket from now on: those who notify ours shall notify that one.
+    /// A server of this program has a socket from now on: programs that notify ours are to notify that one.
     pub(super) fn belong_to_server(&self, server: &Path) {
         let mut bound = self.bound();
         if bound.take().is_some() {

@@ -17,7 +17,7 @@ use super::{
     store::{Common, Message},
 };
 
-/// The safety net under notifications: how soon a commit is noticed that notified nobody.
+/// The safety net under notifications: how soon a commit is noticed whose notification was lost.
 pub(super) const NET: Duration = Duration::from_millis(100);
 
 /// After this time a commit that was written is seen, and the time of another differs from its time: where the file system
@@ -28,7 +28,7 @@ const SETTLED_BY_SECONDS: Duration = Duration::from_secs(3);
 /// So often the look into the file is left out at most.
 const MOST_UNTOUCHED: u32 = 10;
 
-/// How often the file is looked for, and slow readers, while nobody writes and the system would tell if somebody did.
+/// How often the file is looked for, and slow readers, while no write comes and the system would announce one.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which file this is, whatever its name: a device and a number on it.
@@ -153,7 +153,7 @@ impl Trace {
 /// What became of a file since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileStatus {
-    /// It is the one that is there, or nobody can tell.
+    /// It is the one that is there, or the system cannot tell.
     Same,
     /// Another one has its name.
     Replaced,
@@ -173,7 +173,7 @@ impl FileStatus {
         }
     }
 
-    /// What calls fail with from now on: SQLite would go on writing into a file that nobody finds any more.
+    /// The error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(super) fn error(self, place: &str) -> Option<BrokerError> {
         let what = match self {
             Self::Same => return None,

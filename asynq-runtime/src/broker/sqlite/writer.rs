@@ -141,7 +141,7 @@ impl Writer {
                 disk.answer(waiting.is_empty() && !self.parked.is_eager());
             }
         }
-        // If nobody told us to stop, the broker was lost before anybody had it.
+        // Without a request to stop, the broker was dropped before its opening returned.
         self.common.close();
         let closed =
             BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
@@ -345,7 +345,7 @@ impl Writer {
             self.reconnect();
         }
         if is_full(&error) {
-            // Settling frees room and must not fail because somebody enqueues.
+            // Settling frees room and must not fail because of an enqueue.
             let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.common.explain(error));
             let _ = connection::reuse_wal(&mut self.connection);
             self.each_alone(others, notify_sender);
@@ -384,8 +384,8 @@ impl Writer {
         }
     }
 
-    /// Answers what promises nothing, keeps the rest until it is on disk, and wakes whom the commit concerns, here and in
-    /// other programs.
+    /// Answers the commands that promise nothing, keeps the rest until it is on disk, and wakes the waits that the
+    /// commit concerns, here and in other programs.
     fn end(
         &mut self,
         batch: Vec<Box<dyn Command>>,
@@ -437,7 +437,7 @@ impl Writer {
 struct Committed {
     /// How many of the batch it did, from the front.
     done: usize,
-    /// Whom it concerns.
+    /// The waits that it concerns.
     effects: Effects,
     /// The sockets of other programs that may be concerned.
     notifiers: Vec<PathBuf>,

@@ -3,7 +3,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::*;
 use crate::job::{JobContext, JobResult};
 
-/// Reads what [`encode_result`] wrote, as whoever reads results will have to.
+/// Reads what [`encode_result`] wrote, as a reader of results does.
 fn decode_result<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Option<T> {
     match codec {
         Codec::Postcard => postcard::from_bytes(bytes.strip_prefix(&[POSTCARD])?).ok(),

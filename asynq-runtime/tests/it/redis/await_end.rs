@@ -157,7 +157,7 @@ async fn what_is_no_task_is_told_and_a_closed_broker_ends_a_wait() {
         let error = soon(broker.wait_for_end(&queue(), &id(name), HOUR)).await.unwrap_err();
         assert!(!error.is_unavailable(), "{name}: {error}");
     }
-    // A hash without a state is no task that could end.
+    // A hash without a state is not a task that could end.
     let () = redis.hset(key("empty"), "x", "x").await.unwrap();
     assert_eq!(soon(broker.wait_for_end(&queue(), &id("empty"), HOUR)).await.unwrap(), TaskEnd::Gone);
 

@@ -114,8 +114,8 @@ async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
     }
 }
 
-/// A primary that became a replica, or that cannot save its data, answers who reads: nobody can extend meanwhile, and whoever
-/// then took each lapsed lease for a death would run everything twice when it takes writes again.
+/// A primary that became a replica, or that cannot save its data, still answers reads: no server can extend meanwhile,
+/// and a recoverer that took each lapsed lease for a death would run everything twice when it takes writes again.
 #[tokio::test]
 async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
     let server = Server::start(&[]).await;

@@ -1,4 +1,4 @@
-//! The connection that the one who fetches drives: what becomes of it, of calls that it fails, and of those who are held up.
+//! The connection that a fetcher drives: its life, the calls that it fails, and callers that are held up.
 
 use std::{
     pin::pin,

@@ -1,4 +1,4 @@
-//! Who looks does so on a connection of its own, so that a long page cannot take the worker's away.
+//! The inspector has a connection of its own, so that a long page cannot take the worker's away.
 
 use std::collections::BTreeSet;
 

@@ -243,7 +243,7 @@ impl Settle for Flaky {
             answers.insert(at, Err(down()));
             return answers;
         }
-        // Before the store shows it: who has seen the effect finds it here.
+        // Before the store shows it: a test that has seen the effect finds it here.
         self.settled.lock().unwrap().extend(batch.iter().map(|s| (s.run.id.to_string(), s.clone())));
         let answers = self.inner.settle(batch).await;
         if counts_down(&self.lose_answers) {

@@ -438,7 +438,7 @@ async fn programs_that_share_a_group_make_every_task_a_part_of_one_thing() {
         all.extend(joined);
         broker.close().await;
     }
-    // Whoever gave up early left what the last one released.
+    // A claim that gave up early left what the last one released.
     while let Some(set) = feeder.claim_set(&queue(), &group(), &rules).await.unwrap() {
         feeder.finish_set(&set, &of(made(&set))).await.unwrap();
         all.extend(members(&set).into_iter().map(str::to_owned));

@@ -32,7 +32,8 @@ async fn a_backup_by_vacuum_into_is_restored_at_its_first_start() {
     assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
 }
 
-/// Who then puts a backup in the place of the file, and forgets the log beside it, has the backup and nothing else.
+/// An operator who then puts a backup in the place of the file, and forgets the log beside it, has the backup and
+/// nothing else.
 #[tokio::test]
 async fn a_worker_that_leaves_in_order_leaves_an_empty_log() {
     let folder = tempfile::tempdir().unwrap();

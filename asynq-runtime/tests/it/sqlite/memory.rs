@@ -138,7 +138,7 @@ async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_w
     assert_eq!(holder(&broker, "short").await.unwrap(), "short");
     enqueue(&broker, unique("after stale", "stale")).await.unwrap();
     clock.advance(MS);
-    // Its time has passed before it was extended again: whoever is next may have it.
+    // Its time has passed before it was extended again: the next caller may have it.
     broker.extend_locks(&locks).await.unwrap();
     enqueue(&broker, unique("after short", "short")).await.unwrap();
     clock.advance(49 * SECOND);

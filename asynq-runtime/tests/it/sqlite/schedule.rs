@@ -156,7 +156,7 @@ async fn a_run_of_a_dead_program_stops_no_schedule_and_one_of_a_living_program_d
     w.clock.advance(SECOND);
     assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Enqueued(_)));
     assert_eq!(w.state(&id).await, Some(TaskState::Active), "it is the janitor's");
-    // Whoever looked at the dead program's file let it go.
+    // The recoverer that looked at the dead program's file released it.
     let recovered = w.broker.recover(&[queue()]).await.unwrap();
     assert_eq!(recovered.tasks, [(queue(), id)]);
     w.end().await;
@@ -269,9 +269,9 @@ async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
     let file = folder.path().join("jobs.db");
     let (leader, waiter) = (open(&file).await, Arc::new(open(&file).await));
     let (old, new) = (candidate("old", 1), candidate("new", 1));
-    // With a bell, and without one: then the safety net sees it.
-    for with_bell in [false, true] {
-        if with_bell {
+    // With a notification, and without one: then the safety net sees it.
+    for with_notification in [false, true] {
+        if with_notification {
             join(&waiter).await;
         }
         assert_eq!(leader.lead(&old, HOUR).await.unwrap(), Lead::Ours { wanted: false });

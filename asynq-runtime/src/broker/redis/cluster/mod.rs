@@ -157,7 +157,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever keeps the call's key; without a key, a node that is connected already.
+    /// The master that keeps the call's key; for a call without a key, a node that is connected already.
     fn owner(&self, map: &SlotMap, call: &Call) -> Option<Address> {
         if let Some(key) = call.routing_key() {
             return map.owner(slots::slot(key)).cloned();
@@ -186,7 +186,7 @@ impl Cluster {
         for (to, routed_calls) in by_node {
             under_way.spawn(trip(self.line(&to), to, routed_calls, durability));
         }
-        // Who asks each node several things tells the answers apart by their order.
+        // A caller that asks each node several questions tells the answers apart by their order.
         let mut trips = under_way.join_all().await;
         trips.sort_by_key(|(to, ..)| order.iter().position(|asked| asked == to));
         trips

@@ -10,7 +10,7 @@ use super::{
 
 /// Slots of a cluster.
 const SLOTS: usize = 16_384;
-/// In the table: nobody.
+/// In the table: a slot without an owner.
 const NOBODY: u16 = u16::MAX;
 
 /// Owners of all slots, as one node tells them.
@@ -51,7 +51,7 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// Who owns the slot.
+    /// The master that owns the slot.
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
         self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
     }

@@ -32,7 +32,7 @@ pub(in super::super) struct Topology(Arc<Inner>);
 struct Inner {
     seeds: Vec<Address>,
     known: watch::Sender<Known>,
-    /// Somebody has seen that the map is not true any more.
+    /// A caller has seen that the map is not true any more.
     doubt: Notify,
     line: OnceLock<Line>,
 }

@@ -31,7 +31,7 @@ impl RedisBroker {
     }
 }
 
-/// Slots from the first to the last, and who has them: the master first.
+/// A range of slots, and the nodes that have it: the master first.
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
     first: u16,

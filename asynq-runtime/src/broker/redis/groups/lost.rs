@@ -1,4 +1,4 @@
-//! Looks for groups that have tasks and that nobody knows, as some of Go's scripts leave them.
+//! Looks for groups that have tasks and are missing from the set of groups, as some of Go's scripts leave them.
 
 use std::{collections::HashMap, sync::PoisonError};
 

@@ -37,7 +37,8 @@ fn read(field: &str) -> Option<Failure> {
     Some(Failure::new(number.parse().ok()?, DateTime::from_timestamp_millis(at.parse().ok()?)?, error))
 }
 
-/// The ring in order. A later error in the message is a Go worker's, who keeps no more than that.
+/// The ring in order. An error of the message that is later than the ring was written by a Go worker, which keeps only
+/// that one.
 fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
     ring.sort_by_key(|failure| std::cmp::Reverse(failure.number));
     let newest = ring.first().map(|failure| (failure.number, failure.at.timestamp()));

@@ -103,7 +103,7 @@ impl RedisBroker {
     }
 }
 
-/// A counter that is no number must not hide the rest.
+/// A counter that is not a number must not hide the rest.
 fn counter(value: &Value) -> u64 {
     reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }

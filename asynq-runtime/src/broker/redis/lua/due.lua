@@ -21,7 +21,7 @@ local function left_over(members, prefix)
   return gone
 end
 
--- Notes times: milliseconds and member in turn. Whoever adds takes up to twice as many away that servers of Go, which forward
+-- Notes times: milliseconds and member in turn. A call that adds some takes up to twice as many away that servers of Go, which forward
 -- tasks, have left here; and the key ends by itself.
 local function note_due(key, times, now_ms)
   redis.call('ZADD', key, unpack(times))

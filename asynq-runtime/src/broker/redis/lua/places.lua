@@ -70,7 +70,7 @@ end
 
 -- Makes a task pending that has left its place, because somebody wants it to run by itself: with a new chance, out of its
 -- group for good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message
--- alone because of the group goes to the hash, where whoever ends the task looks for it.
+-- alone because of the group goes to the hash, where the server that ends the task looks for it.
 local function run_alone(key, lock, now_ns)
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end

@@ -3,7 +3,7 @@
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
--- A field of a protobuf message, a number or text; nil where there is none, and of bytes that are no message.
+-- A field of a protobuf message, a number or text; nil where there is none, and of bytes that are not a message.
 local function proto(bytes, field)
   local at, found = 1, nil
   while at <= #bytes do

@@ -1,4 +1,4 @@
-//! Replaces payloads: read, change the message, write it if nobody else did meanwhile.
+//! Replaces payloads: read, change the message, write it if no other program did meanwhile.
 
 use super::{TRIES, places, read_changed, restless};
 use crate::{

@@ -25,7 +25,7 @@ use crate::{
 
 /// Most tasks that one script changes.
 const SLICE: usize = 100;
-/// How often a repair that reads, decides and writes begins again because somebody changed the task in between.
+/// How often a repair that reads, decides and writes begins again because another program changed the task in between.
 const TRIES: usize = 20;
 
 #[async_trait::async_trait]
@@ -175,7 +175,7 @@ const fn word(action: BulkAction) -> &'static str {
     }
 }
 
-/// What a script says of one task; `None` if somebody else changed it meanwhile.
+/// What a script says of one task; `None` if another program changed it meanwhile.
 fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
     let word = reply::text(answer).unwrap_or_default();
     Ok(Some(match word.as_str() {
@@ -197,7 +197,7 @@ fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError>
     Ok((BulkSlice { changed, ghosts, more: number(&more) == Some(1) }, groups::next_step(next)))
 }
 
-/// Somebody changes the task as fast as we look at it.
+/// Another program changes the task as fast as this one looks at it.
 fn restless(id: &TaskId) -> BrokerError {
     BrokerError::new(
         BrokerErrorKind::Unavailable,

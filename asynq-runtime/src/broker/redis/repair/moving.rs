@@ -1,8 +1,9 @@
 //! Moves tasks between queues, which may lie in different places of a Cluster: no script sees both.
 //!
-//! Hold it in the old queue (scheduled for the year 9999, with a record of the move) → place it in the new one (the same) →
-//! drop it from the old one → release it in the new one. Nothing runs what is held, and no housekeeping deletes it. Never are there two copies that somebody would run, every step
-//! looks at the record first, and whoever asks for the same move again goes on where it broke off.
+//! Hold it in the old queue (scheduled for the year 9999, with a record of the move) → place it in the new one (the
+//! same) → drop it from the old one → release it in the new one. No worker runs a held task, and no housekeeping
+//! deletes it. There are never two copies that a worker could run, every step looks at the record first, and a second
+//! call for the same move continues where the first broke off.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +100,7 @@ impl RedisBroker {
         }
     }
 
-    /// Takes a held task over to the other queue. `None`: somebody else did something with it, look again.
+    /// Takes a held task over to the other queue. `None`: another program changed it, look again.
     async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, MoveError> {
         match self.place(id, moving, found).await {
             Ok(true) => {}
@@ -121,7 +122,7 @@ impl RedisBroker {
                 Ok(Some(Changed::Done))
             }
             other => {
-                // Somebody ran, edited or deleted it here: then here is where it is.
+                // Another program ran, edited or deleted it in this queue, so this queue keeps it.
                 self.drop_copy(id, moving, End::Target, false).await?;
                 Ok((other == Dropped::None).then_some(Changed::NotFound))
             }
@@ -155,7 +156,7 @@ impl RedisBroker {
         }
         let Some(holder) = reply::text(self.link.send_one(Call::plain("GET").arg(lock)).await?) else { return Ok(()) };
         let task = Keys::new(&moving.queue(End::Target)).task(&holder);
-        // A lock whose task is gone holds nobody up.
+        // A lock whose task is gone blocks no task.
         let is_held = reply::number(&self.link.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
         if holder == id.as_str() || !is_held {
             return Ok(());
@@ -303,7 +304,7 @@ impl Found {
         TaskMessage::decode(self.field("msg").to_vec().into()).map(|message| message.unique_key).unwrap_or_default()
     }
 
-    /// The move that it is on, if it is as the move left it; somebody may have run or changed it since.
+    /// The move that it is on, if it is as the move left it; another program may have run or changed it since.
     fn on_its_way(&self) -> Option<Move> {
         let moving = Move::from_bytes(self.fields.get("move")?)?;
         let end =

@@ -1,4 +1,4 @@
-//! Ends runs that nobody runs any more, as failures.
+//! Ends runs that no server holds any more, as failures.
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};

@@ -31,7 +31,7 @@ impl RedisBroker {
         }
         self.link.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.forget(queue);
-        // Who enqueued in between believes that the name is known.
+        // A client that enqueued in between believes that the name is known.
         if !self.step(&keys, &[], Step::Ask).await? {
             self.link.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
             return Ok(QueueDeleted::NotEmpty);
@@ -91,7 +91,7 @@ enum Step {
     Delete,
 }
 
-/// Whether the key is asynq's or ours. Receipts stay: who repeats a call that was not answered needs them, and they end
+/// Whether the key is asynq's or ours. Receipts stay: a call that was not answered is repeated by them, and they expire
 /// by themselves.
 fn is_its_own(keys: &Keys, key: &str) -> bool {
     const NAMES: [&str; 13] = [

@@ -73,7 +73,7 @@ impl Move {
         }
     }
 
-    /// The message while it is held on its way, which says why. Bytes that are no message stay as they are.
+    /// The message while it is held on its way, which says why. Bytes that are not a message stay as they are.
     pub(super) fn message_meanwhile(&self, end: End) -> Bytes {
         let message = self.message(end);
         let Ok(read) = TaskMessage::decode(message.clone()) else { return message };

@@ -1,4 +1,5 @@
-//! Who plans the ticks of a program: one key with a time to live, and one in which a newer version says that it would.
+//! The scheduler that plans the ticks of a program: one key with a time to live, and one in which a newer version asks
+//! for the lead.
 //!
 //! Two keys, two commands: they lie on different nodes of a Cluster. Nothing depends on their being changed together.
 
@@ -54,7 +55,8 @@ fn value(candidate: &Candidate) -> String {
     format!("{}|{}", candidate.token, candidate.revision)
 }
 
-/// The revision of whoever leads; what is no value of ours counts as the newest, so that nobody asks it to resign.
+/// The revision of the leader. A value in a format that is not ours counts as the newest revision, so that no scheduler
+/// asks that leader to resign.
 fn revision_of(holder: &str) -> u64 {
     holder.rsplit_once('|').and_then(|(_, revision)| revision.parse().ok()).unwrap_or(u64::MAX)
 }

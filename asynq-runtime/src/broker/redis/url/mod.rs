@@ -31,7 +31,7 @@ pub(super) enum Place {
     One(Address),
     /// Some nodes of a cluster, which know the others.
     Cluster(Vec<Address>),
-    /// Sentinels, who know the master.
+    /// Sentinels, which know the master.
     Sentinel(Sentinels),
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Address {
     Unix(PathBuf),
 }
 
-/// Who knows the master, and by which name.
+/// The addresses of the sentinels, and the name by which they know the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sentinels {
     pub(super) at: Vec<Address>,

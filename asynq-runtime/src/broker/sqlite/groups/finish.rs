@@ -23,7 +23,7 @@ use super::{
     Standing,
 };
 
-/// How long it is known that a set was finished, for those who never got the answer.
+/// How long a finished set is remembered, for a caller that never got the answer.
 const RECEIPT: Duration = Duration::from_secs(600);
 
 /// The end of a set with everything encoded once, however often the transaction is repeated.

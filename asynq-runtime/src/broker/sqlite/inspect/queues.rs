@@ -96,7 +96,7 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
         let average =
             view.find(&sql::INSPECT_WEIGHT, params![q, state.number(), SAMPLE], |row| row.get::<_, Option<f64>>(0))?;
         if let Some(average) = average.flatten() {
-            // An average of lengths is no negative number, and far below the numbers that a float cannot hold.
+            // An average of lengths is not a negative number, and far below the numbers that a float cannot hold.
             bytes += n * (average as u64 + OVERHEAD);
         }
     }

@@ -132,7 +132,7 @@ pub(super) fn group_page<T>(
 }
 
 /// How the last attempts of a task failed. The last error of the task may be of a program that kept no failures, or of
-/// something that was no attempt.
+/// something that was not an attempt.
 pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Vec<Failure>> {
     let failure = |number: i64, at: i64, error: String| {
         Failure::new(u32::try_from(number).unwrap_or(u32::MAX), instant(at), error)

@@ -27,10 +27,11 @@ use super::{
 /// After this time without a beat, a server that has no lock file counts as dead.
 const SILENCE_MS: i64 = 60_000;
 
-/// A server that joins and dies while nobody looks is found as soon as one that was seen.
+/// A server that joins and dies unseen is found as soon as one that was seen.
 const LONGEST_QUIET: Duration = Duration::from_millis(900);
 
-/// How long nobody can die and no lease of `queues` can pass, so that an idle program that is alone looks less often.
+/// How long no server can die and no lease of `queues` can pass, so that an idle program that is alone looks less
+/// often.
 pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<Duration, BrokerError> {
     let queues = queues.to_vec();
     let common = Arc::clone(&store.common);
@@ -60,7 +61,7 @@ pub(super) enum Trust {
 /// Of more queues the active tasks are looked at, and not the queues.
 const MANY: usize = 16;
 
-/// Puts back what nobody runs any more, of `queues`.
+/// Puts back the tasks of `queues` that no server runs any more.
 pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
     let common = Arc::clone(&store.common);
@@ -124,7 +125,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
             match liveness.look(&server.file) {
                 Sign::Dead(grave) => Some(grave),
                 Sign::Alive => continue,
-                // Somebody took its file away. As long as it beats, only the lease decides.
+                // Its file was removed. As long as it beats, only the lease decides.
                 Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
                 Sign::Unknown => None,
             }
@@ -184,7 +185,7 @@ fn put_back(
     }
     let mut emptied = Vec::new();
     for server in dead {
-        // Other queues of the dead server are the business of those who serve them.
+        // Other queues of the dead server are recovered by the servers of those queues.
         if !presence::runs_something(&tx.view, server.number)? {
             tx.view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
             emptied.push(server.number);

@@ -44,7 +44,7 @@ pub(super) fn move_task(
     }
     let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
     tx.view.execute(&sql::REPAIR_MOVE, params![task.seq, q, at, key])?;
-    // Bytes that are no message are left as they are found.
+    // Bytes that are not a message are left as they are found.
     if let Some(bytes) = task.message(&tx.view)?
         && let Ok(mut message) = TaskMessage::decode(bytes.into())
     {

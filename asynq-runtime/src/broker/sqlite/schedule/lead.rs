@@ -1,4 +1,4 @@
-//! Who leads the schedulers of a program: one row of the file, and who may write it.
+//! The lead of the schedulers of a program: one row of the file, which names the leader.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ mod tests {
             (&new, 200, another(80)),
             (&peer, 279, ours(true)),
             (&new, 290, another(89)),
-            // Whoever takes it is told at once of a newer one that waits.
+            // The new leader is told at once of a newer version that waits.
             (&old, 379, ours(true)),
             (&new, 380, another(99)),
             (&new, 479, ours(false)),

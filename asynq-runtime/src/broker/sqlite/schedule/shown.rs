@@ -21,7 +21,7 @@ pub(super) fn encode(entries: &[SchedulerEntry]) -> Vec<Vec<u8>> {
     entries.iter().map(SchedulerEntry::encode_to_vec).collect()
 }
 
-/// Puts these entries of a scheduler in place of those before, and takes those away that nobody renewed.
+/// Puts these entries of a scheduler in place of those before, and takes those away that were not renewed.
 pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i64) -> rusqlite::Result<()> {
     view.execute(&sql::SCHEDULE_SWEEP_SHOWN, [view.now])?;
     view.execute(&sql::SCHEDULE_WITHDRAW, [scheduler])?;

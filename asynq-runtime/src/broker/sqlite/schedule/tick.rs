@@ -210,7 +210,7 @@ struct Previous {
     state: TaskState,
     at: i64,
     lock: Option<String>,
-    /// Whether it is part of a set, which only whoever makes a task of the set may take apart.
+    /// Whether it is part of a set, which only the call that makes a task of the set may take apart.
     staged: bool,
     server: i64,
     extra: Extra,
@@ -238,7 +238,7 @@ impl Previous {
         matches!(self.state, TaskState::Archived | TaskState::Completed)
     }
 
-    /// Whether it waits or runs. Nobody runs one whose lease has passed or whose server is `dead`.
+    /// Whether it waits or runs. A task whose lease has passed or whose server is `dead` does not run.
     fn is_there(&self, now: i64, dead: Option<i64>) -> bool {
         match self.state {
             TaskState::Active => self.at > now && dead != Some(self.server),

@@ -1,4 +1,4 @@
-//! Keeps the file small, and its log whole and small, while nobody writes.
+//! Keeps the file small, and its log whole and small, between writes.
 
 use std::{
     path::Path,
@@ -19,7 +19,7 @@ const PORTION: Duration = Duration::from_millis(20);
 /// Free pages that are kept, because new tasks need them: so many (4 MiB), or a quarter of the file.
 const KEPT_PAGES: i64 = 1_024;
 
-/// What is to be tidied up while nobody writes.
+/// The work that waits for a pause between writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Nothing.
@@ -47,7 +47,7 @@ impl Writer {
         match self.give_back() {
             Ok(true) => return Rest::Shrinking,
             Ok(false) => {}
-            // Somebody else writes.
+            // Another program writes.
             Err(_) => return Rest::Untidy,
         }
         // The file itself becomes shorter when the log goes into it.
@@ -90,7 +90,7 @@ impl Writer {
         self.connection.query_row(pragma, [], |row| row.get(0))
     }
 
-    /// Says so when the log has grown large: it can only begin anew when nobody reads from it.
+    /// Warns when the log has grown large: it can begin anew only when no connection reads from it.
     pub(super) fn watch_log(&mut self) {
         let Some(file) = &self.common.file else { return };
         let now = Instant::now();

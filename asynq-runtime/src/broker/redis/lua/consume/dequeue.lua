@@ -34,7 +34,7 @@ end
 while taken < n and rounds < 16 and room > 0 do
   rounds = rounds + 1
   local wanted = n - taken
-  -- RPOP is no command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
+  -- RPOP is not a command that memory limits forbid, so as the first write it lets the whole script run when memory is full.
   local ids = call('RPOP', KEYS[1], wanted)
   if not ids or #ids == 0 then
     reached_end = true

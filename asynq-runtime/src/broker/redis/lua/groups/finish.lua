@@ -101,7 +101,7 @@ for _, id in ipairs(running) do
   call('LPUSH', KEYS[4], id)
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   -- Not back to the group when it is retried. asynq names the lock of a grouped task in the message alone; without its
-  -- group the task needs it where whoever ends it looks.
+  -- group the task needs it where the server that ends it looks.
   if kept[id] then call('HSET', key, 'unique_key', kept[id]) end
   call('HDEL', key, 'group')
 end

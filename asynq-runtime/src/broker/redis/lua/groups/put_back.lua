@@ -30,7 +30,7 @@ for _, set in ipairs(sets) do
     -- Its group is of a foreign type: the set is safe where it is, and must not keep the others waiting.
     call('ZADD', KEYS[1], whole(now_s + tonumber(ARGV[6])), set)
   elseif size > room and room < most then
-    -- A set that fits is never parted: whoever ends it late finds all of it or nothing.
+    -- A set that fits is never parted: a server that ends it late finds all of it or nothing.
     return { back, 1 }
   else
     local members = call('ZRANGE', set, 0, room - 1, 'WITHSCORES')

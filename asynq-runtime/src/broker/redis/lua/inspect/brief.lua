@@ -16,7 +16,7 @@ local function varint(number)
 end
 
 -- A message with the first `most` bytes of its payload (field 2 of asynq's TaskMessage), and how many there are in all;
--- '' where nothing was left out. Bytes that are no message stay as they are.
+-- '' where nothing was left out. Bytes that are not a message stay as they are.
 local function cut_message(msg, most)
   local at = 1
   while at <= #msg do

@@ -30,7 +30,7 @@ while #back < limit and pages < 10 do
         gone[#gone + 1] = id
         if type(token) ~= 'table' and call('EXISTS', key) == 1 then back[#back + 1] = id end
       elseif redis.pcall('HGET', key, 'state') == 'active' then
-        -- Active was lost, or came back in part: the lease is the last trace of the task. Whoever still runs it is fenced.
+        -- Active was lost, or came back in part: the lease is the last trace of the task. A server that still runs it is fenced.
         depth[id] = -1
         back[#back + 1] = id
       end

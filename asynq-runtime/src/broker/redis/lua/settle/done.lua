@@ -3,7 +3,7 @@
 -- KEYS     1 active · 2 lease · 3 processed:DATE · 4 processed · 5.. one task hash per run
 -- ARGV     1 when the counters of the day expire, Unix seconds; then, any number of times, several runs of one token:
 --          how many · token · their ids
--- Returns  one letter per run: o done · b this run has ended before · f fenced · g gone · e the hash is no hash
+-- Returns  one letter per run: o done · b this run has ended before · f fenced · g gone · e the key is not a hash
 --          · w lease is of a foreign type, nothing was changed
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local letters, ended, deleted = {}, {}, {}

@@ -8,7 +8,7 @@
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
 --          A task that was replaced while it ran is deleted in place of r, a and q.
--- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the hash is no
+-- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the key is not a
 --          hash · w a container of the queue is of a foreign type, nothing was changed
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])

@@ -1,0 +1,108 @@
+//! How comments and pages are written, as far as a program can tell: the subject of a sentence is named, and pictures are left out.
+
+use crate::tree::{files, none, read};
+
+/// Ways to begin a clause without a subject, in lower case.
+const WITHOUT_A_SUBJECT: [&str; 9] = [
+    "whoever",
+    "whom",
+    "those who",
+    "the one who",
+    "ones who",
+    "others who",
+    "somebody who",
+    "nobody who",
+    "everybody who",
+];
+/// Names of former times, in lower case.
+const PICTURES: [&str; 9] =
+    ["bell", "grave", "dice", "errand", "desk", "clerk", "back door", "by hand of", "at the door"];
+/// What may follow "is no".
+const AFTER_IS_NO: [&str; 15] = [
+    "longer", "more", "such", "end", "way", "room", "news", "none", "better", "business", "match", "answer", "time",
+    "use", "help",
+];
+
+/// What is wrong with a sentence of a comment.
+fn fault(text: &str) -> Option<String> {
+    let words: Vec<String> = text
+        .split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '`').to_lowercase())
+        .collect();
+    let flat = format!(" {} ", words.join(" "));
+    let found = WITHOUT_A_SUBJECT.iter().chain(&PICTURES).find(|phrase| flat.contains(&format!(" {phrase} ")));
+    if let Some(phrase) = found {
+        return Some(format!("\"{phrase}\""));
+    }
+    let is_no = words.windows(4).find(|four| {
+        ["is", "are", "was", "were"].contains(&four[1].as_str())
+            && four[2] == "no"
+            && !["there", "here"].contains(&four[0].as_str())
+            && !AFTER_IS_NO.contains(&four[3].as_str())
+    });
+    is_no.map(|four| format!("\"{} no {}\": write \"not a …\"", four[1], four[3]))
+}
+
+/// The paragraphs of comments, or of a page outside its programs, with the line where each begins.
+fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
+    let is_page = path.ends_with(".md");
+    let marks: &[&str] = if path.ends_with(".rs") { &["//!", "///", "//"] } else { &["--"] };
+    let (mut found, mut current, mut is_program) = (Vec::new(), (0, String::new()), false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let prose =
+            if is_page { Some(line) } else { marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim) };
+        let is_fence = prose.is_some_and(|prose| prose.starts_with("```"));
+        is_program = prose.is_some() && (is_program != is_fence);
+        match prose {
+            Some(prose) if !prose.is_empty() && !is_program && !is_fence => {
+                if current.1.is_empty() {
+                    current.0 = number + 1;
+                }
+                current.1.push_str(prose);
+                current.1.push(' ');
+            }
+            _ if !current.1.is_empty() => found.push(std::mem::take(&mut current)),
+            _ => {}
+        }
+    }
+    found.extend((!current.1.is_empty()).then_some(current));
+    found
+}
+
+#[test]
+fn the_subject_of_a_sentence_is_named() {
+    let read_as_prose = |path: &String| [".rs", ".lua", ".sql", ".md"].iter().any(|end| path.ends_with(end));
+    // Text of others' making, in tests of what is foreign; and this rule's own words.
+    let is_ours = |path: &String| !path.contains("/vectors/") && !path.ends_with("repository/src/prose.rs");
+    let mut broken = Vec::new();
+    for path in files("").into_iter().filter(read_as_prose).filter(is_ours) {
+        for (line, paragraph) in paragraphs(&path, &read(&path)) {
+            broken.extend(fault(&paragraph).map(|fault| format!("{path}:{line}: {fault}")));
+        }
+    }
+    none(
+        broken,
+        "a sentence names its subject (the server, the caller, a client …) and takes its words from the field",
+    );
+}
+
+#[test]
+fn what_the_rule_sees() {
+    let cases = [
+        ("Wakes whoever waits.", true),
+        ("The server that waits is woken.", false),
+        ("A place for those who wait.", true),
+        ("There is no such task.", false),
+        ("It is no failure.", true),
+        ("It is no longer there.", false),
+        ("It is not a failure.", false),
+        ("Rings the bell.", true),
+        ("A user who logs out.", false),
+    ];
+    for (text, is_seen) in cases {
+        assert_eq!(fault(text).is_some(), is_seen, "{text}");
+    }
+    let source = "/// Told to\n/// whom it concerns.\nfn f() {}\n// ```\n// whoever\n// ```\n";
+    assert_eq!(paragraphs("a.rs", source), [(1, "Told to whom it concerns. ".to_owned())]);
+}
