@@ -26,7 +26,7 @@ pub(crate) enum CliError {
     #[error("{0}")]
     Usage(String),
     /// No user can be asked.
-    #[error("{question} Standard input is no terminal: add --yes to do it without being asked")]
+    #[error("{question} Standard input is not a terminal: add --yes to do it without being asked")]
     Unasked { question: String },
     /// The user was asked and did not say yes.
     #[error("nothing was changed")]

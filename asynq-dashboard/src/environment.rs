@@ -79,7 +79,7 @@ fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
     let address = |part: &str| {
         part.parse().map_err(|_| DashboardError::Variable {
             variable: TRUSTED_PROXIES,
-            reason: format!("`{part}` is no address; write one such as 10.0.0.5, without a port or a mask"),
+            reason: format!("`{part}` is not an address; write one such as 10.0.0.5, without a port or a mask"),
         })
     };
     parts(list).map(address).collect()

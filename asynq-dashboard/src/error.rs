@@ -34,25 +34,25 @@ pub enum DashboardError {
     )]
     Token,
     /// The trusted header is none.
-    #[error("`{name}` is no name of a header")]
+    #[error("`{name}` is not a valid header name")]
     Header {
         /// What was given.
         name: String,
     },
     /// A host that cannot be.
-    #[error("`{host}` is no host: write a name or an address without scheme and path, such as jobs.example.com")]
+    #[error("`{host}` is not a host: write a name or an address without scheme and path, such as jobs.example.com")]
     Host {
         /// What was given.
         host: String,
     },
     /// A mount path that cannot be.
-    #[error("`{path}` is no path to mount at: write one such as /jobs, of letters, digits and -_./ only")]
+    #[error("`{path}` is not a path to mount at: write one such as /jobs, of letters, digits and -_./ only")]
     Mount {
         /// What was given.
         path: String,
     },
     /// An address that cannot be.
-    #[error("`{address}` is no address to listen at: write one such as 127.0.0.1:8080, or a port alone")]
+    #[error("`{address}` is not an address to listen at: write one such as 127.0.0.1:8080, or a port alone")]
     Address {
         /// What was given.
         address: String,

@@ -150,7 +150,7 @@ fn args(command: clap::Command) -> clap::Command {
             Arg::new("dashboard-read-only")
                 .long("dashboard-read-only")
                 .action(ArgAction::SetTrue)
-                .help("Lets nobody change anything by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
+                .help("Refuses all changes by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
         )
         .arg(
             Arg::new("dashboard-host")

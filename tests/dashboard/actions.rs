@@ -168,7 +168,7 @@ async fn a_running_task_is_asked_to_cancel() {
     let mut heard = fixture.broker().cancellations().await.unwrap();
     let served = Served::start(dashboard(&fixture)).await;
     let (status, told) = post(&served, "/queues/default/tasks/busy/cancel", json!({})).await;
-    assert_eq!((status, told["message"].as_str()), (200, Some("Whoever runs task busy is asked to cancel it.")));
+    assert_eq!((status, told["message"].as_str()), (200, Some("The worker of task busy is asked to cancel it.")));
     let id = asynq_tests::soon(heard.next()).await.unwrap();
     assert_eq!(id.as_str(), "busy");
 }

@@ -184,7 +184,7 @@ async fn a_cancel_request_ends_what_nobody_runs_any_more() {
     for name in ["default", "other"] {
         let task = inspector.task(name, "t1").await.unwrap();
         assert_eq!((task.state, task.retried), (TaskState::Retry, 1), "{name}");
-        assert!(task.last_error.as_deref().unwrap().starts_with("cancelled while nobody ran it"), "{task:?}");
+        assert!(task.last_error.as_deref().unwrap().starts_with("cancelled while no worker ran it"), "{task:?}");
     }
     let late = t.settle(&run, asynq_tests::done()).await;
     assert_ne!(late, asynq_runtime::broker::Settled::Ok, "the worker that was only stopped changes nothing");

@@ -91,7 +91,7 @@ fn arguments_that_do_not_fit_the_job_are_one_clear_error() {
         (&["send_email", r#"{"to":"a","subject":"x","cc":"b"}"#], "unknown field `cc`"),
         (&["send_email", "to=a"], "this is not JSON"),
         (&["send_mail", "{}"], "this program has no job `send_mail`; it has `send_email`"),
-        (&["send_email", r#"{"to":"a","subject":"x"}"#, "--at", "noon"], "--at: \"noon\" is no moment"),
+        (&["send_email", r#"{"to":"a","subject":"x"}"#, "--at", "noon"], "--at: \"noon\" is not a valid time"),
     ] {
         let args: Vec<&str> = ["--url", url, "enqueue"].into_iter().chain(args.iter().copied()).collect();
         let error = error_line(&run(ONE, &args));
@@ -145,7 +145,7 @@ fn a_setting_that_cannot_be_read_is_one_clear_error() {
         (&["--queues", "a=0"], "error: --queues: the weight of queue `a` is \"0\""),
         (&["--concurrency", "0"], "error: --concurrency: \"0\" is not a number of tasks"),
         (&["--shutdown-timeout", "8"], "error: --shutdown-timeout: invalid duration \"8\""),
-        (&["--log-format", "xml"], "error: --log-format: \"xml\" is no log format"),
+        (&["--log-format", "xml"], "error: --log-format: \"xml\" is not a log format"),
         (&["--dashboard"], "error: `--dashboard` comes with the crate asynq-dashboard"),
     ] {
         let error = error_line(&run(ONE, args));

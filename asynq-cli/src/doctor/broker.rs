@@ -175,7 +175,7 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         Severity::Warning,
         "slow-calls",
         format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.what),
-        "while one call runs, Redis answers nobody else: every start and every end of a task waits",
+        "while one call runs, Redis answers no other client: every start and every end of a task waits",
         "redis-cli SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps",
     ));
 }
@@ -201,7 +201,7 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
             Severity::Warning,
             "large-log",
             format!("its write-ahead log has {} MiB", bytes >> 20),
-            "somebody reads from an old state for very long, so that the log cannot begin anew",
+            "a connection has read from an old state for very long, so that the log cannot begin anew",
             "end the program that keeps the file open for reading, such as a forgotten sqlite3 shell or a backup",
         ));
     }

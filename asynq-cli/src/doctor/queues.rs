@@ -124,7 +124,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "active-without-lease",
             Severity::Error,
             "active tasks without a lease",
-            "if their worker dies nobody notices, and they stay active for ever",
+            "if their worker dies no server notices, and they stay active for ever",
             janitor(),
         ),
         OddityKind::LeaseWithoutTask => (
@@ -145,7 +145,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "orphan",
             Severity::Error,
             "tasks that are in no state's list",
-            "nobody will ever run them by himself",
+            "no worker will ever run them",
             format!("asynq task run --queue {name} {first}"),
         ),
         OddityKind::TaskInWrongPlace => (

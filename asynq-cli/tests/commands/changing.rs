@@ -70,7 +70,7 @@ on_both_brokers! {
         let answer = desk.run("task cancel orphan").await;
         assert_eq!(
             answer.out,
-            "whoever runs task orphan was asked to cancel it; nobody ran it in default: it was ended there\n"
+            "the worker of task orphan was asked to cancel it; no worker ran it in default: it was ended there\n"
         );
         assert_eq!(desk.t.state_of("orphan").await, Some(TaskState::Retry));
     }

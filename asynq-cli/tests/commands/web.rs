@@ -82,7 +82,7 @@ async fn another_host_name_is_refused_with_the_flag_that_allows_it() {
     let args = ["--url", &store.url(), "web", "--listen", "0"];
     let output = asynq(&args).env("ASYNQ_DASHBOARD_TRUSTED_PROXIES", "10.0.0.0/8").output().unwrap();
     ends(&output, 2);
-    assert!(text(&output.stderr).contains("`10.0.0.0/8` is no address"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("`10.0.0.0/8` is not an address"), "{}", text(&output.stderr));
 }
 
 #[tokio::test]

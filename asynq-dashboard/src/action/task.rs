@@ -85,9 +85,9 @@ pub(super) async fn cancel(
     let ended = app.inspector().cancel(&id).await?;
     app.samples().forget().await;
     Ok(done(if ended.iter().any(|ended| ended.as_str() == &*queue) {
-        format!("Nobody ran task {id} any more; the attempt counts as failed.")
+        format!("No worker ran task {id} any more; the attempt counts as failed.")
     } else {
-        format!("Whoever runs task {id} is asked to cancel it.")
+        format!("The worker of task {id} is asked to cancel it.")
     }))
 }
 

@@ -43,7 +43,7 @@ fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
             @if stuck > 0 { span.tag.bad { (count(stuck as u64)) " stuck" } }
         }
         @if servers.is_empty() {
-            div.panel { (empty("Nobody works", &html! {
+            div.panel { (empty("No server is running", &html! {
                 p { "Tasks wait until a worker runs. Start your program as one: " code { "my-program worker" } " or build a " code { "Server" } ". A server is listed within 5 seconds." }
             })) }
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn nobody_is_said_with_what_to_do() {
-        assert!(render("", &[], DateTime::UNIX_EPOCH).into_string().contains("Nobody works"));
+        assert!(render("", &[], DateTime::UNIX_EPOCH).into_string().contains("No server is running"));
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn render(view: &View) -> Markup {
             h1 { (text::cell(&task.r#type)) }
             (state(task.state))
             @if view.runs_at.as_ref().is_some_and(|(_, worker)| worker.is_stuck(view.now)) { span.tag.bad { "stuck: " (STUCK) } }
-            @if task.is_orphan(view.now) { span.tag.bad { "orphan: its lease has passed and nobody runs it" } }
+            @if task.is_orphan(view.now) { span.tag.bad { "orphan: its lease has passed and no worker runs it" } }
             span.grow {}
             @if view.can_change { (actions(view, &queue)) }
         }
@@ -160,7 +160,7 @@ fn actions(view: &View, queue: &str) -> Markup {
             count(room.limit),
             count(room.archived)
         ),
-        _ => "Archive this task? It will not run until somebody asks for it.".to_owned(),
+        _ => "Archive this task? It will not run until it is run by hand.".to_owned(),
     };
     html! {
         @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", "", "go").show()) }

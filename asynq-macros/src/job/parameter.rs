@@ -76,7 +76,10 @@ impl Parameter {
             Some(Supplied::State(state)) => return Self::State(state),
             Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
             None if kind == Kind::Periodic => {
-                wrong(ty, "nobody gives a periodic job its arguments; take `Tick`, `&JobContext` or `State<T>`");
+                wrong(
+                    ty,
+                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext` or `State<T>`",
+                );
                 return Self::Broken { is_argument: false };
             }
             None => {}

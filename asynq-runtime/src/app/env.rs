@@ -163,7 +163,7 @@ fn parse_log_format(text: &str) -> Result<LogFormat, String> {
     match text {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        _ => Err(format!("{text:?} is no log format; write text or json")),
+        _ => Err(format!("{text:?} is not a log format; write text or json")),
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
             ("ASYNQ_CONCURRENCY", "0", "ASYNQ_CONCURRENCY: \"0\" is not a number of tasks"),
             ("ASYNQ_CONCURRENCY", "many", "ASYNQ_CONCURRENCY: \"many\" is not a number of tasks"),
             ("ASYNQ_SHUTDOWN_TIMEOUT", "5", "ASYNQ_SHUTDOWN_TIMEOUT: invalid duration \"5\": `5` has no unit"),
-            ("ASYNQ_LOG_FORMAT", "xml", "ASYNQ_LOG_FORMAT: \"xml\" is no log format; write text or json"),
+            ("ASYNQ_LOG_FORMAT", "xml", "ASYNQ_LOG_FORMAT: \"xml\" is not a log format; write text or json"),
         ] {
             let error = env(&[(name, text)]).unwrap_err();
             assert!(error.starts_with(expected), "{error}\n  should start with\n{expected}");

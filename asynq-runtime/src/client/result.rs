@@ -62,7 +62,7 @@ pub enum ResultError {
         error: Option<String>,
     },
     /// It succeeded, but nothing was written: a worker of another program, or of a job that returned nothing.
-    #[error("task `{id}` succeeded, but whoever ran it kept no result")]
+    #[error("task `{id}` succeeded, but its worker kept no result")]
     NoResult {
         /// The id.
         id: TaskId,
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(error, expected);
         }
         let error = read::<Plain>(completed(None)).unwrap_err();
-        assert_eq!(error.to_string(), "task `t1` succeeded, but whoever ran it kept no result");
+        assert_eq!(error.to_string(), "task `t1` succeeded, but its worker kept no result");
         assert!(!error.is_not_yet() && read::<Plain>(task(TaskState::Retry, None)).unwrap_err().is_not_yet());
     }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The error of a task that was cancelled when nobody ran it.
-const ORPHAN: &str = "cancelled while nobody ran it: its worker had died or was cut off";
+const ORPHAN: &str = "cancelled while no worker ran it: its worker had died or was cut off";
 
 impl Inspector {
     /// One task, in whatever state.
@@ -131,7 +131,7 @@ impl Inspector {
     }
 
     /// Asks the server that runs the task to cancel it, in all queues. Where a task of this id counts as running, but
-    /// its lease has passed and nobody runs it, it is ended as a failed attempt: retried or archived, as its counters
+    /// its lease has passed and no worker runs it, it is ended as a failed attempt: retried or archived, as its counters
     /// say. Returns the queues where that was so; whether a worker heard the request is not known, as in asynq.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ fn text(panic: Box<dyn Any + Send>) -> String {
     } else if let Some(text) = panic.downcast_ref::<String>() {
         text.as_str()
     } else {
-        "a value that is no text"
+        "a value that is not text"
     };
     let text = match PLACE.try_with(RefCell::take).ok().flatten() {
         Some(place) => format!("panic [{place}]: {value}"),

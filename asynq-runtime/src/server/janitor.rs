@@ -60,7 +60,7 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         }
         let groups = context.answer(context.broker.restore_groups(queues.names())).await?;
         if groups > 0 {
-            tracing::warn!(groups, "mended groups that nobody knew");
+            tracing::warn!(groups, "repaired groups that were missing from the set of groups");
         }
     }
     Ok(())

@@ -30,7 +30,7 @@ async fn listen(
     loop {
         let id = requests.next().await?;
         if context.runs.cancel(&id) > 0 {
-            tracing::info!(%id, "somebody asked for this task to be cancelled");
+            tracing::info!(%id, "a cancel request came for this task");
         }
     }
 }

@@ -31,9 +31,9 @@ impl Cancel {
                 let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
                 let and = match queues.as_slice() {
                     [] => String::new(),
-                    queues => format!("; nobody ran it in {}: it was ended there", clean(&queues.join(", "))),
+                    queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
                 };
-                let text = format!("whoever runs task {} was asked to cancel it{and}\n", clean(id));
+                let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
                 (json!({ "ended_in": queues }), text)
             });
             answers.add(session, id, done.map_err(CliError::from))?;

@@ -121,7 +121,7 @@ fn span(text: &str) -> Result<Duration, String> {
 fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .map(|at| at.with_timezone(&Utc))
-        .map_err(|error| format!("this is no moment ({error}); write one such as 2030-01-31T09:00:00Z"))
+        .map_err(|error| format!("not a valid time ({error}); write one such as 2030-01-31T09:00:00Z"))
 }
 
 fn unique_until(text: &str) -> Result<UniqueUntil, String> {

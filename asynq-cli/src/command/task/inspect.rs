@@ -44,7 +44,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize) 
     facts.add("ID", task.id.as_str());
     facts.add("Queue", task.queue.as_str());
     facts.add("Type", &*task.r#type);
-    facts.add("State", if task.is_orphan(now) { "active, but nobody runs it" } else { task.state.as_str() });
+    facts.add("State", if task.is_orphan(now) { "active, but no worker runs it" } else { task.state.as_str() });
     facts.add_if("Group", task.group.as_deref());
     facts.add("Payload", full(&task.payload, most));
     facts.add("Retried", format!("{} of {}", task.retried, task.max_retry));

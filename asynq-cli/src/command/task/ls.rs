@@ -93,7 +93,7 @@ fn rest(task: &TaskInfo, state: TaskState, now: DateTime<Utc>) -> Vec<Cell> {
     let error = || Cell::from(cut(&clean(task.last_error.as_deref().unwrap_or("-")), ERROR)).bad();
     match state {
         TaskState::Pending => Vec::new(),
-        TaskState::Active if task.is_orphan(now) => vec![Cell::from("orphan: nobody runs it").warning()],
+        TaskState::Active if task.is_orphan(now) => vec![Cell::from("orphan: no worker runs it").warning()],
         TaskState::Active => vec![match &task.progress {
             Some(progress) => format!("{:.0}% {}", progress.fraction * 100.0, progress.note).into(),
             None => "-".into(),

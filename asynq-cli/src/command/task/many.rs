@@ -137,7 +137,7 @@ impl All {
         }
         if ended.stopped {
             return Err(CliError::Stopped(format!(
-                "stopped: {} of {} treated, {} left; the same command goes on",
+                "stopped: {} of {} done, {} left; run the same command to continue",
                 report.changed + report.ghosts,
                 self.named(total),
                 report.left

@@ -108,7 +108,7 @@ impl Table<'_> {
                 (tried)
                 td data-l="Lease" {
                     (when_known(self.now, task.lease_until))
-                    @if task.is_orphan(self.now) { " " span.tag.bad title="Its lease has passed: nobody runs it" { "orphan" } }
+                    @if task.is_orphan(self.now) { " " span.tag.bad title="Its lease has passed: no worker runs it" { "orphan" } }
                 }
                 td.whole { @if let Some(progress) = &task.progress {
                     progress value=(progress.fraction) max="1" aria-label="Progress" {} small { (cell(&progress.note)) }

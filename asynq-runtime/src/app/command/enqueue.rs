@@ -77,7 +77,10 @@ fn unknown_field(job: &JobDescriptor, value: &serde_json::Value) -> Option<Strin
 
 fn moment(text: &str) -> Result<DateTime<Utc>, AppError> {
     DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc)).map_err(|error| {
-        AppError::setting("--at", format!("{text:?} is no moment ({error}); write one such as 2030-01-31T09:00:00Z"))
+        AppError::setting(
+            "--at",
+            format!("{text:?} is not a valid time ({error}); write one such as 2030-01-31T09:00:00Z"),
+        )
     })
 }
 
@@ -147,6 +150,6 @@ mod tests {
     fn a_moment_is_written_in_rfc_3339() {
         assert_eq!(moment("2030-01-31T10:00:00+01:00").unwrap().to_rfc3339(), "2030-01-31T09:00:00+00:00");
         let error = moment("tomorrow").unwrap_err().to_string();
-        assert!(error.starts_with("--at: \"tomorrow\" is no moment"), "{error}");
+        assert!(error.starts_with("--at: \"tomorrow\" is not a valid time"), "{error}");
     }
 }

@@ -331,7 +331,7 @@ fn check_master(role: Value) -> Result<(), BrokerError> {
     }
     Err(BrokerError::new(
         BrokerErrorKind::Unavailable,
-        "the sentinels name a server that is no master: a failover is on",
+        "the sentinels name a server that is not a master: a failover is on",
     ))
 }
 

@@ -160,7 +160,7 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
         "LOADING" => (Unavailable, "it is still loading its data"),
         "READONLY" => (Unavailable, "it is a replica now"),
-        "BUSY" => (Unavailable, "a script of somebody keeps it busy"),
+        "BUSY" => (Unavailable, "a script of another client keeps it busy"),
         "MASTERDOWN" | "NOREPLICAS" => (Unavailable, "its replication is not ready"),
         "MISCONF" => (Unavailable, "it cannot save its data and takes no writes: see its log"),
         "TRYAGAIN" | "CLUSTERDOWN" | "MOVED" | "ASK" => (Unavailable, "the cluster is moving this queue"),

@@ -157,7 +157,7 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
             Bad::Expired | Bad::ExpiredContext { .. } => "it has expired",
             Bad::NotValidYet | Bad::NotValidYetContext { .. } => "it is not valid yet: check the clocks",
             Bad::Revoked => "it was revoked",
-            Bad::UnknownIssuer => "nobody we trust signed it; name its authority by ca= in the URL",
+            Bad::UnknownIssuer => "no trusted authority signed it; name its authority by ca= in the URL",
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "it is for another host than the URL names",
             _ => "see the cause",
         },

@@ -86,7 +86,7 @@ pub(super) use imp::LogWatcher;
 impl LogWatcher {
     /// Begins to watch the file at `path`; `None` where the system does not tell, or not of so many files.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        Self::watch(path).inspect_err(|error| tracing::debug!(%error, "nobody tells of writes to the log")).ok()
+        Self::watch(path).inspect_err(|error| tracing::debug!(%error, "no notifications of writes to the log")).ok()
     }
 
     /// Waits for a notification or until somebody writes, at most `limit`; returns whether a notification came.

@@ -18,7 +18,7 @@ use super::{error::translate_io, url::Location};
 pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerError> {
     let file = std::path::absolute(file).map_err(|error| translate_io(error, file))?;
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-        return Err(config(format!("{}: this is no path of a file", file.display())));
+        return Err(config(format!("{}: this is not a path of a file", file.display())));
     };
     match fs::metadata(folder) {
         Ok(found) if !found.is_dir() => return Err(config(format!("{} is not a folder", folder.display()))),
@@ -38,7 +38,7 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         Ok(found) if found.is_dir() => Err(config(format!("{} is a folder; name a file in it", file.display()))),
         // Opening a pipe would wait for ever.
         Ok(found) if !found.is_file() => {
-            Err(config(format!("{} is no regular file; choose another path", file.display())))
+            Err(config(format!("{} is not a regular file; choose another path", file.display())))
         }
         // SQLite itself finds out whether the content is valid: a program that closes a file releases the locks of
         // every connection to it in this process, also those of another broker.

@@ -38,7 +38,7 @@ impl Location {
     pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
         let Some(rest) = url.strip_prefix("sqlite:") else {
             // It is not shown: one of another broker has a password in it.
-            return Err(refuse("this is no SQLite URL; write sqlite://path/to/file.db"));
+            return Err(refuse("this is not a SQLite URL; write sqlite://path/to/file.db"));
         };
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         for (url, part) in [
-            ("redis://:canary@localhost", "no SQLite URL"),
+            ("redis://:canary@localhost", "not a SQLite URL"),
             ("sqlite://", "names no file"),
             ("sqlite:", "names no file"),
             ("sqlite://a%2", "two hex digits"),

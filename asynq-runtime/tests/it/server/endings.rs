@@ -139,7 +139,7 @@ async fn a_panic_with_a_value_that_is_no_text_is_a_failure_with_its_place() {
     panics_without_words::job().task_id("w").enqueue(&Client::new(broker.clone())).await.unwrap();
     let running = start(builder).await;
     let task = settled(&broker, &running, "w", TaskState::Retry).await;
-    let expected = format!("panic error cause by: panic [{}:{WORDLESS_LINE}]: a value that is no text", file!());
+    let expected = format!("panic error cause by: panic [{}:{WORDLESS_LINE}]: a value that is not text", file!());
     assert_eq!((task.last_error, task.retried), (Some(expected), 1));
 }
 

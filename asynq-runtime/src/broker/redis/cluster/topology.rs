@@ -164,7 +164,7 @@ async fn ask(line: &Line) -> Result<SlotMap, BrokerError> {
     let value = value.map_err(|error| match error.kind() {
         BrokerErrorKind::Unexpected => BrokerError::with_source(
             BrokerErrorKind::Config,
-            "this is no node of a Redis Cluster: use a redis:// URL",
+            "this is not a node of a Redis Cluster: use a redis:// URL",
             error,
         ),
         _ => error,

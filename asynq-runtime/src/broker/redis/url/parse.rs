@@ -225,7 +225,7 @@ fn parse_host(host: &str, default_port: u16) -> Result<Address, BrokerError> {
     let port = match port {
         None | Some("") => default_port,
         Some(port) => port.parse().map_err(|_| {
-            config("the port in the Redis URL is no number from 1 to 65535; a password goes before an @")
+            config("the port in the Redis URL is not a number from 1 to 65535; a password goes before an @")
         })?,
     };
     Ok(Address::Tcp { host: decode(host)?, port })
