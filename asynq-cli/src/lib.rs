@@ -5,15 +5,14 @@
 //!
 //! # The parts
 //!
-//! - `cli`: what can be written; `go`: what users of Go's tool write, and what it means here.
+//! - `go`: what users of Go's tool write, and what it means here.
 //! - `session`: what a command works with: the broker, the output, the person to ask.
-//! - `command`: one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
+//! - `command`: `cli`, what can be written, and one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
 //! - `dash`: the full-screen view.
 //! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
 //! - `entries`: periodic entries as schedulers list them.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
-mod cli;
 mod command;
 mod dash;
 mod doctor;
@@ -29,7 +28,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::Parser as _;
 
 pub use self::world::{Input, World};
-use self::{cli::Cli, session::Session};
+use self::{command::Cli, session::Session};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -49,11 +48,11 @@ pub fn main() -> ExitCode {
 /// Runs one command line, its first word the program's name, and returns its exit code: 0 done, 1 refused or failed, 2 not
 /// understood or no broker, 3 not confirmed, 130 stopped by Ctrl+C.
 pub async fn run(args: impl IntoIterator<Item = OsString>, mut world: World) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let Cli { options, command, .. } = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(usage) => return world.tell_usage(&usage),
     };
-    let (command, mut session) = Session::of(cli, world);
+    let mut session = Session::new(options, world);
     // Boxed: the futures of all commands together are deeper than the compiler looks into.
     let ended = Box::pin(command.run(&mut session)).await;
     session.end(ended).await

@@ -3,11 +3,10 @@
 use std::io::{Read as _, Write as _};
 
 use asynq_runtime::{Client, DEFAULT_URL, Inspector, URL_VARIABLE};
+use clap::Args;
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
-    command::Command,
     error::CliError,
     go::Place,
     show::{self, Style},
@@ -18,16 +17,25 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Session {
     world: World,
+    options: Options,
+}
+
+/// What every command understands.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
     place: Place,
+    /// Writes JSON for programs instead of tables for people
+    #[arg(long, global = true)]
     json: bool,
+    /// Does not ask before something is deleted or changed for good
+    #[arg(short, long, global = true)]
     yes: bool,
 }
 
 impl Session {
-    /// The command of this command line, and what it works with.
-    pub(crate) fn of(cli: Cli, world: World) -> (Command, Self) {
-        let Cli { place, json, yes, command, .. } = cli;
-        (command, Self { world, place, json, yes })
+    pub(crate) fn new(options: Options, world: World) -> Self {
+        Self { world, options }
     }
 
     /// A client of the broker that flags or environment name. A SQLite file must exist: looking must not make one.
@@ -82,7 +90,7 @@ impl Session {
             Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
             _ => Ok(None),
         };
-        if let Some(url) = self.place.url()? {
+        if let Some(url) = self.options.place.url()? {
             return Ok(url);
         }
         if let Some(url) = text(URL_VARIABLE)? {
@@ -102,7 +110,7 @@ impl Session {
 
     /// How to write tables.
     pub(crate) fn style(&self) -> Style {
-        Style { colours: self.world.colours && !self.json, width: self.world.width }
+        Style { colours: self.world.colours && !self.options.json, width: self.world.width }
     }
 
     /// Whether somebody sits in front of it, to see and to press keys.
@@ -112,7 +120,7 @@ impl Session {
 
     /// Whether a program reads the answer.
     pub(crate) fn is_json(&self) -> bool {
-        self.json
+        self.options.json
     }
 
     /// Writes the answer: `value` for a program, else `text` for people. The text may hold names from outside: the
@@ -122,7 +130,7 @@ impl Session {
         value: &impl Serialize,
         text: impl FnOnce(Style) -> String,
     ) -> Result<(), CliError> {
-        let text = if self.json { show::json(value)? } else { text(self.style()) };
+        let text = if self.options.json { show::json(value)? } else { text(self.style()) };
         self.write(&text)
     }
 
@@ -147,7 +155,7 @@ impl Session {
 
     /// Whether a bar may be drawn.
     pub(crate) fn has_bars(&self) -> bool {
-        self.world.bars && !self.json
+        self.world.bars && !self.options.json
     }
 
     /// Ends when the command should stop.
@@ -157,7 +165,7 @@ impl Session {
 
     /// Goes on if the answer is yes, or was given in advance.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<(), CliError> {
-        if self.yes {
+        if self.options.yes {
             return Ok(());
         }
         let Input::Terminal(input) = &mut self.world.input else {

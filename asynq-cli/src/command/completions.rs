@@ -3,7 +3,8 @@
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::{cli::Cli, error::CliError, session::Session};
+use super::Cli;
+use crate::{error::CliError, session::Session};
 
 /// Such as: asynq completions bash > /etc/bash_completion.d/asynq
 #[derive(Debug, Args)]

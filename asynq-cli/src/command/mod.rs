@@ -1,5 +1,6 @@
-//! The commands, one module each.
+//! The command line, and its commands, one module each.
 
+mod cli;
 mod completions;
 mod cron;
 mod dash;
@@ -17,6 +18,7 @@ mod web;
 
 use clap::Subcommand;
 
+pub(crate) use self::cli::Cli;
 use crate::{error::CliError, session::Session};
 
 /// What can be asked for.

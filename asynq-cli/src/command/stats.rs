@@ -1,17 +1,16 @@
 //! `stats`: everything at a glance.
 
 use asynq_runtime::{
-    broker::QueueStats,
-    inspector::{CountOf, Statistics, UnreadableQueue},
+    inspector::{Statistics, UnreadableQueue},
     task::{QueueName, ServerInfo},
 };
 use clap::Args;
 
-use super::{queue::latency, redis::Redis, server};
+use super::{redis::Redis, server};
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, clean, number},
+    show::{Style, clean, error_rate, number, queue_table},
 };
 
 /// With --json: the object of `Statistics`, which `asynq_runtime::inspector` documents and a worker's `stats --json` is, with
@@ -71,41 +70,4 @@ fn text(statistics: &Statistics, style: Style) -> String {
         text.push_str(&server::table(servers.iter().map(|info| (info, is_stuck(info))), *at, style));
     }
     text
-}
-
-/// `2.00%`, as Go's tool writes it.
-pub(super) fn error_rate(processed: u64, failed: u64) -> String {
-    match processed {
-        0 => "N/A".to_owned(),
-        processed => format!("{:.2}%", failed as f64 * 100.0 / processed as f64),
-    }
-}
-
-/// Queues with what is in them.
-pub(super) fn queue_table(queues: &[QueueStats], style: Style) -> String {
-    let counts = Statistics::QUEUE_COLUMNS;
-    let headings: Vec<&str> =
-        ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
-    let mut table = Table::new(style, &headings).right(1..=counts.len() + 1);
-    for q in queues {
-        let count = |&(heading, count): &(&str, CountOf)| match (heading, count(q)) {
-            ("ACTIVE", n @ 1..) => Cell::count(n).good(),
-            ("RETRY", n @ 1..) => Cell::count(n).warning(),
-            ("ARCHIVED", n @ 1..) => Cell::count(n).bad(),
-            (_, n) => Cell::count(n),
-        };
-        let ends = [Cell::from(latency(q)), if q.paused { Cell::from("paused").warning() } else { "".into() }];
-        table.row([Cell::from(&q.name)].into_iter().chain(counts.iter().map(count)).chain(ends));
-    }
-    table.into_text()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_runs_have_no_error_rate() {
-        assert_eq!((error_rate(0, 0), error_rate(200, 4)), ("N/A".to_owned(), "2.00%".to_owned()));
-    }
 }

@@ -13,7 +13,7 @@ use super::{
     Evidence, Finding, diagnose,
     evidence::{QueueEvidence, Stranger, Strangers},
 };
-use crate::{cli::Cli, entries::Entry};
+use crate::{command::Cli, entries::Entry};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_893_553_445, 0).unwrap()

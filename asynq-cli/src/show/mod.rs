@@ -3,6 +3,7 @@
 mod facts;
 mod json;
 mod payload;
+mod queue;
 mod table;
 mod task;
 mod text;
@@ -11,6 +12,7 @@ pub(crate) use self::{
     facts::Facts,
     json::json,
     payload::{Payload, brief, full},
+    queue::{error_rate, latency, queue_table},
     table::{Cell, Style, Table},
     task::TaskJson,
     text::{about, ago, bytes, clean, clean_lines, cut, number, time, until},

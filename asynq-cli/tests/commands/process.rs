@@ -113,7 +113,9 @@ async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
     let left = left().await;
     assert_eq!((&told["stopped"], &told["changed"]), (&true.into(), &(TASKS - left).into()));
     assert_eq!(told["left"], left);
-    assert!(text(&output.stderr).contains("stopped: ") && text(&output.stderr).contains("run the same command to continue"));
+    assert!(
+        text(&output.stderr).contains("stopped: ") && text(&output.stderr).contains("run the same command to continue")
+    );
     ends(&asynq(&args).output().unwrap(), 0);
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
 }

@@ -9,6 +9,7 @@
 mod breaks;
 mod brokers;
 mod cases;
+mod circles;
 mod examples;
 mod features;
 mod files;

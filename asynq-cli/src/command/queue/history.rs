@@ -4,14 +4,11 @@ use asynq_runtime::broker::DayStats;
 use clap::{Args, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::super::{
-    several::{Done, Several},
-    stats::error_rate,
-};
+use super::super::several::{Done, Several};
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, clean},
+    show::{Cell, Style, Table, clean, error_rate},
 };
 
 /// With --json: an array of objects with `queue`, `days` (`date`, `processed`, `failed`; today first) and `error`

@@ -4,18 +4,14 @@ use asynq_runtime::{broker::QueueStats, inspector::Statistics};
 use clap::Args;
 use serde_json::json;
 
-use super::{
-    super::{
-        group,
-        several::{Done, Several},
-        stats::{error_rate, queue_table},
-    },
-    latency,
+use super::super::{
+    group,
+    several::{Done, Several},
 };
 use crate::{
     error::CliError,
     session::Session,
-    show::{Facts, Style, bytes, number},
+    show::{Facts, Style, bytes, error_rate, latency, number, queue_table},
 };
 
 /// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`

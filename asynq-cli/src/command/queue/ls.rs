@@ -4,11 +4,12 @@ use asynq_runtime::inspector::{QueueReading, Statistics, UnreadableQueue};
 use clap::Args;
 use serde_json::json;
 
-use super::super::{
-    redis::slot_table,
-    stats::{queue_table, unreadable},
+use super::super::{redis::slot_table, stats::unreadable};
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{clean, queue_table},
 };
-use crate::{error::CliError, session::Session, show::clean};
 
 /// With --json: an array of the objects that `stats --json` has for each queue; one that cannot be read has `queue` and
 /// `error`

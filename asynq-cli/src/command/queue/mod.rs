@@ -6,10 +6,9 @@ mod ls;
 mod pause;
 mod rm;
 
-use asynq_runtime::broker::QueueStats;
 use clap::Subcommand;
 
-use crate::{error::CliError, session::Session, show::about};
+use crate::{error::CliError, session::Session};
 
 /// Looks at queues, pauses and deletes them
 #[derive(Debug, Subcommand)]
@@ -42,9 +41,4 @@ impl Queue {
             Self::Rm(command) => command.run(session).await,
         }
     }
-}
-
-/// How long the oldest pending task has been waiting, for people.
-pub(super) fn latency(queue: &QueueStats) -> String {
-    if queue.pending == 0 { "-".to_owned() } else { about(queue.latency) }
 }

@@ -2,7 +2,8 @@
 
 use clap::Parser;
 
-use crate::{command::Command, error::EXIT_CODES, go::Place};
+use super::Command;
+use crate::{error::EXIT_CODES, session::Options};
 
 /// Looks at the queues of an asynq broker, repairs tasks, and serves the dashboard
 ///
@@ -18,13 +19,7 @@ use crate::{command::Command, error::EXIT_CODES, go::Place};
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Writes JSON for programs instead of tables for people
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Does not ask before something is deleted or changed for good
-    #[arg(short, long, global = true)]
-    pub(crate) yes: bool,
+    pub(crate) options: Options,
     /// Shows the version
     #[arg(short = 'V', short_alias = 'v', long, action = clap::ArgAction::Version)]
     version: (),
