@@ -15,7 +15,7 @@ use axum::{
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::{failure::Failure, path::Segments, route::Route};
+use crate::{failure::Failure, path::Segments, route::Route, state::AppState};
 
 macro_rules! assets {
     ($($name:literal),* $(,)?) => {
@@ -61,8 +61,13 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::public("/assets/{version}/{*name}", get(asset))]
 }
 
+/// The path of one of our own files, such as `js/app.js`.
+pub(crate) fn href(app: &AppState, name: &str) -> String {
+    app.href(&segments(name))
+}
+
 /// The segments of an asset's path, below the mount.
-pub(crate) fn segments(name: &str) -> Vec<&str> {
+fn segments(name: &str) -> Vec<&str> {
     ["assets", &**VERSION].into_iter().chain(name.split('/')).collect()
 }
 

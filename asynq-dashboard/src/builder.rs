@@ -7,9 +7,10 @@ use axum::{Router, http::HeaderName};
 
 use crate::{
     error::DashboardError,
-    guard::{self, Hosts},
+    host::{self, Hosts},
     login::{Login, Password, Token, Trusted},
-    route::{self, RouteInfo},
+    route::RouteInfo,
+    router,
     serve::{self, Bound},
     state::{AppState, Config, Rules},
 };
@@ -166,7 +167,7 @@ impl Dashboard {
 
     /// The routes with who may call them, for an audit of one's own.
     pub fn routes(&self) -> Vec<RouteInfo> {
-        let table = if self.observed_only { route::observed() } else { route::table() };
+        let table = if self.observed_only { router::observed() } else { router::table() };
         table.iter().map(RouteInfo::of).collect()
     }
 
@@ -182,7 +183,7 @@ impl Dashboard {
             return Err(DashboardError::MountedWithoutLogin);
         }
         let hosts_any = self.observed_only;
-        Ok(route::router(&self.build(hosts_any)?.0, false))
+        Ok(router::router(&self.build(hosts_any)?.0, false))
     }
 
     /// Listens at `address`, such as `127.0.0.1:8080`; a port alone is one of 127.0.0.1, and port 0 any free one.
@@ -205,7 +206,7 @@ impl Dashboard {
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         let hosts_any = self.observed_only && !is_local;
         let (app, path) = self.build(hosts_any)?;
-        Bound::new(address, &addresses, route::router(&app, true), app, path).await
+        Bound::new(address, &addresses, router::router(&app, true), app, path).await
     }
 
     /// Listens at `address` and serves until the future is dropped.
@@ -231,7 +232,7 @@ impl Dashboard {
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
         let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
         let login = Login::new(password, token, header);
-        let hosts = self.hosts.into_iter().map(|host| guard::name_of(&host).ok_or(DashboardError::Host { host }));
+        let hosts = self.hosts.into_iter().map(|host| host::name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let mount = mount(&self.mount)?;
         let config = Config {

@@ -2,7 +2,7 @@
 
 use std::{env, fs, net::IpAddr};
 
-use crate::{builder::Dashboard, error::DashboardError};
+use crate::{builder::Dashboard, error::DashboardError, host::HOSTS};
 
 /// Where a worker serves its dashboard.
 pub(crate) const DASHBOARD: &str = "ASYNQ_DASHBOARD";
@@ -13,8 +13,6 @@ pub(crate) const METRICS_QUEUES: &str = "ASYNQ_METRICS_QUEUES";
 
 const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
 const READ_ONLY: &str = "ASYNQ_DASHBOARD_READ_ONLY";
-/// Which host names a dashboard answers to.
-pub(crate) const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
 const MOUNT: &str = "ASYNQ_DASHBOARD_MOUNT";
 const PASSWORD_HASH: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD_HASH", "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE"];
 const TOKEN: [&str; 2] = ["ASYNQ_DASHBOARD_TOKEN", "ASYNQ_DASHBOARD_TOKEN_FILE"];

@@ -100,9 +100,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
 
 /// The query string, read into `T`; one that does not fit is a bad request.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct UrlQuery<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for UrlQuery<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {

@@ -34,13 +34,13 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// What a request asked for, as far as its answer depends on it.
-struct Asked {
+struct RequestFormat {
     /// Failures as JSON: for changes, for the API, and for clients that do not ask for HTML, as browsers do.
     json: bool,
     path: String,
 }
 
-impl Asked {
+impl RequestFormat {
     fn of(app: &AppState, request: &Request) -> Self {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let below = request.uri().path().strip_prefix(app.config().mount.as_str()).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Asked {
 /// Renders what the inner layers left to render.
 pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
     app.samples().start_unless(app.config().observed_only);
-    let asked = Asked::of(&app, &request);
+    let asked = RequestFormat::of(&app, &request);
     let mut response = next.run(request).await;
     if let Some(page) = response.extensions_mut().remove::<Page>() {
         response = with_body(response, Html(page::layout(&app, &page).into_string()).into_response());
@@ -70,7 +70,7 @@ pub(crate) async fn render(State(app): State<AppState>, request: Request, next: 
     response
 }
 
-fn failed(app: &AppState, asked: &Asked, failure: Failure, response: Response) -> Response {
+fn failed(app: &AppState, asked: &RequestFormat, failure: Failure, response: Response) -> Response {
     if asked.json {
         let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
         return with_body(response, axum::Json(body).into_response());

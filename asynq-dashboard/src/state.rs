@@ -8,16 +8,19 @@ use asynq_runtime::{Client, Inspector, Registry};
 use tokio::sync::Semaphore;
 
 use crate::{
-    asset,
-    guard::Hosts,
-    health::Probe,
-    live,
+    host::Hosts,
     login::Login,
-    look::{node::Nodes, search},
     metrics::{self, Collector},
+    nodes::Nodes,
     path,
+    probe::Probe,
     sample::Samples,
 };
+
+/// Most event streams at a time.
+const STREAMS: usize = 64;
+/// Most searches at a time; each of them keeps the broker busy.
+const SEARCHES: usize = 4;
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -58,7 +61,7 @@ pub(crate) struct Config {
     pub(crate) has_password: bool,
     /// Where it is mounted, without a slash at the end: `` or `/jobs`.
     pub(crate) mount: String,
-    /// Whether metrics and health checks are all there is, so that nobody looks at samples.
+    /// Whether metrics and health checks are all there is, so that samples are never shown.
     pub(crate) observed_only: bool,
     /// Whether `/metrics` tells the numbers of all queues beside what this program measured.
     pub(crate) queue_metrics: bool,
@@ -81,8 +84,8 @@ impl AppState {
             registry,
             config,
             rules,
-            listeners: Arc::new(Semaphore::new(live::MOST)),
-            searches: Semaphore::new(search::AT_ONCE),
+            listeners: Arc::new(Semaphore::new(STREAMS)),
+            searches: Semaphore::new(SEARCHES),
         }))
     }
 
@@ -149,11 +152,6 @@ impl AppState {
     /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
         path::href(&self.config().mount, segments)
-    }
-
-    /// The path of one of our own files: `app.asset("js/app.js")`.
-    pub(crate) fn asset(&self, name: &str) -> String {
-        self.href(&asset::segments(name))
     }
 }
 

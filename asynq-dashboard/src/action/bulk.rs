@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// What to do to which tasks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct BulkRequest {
     action: Action,
     /// The state whose tasks are meant.
     state: String,
@@ -91,7 +91,7 @@ const MOST_TOLD: usize = 20;
 pub(super) async fn bulk(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    Input(wanted): Input<Wanted>,
+    Input(wanted): Input<BulkRequest>,
 ) -> Result<Json<Report>, Failure> {
     let state: TaskState =
         wanted.state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{}`", wanted.state)))?;
@@ -105,7 +105,7 @@ pub(super) async fn bulk(
     report.map(Json)
 }
 
-async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> Result<Report, Failure> {
+async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest) -> Result<Report, Failure> {
     let chosen = match wanted.group.as_deref() {
         Some(group) if state == TaskState::Aggregating => Chosen::InGroup(GroupName::from_wire(group)),
         Some(_) => return Err(Failure::bad_request("only aggregating tasks wait in groups")),
@@ -154,7 +154,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &Wanted) -> 
 }
 
 /// Refuses to archive more tasks than the archive keeps, unless the request sets `beyond_archive`.
-fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &Wanted) -> Result<(), Failure> {
+fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &BulkRequest) -> Result<(), Failure> {
     if beyond == 0 || wanted.beyond_archive || wanted.action != Action::Archive {
         return Ok(());
     }
@@ -174,7 +174,7 @@ async fn each(
     queue: &str,
     state: TaskState,
     ids: &[String],
-    wanted: &Wanted,
+    wanted: &BulkRequest,
 ) -> Result<Report, Failure> {
     let (inspector, action) = (app.inspector(), wanted.action);
     inspector.queue(queue).await?;

@@ -1,6 +1,7 @@
 //! What changes something: POST routes that answer `{"message": …}`, with numbers where there are some.
 
 mod bulk;
+mod login;
 mod periodic;
 mod queue;
 mod task;
@@ -10,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::route::Route;
 
-/// Their routes, all of them [`Route::write`].
+/// Their routes, all of them [`Route::write`] but the login's.
 pub(crate) fn routes() -> Vec<Route> {
-    vec![
+    let mut routes = login::routes();
+    routes.extend([
         Route::write("/queues/{queue}/pause", post(queue::pause)),
         Route::write("/queues/{queue}/resume", post(queue::resume)),
         Route::write("/queues/{queue}/delete", post(queue::delete)),
@@ -25,7 +27,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::write("/periodic/{queue}/{entry}/run", post(periodic::run)),
         Route::write("/periodic/{queue}/{entry}/pause", post(periodic::pause)),
         Route::write("/periodic/{queue}/{entry}/resume", post(periodic::resume)),
-    ]
+    ]);
+    routes
 }
 
 /// A change that takes nothing but its path.

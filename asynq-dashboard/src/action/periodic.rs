@@ -9,8 +9,8 @@ use super::{Done, Nothing, done};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
-    look::periodic::{self, Entry},
     path::{Name, Segments},
+    query::periodic::{self, Entry},
     state::AppState,
 };
 

@@ -11,11 +11,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    look::{
+    query::{
         broker::Health,
         payload::{self, Shown},
         periodic::Entry,
-        search::Found,
+        search::SearchResult,
     },
     sample::{Point, Snapshot, Totals},
     state::AppState,
@@ -170,7 +170,7 @@ pub(super) fn group(group: &GroupStats) -> Value {
 }
 
 /// What a search found.
-pub(super) fn found(app: &AppState, found: &Found) -> Value {
+pub(super) fn found(app: &AppState, found: &SearchResult) -> Value {
     json!({
         "looked_at": found.looked_at,
         "next": found.next,

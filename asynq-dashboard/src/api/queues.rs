@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::json;
 use crate::{
     failure::Failure,
-    look::search,
-    path::{Asked, Name, Segments},
+    path::{Name, Segments, UrlQuery},
+    query::search,
     state::AppState,
 };
 
@@ -60,7 +60,7 @@ pub(super) struct Which {
 pub(super) async fn tasks(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    Asked(which): Asked<Which>,
+    UrlQuery(which): UrlQuery<Which>,
 ) -> Answer {
     if !which.q.is_empty() {
         let query = search::Query {
@@ -110,7 +110,7 @@ pub(super) struct After {
 pub(super) async fn groups(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    Asked(which): Asked<After>,
+    UrlQuery(which): UrlQuery<After>,
 ) -> Answer {
     let limit = which.limit.unwrap_or(ListGroups::LIMIT);
     let mut list = app.inspector().groups(&queue).limit(limit);
@@ -133,7 +133,7 @@ pub(super) struct Days {
 pub(super) async fn history(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    Asked(which): Asked<Days>,
+    UrlQuery(which): UrlQuery<Days>,
 ) -> Answer {
     let days = app.inspector().history(&queue, which.days.unwrap_or(DAYS).min(MOST_DAYS)).await?;
     let day = |day: &asynq_runtime::broker::DayStats| json!({ "date": day.date.to_string(), "processed": day.processed, "failed": day.failed });

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::json;
 use crate::{
     failure::{Failure, Kind},
-    look::{broker, periodic, search},
-    path::{Asked, Name, Segments},
+    path::{Name, Segments, UrlQuery},
+    query::{broker, periodic, search},
     state::AppState,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Which {
     queue: String,
 }
 
-pub(super) async fn samples(State(app): State<AppState>, Asked(which): Asked<Which>) -> Answer {
+pub(super) async fn samples(State(app): State<AppState>, UrlQuery(which): UrlQuery<Which>) -> Answer {
     let queue = (!which.queue.is_empty()).then_some(which.queue.as_str());
     if let Some(queue) = queue {
         app.inspector().queue(queue).await?;
@@ -35,7 +35,7 @@ pub(super) async fn samples(State(app): State<AppState>, Asked(which): Asked<Whi
     Ok(Json(json::series(&app.samples().series(queue))))
 }
 
-pub(super) async fn search(State(app): State<AppState>, Asked(query): Asked<search::Query>) -> Answer {
+pub(super) async fn search(State(app): State<AppState>, UrlQuery(query): UrlQuery<search::Query>) -> Answer {
     Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?)))
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Pages {
 pub(super) async fn entry(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    Asked(pages): Asked<Pages>,
+    UrlQuery(pages): UrlQuery<Pages>,
 ) -> Answer {
     let entry = periodic::one(&app, &queue, &id).await?;
     let page = Page { number: pages.page.unwrap_or(1).clamp(1, 1_000_000), ..Page::default() };

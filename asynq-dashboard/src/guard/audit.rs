@@ -10,13 +10,13 @@ use crate::login::{Caller, peer};
 
 /// What a change's line says before its answer is known.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AuditLine {
     method: Method,
     path: String,
     peer: String,
 }
 
-impl Line {
+impl AuditLine {
     /// Of a request; `None` for one that only reads.
     pub(super) fn of(request: &Request) -> Option<Self> {
         (!is_reader(request.method())).then(|| Self {

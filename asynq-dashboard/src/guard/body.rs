@@ -10,7 +10,7 @@ use axum::{
 
 use crate::{
     failure::{Failure, Kind},
-    look::payload::{DEEPEST, json::depth_of},
+    query::payload::{DEEPEST, json::depth_of},
 };
 
 /// Most bytes of a body.

@@ -3,7 +3,6 @@
 
 mod audit;
 mod body;
-mod host;
 mod limits;
 mod origin;
 
@@ -16,11 +15,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use self::audit::Line;
-pub(crate) use self::{body::MOST as LARGEST_BODY, host::Hosts, host::name_of};
+use self::audit::AuditLine;
+pub(crate) use self::body::MOST as LARGEST_BODY;
 use crate::{
     failure::{Failure, Kind},
-    live,
+    host, live,
     login::Caller,
     route::Access,
     state::AppState,
@@ -31,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets a request through to its handler, or answers it.
 pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, request: Request, next: Next) -> Response {
-    let line = Line::of(&request);
+    let line = AuditLine::of(&request);
     let mut who = None;
     let whole = async {
         match pass(&app, access, request, &mut who).await {

@@ -22,14 +22,12 @@ use crate::{
     api::json,
     failure::{Failure, Kind},
     login::Caller,
-    path::Asked,
+    path::UrlQuery,
     route::Route,
     sample::News,
     state::AppState,
 };
 
-/// Most listeners at a time; a page that finds no place asks again later.
-pub(crate) const MOST: usize = 64;
 /// How long one listener is served; a browser comes back by itself, and shows then that it is still logged in.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Without news: a sign of life, so that proxies keep the connection and a dead browser is noticed.
@@ -53,7 +51,7 @@ struct Which {
 async fn events(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
-    Asked(which): Asked<Which>,
+    UrlQuery(which): UrlQuery<Which>,
 ) -> Result<Response, Failure> {
     let Ok(place) = Arc::clone(app.listeners()).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));

@@ -12,23 +12,19 @@ use std::{
 };
 
 use axum::{
-    Extension,
-    extract::{ConnectInfo, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::post,
+    extract::{ConnectInfo, Request},
+    http::{HeaderMap, HeaderName, header},
 };
-use serde::Deserialize;
 
 pub use self::password::hash_password;
 use self::{back_off::BackOff, session::Sessions};
-pub(crate) use self::{back_off::network, password::Password, token::Token};
-use crate::{
-    failure::{Failure, Kind},
-    input::Input,
-    route::{Access, Route},
-    state::AppState,
+pub(crate) use self::{
+    back_off::network,
+    password::Password,
+    session::{cookie, is_over_tls, no_cookie},
+    token::Token,
 };
+use crate::failure::{Failure, Kind};
 
 /// How people and programs log in; all of them off lets everybody in.
 #[derive(Debug)]
@@ -143,6 +139,32 @@ impl Login {
         Ok(Caller::Nobody)
     }
 
+    /// Opens a session for a person with the password; returns its key.
+    ///
+    /// # Errors
+    ///
+    /// No password is configured, it is wrong, or too many were.
+    pub(crate) async fn log_in(&self, peer: Option<IpAddr>, password: String) -> Result<String, Failure> {
+        let Some(expected) = &self.password else {
+            return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
+        };
+        // Take a permit first; a request without one must not count as an attempt.
+        let permit = expected.place()?;
+        self.passwords.attempt(peer, Instant::now())?;
+        if !expected.is(password, permit).await? {
+            return Err(wrong(peer, "the password is wrong"));
+        }
+        self.passwords.forgive(peer);
+        Ok(self.sessions.open(Instant::now()))
+    }
+
+    /// Ends the caller's session, if it has one.
+    pub(crate) fn log_out(&self, caller: &Caller) {
+        if let Caller::Person(key) = caller {
+            self.sessions.close(key);
+        }
+    }
+
     /// Waits until the caller is no longer logged in; for ever where that is asked anew with each request.
     pub(crate) async fn ended(&self, caller: &Caller) {
         match caller {
@@ -183,56 +205,6 @@ fn wrong(peer: Option<IpAddr>, why: &'static str) -> Failure {
     Failure::new(Kind::WrongLogin, why)
 }
 
-/// Its routes; the form itself is a page.
-pub(crate) fn routes() -> Vec<Route> {
-    vec![
-        Route { method: Method::POST, path: "/login", access: Access::Public, call: post(log_in) },
-        // Also for a read-only dashboard: it changes nothing but the login.
-        Route { method: Method::POST, path: "/logout", access: Access::Read, call: post(log_out) },
-    ]
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    password: String,
-}
-
-async fn log_in(
-    State(app): State<AppState>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
-    headers: HeaderMap,
-    Input(given): Input<Given>,
-) -> Result<Response, Failure> {
-    let login = &app.rules().login;
-    let Some(password) = &login.password else {
-        return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
-    };
-    let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
-    // Take a permit first; a request without one must not count as an attempt.
-    let place = password.place()?;
-    login.passwords.attempt(peer, Instant::now())?;
-    if !password.is(given.password, place).await? {
-        return Err(wrong(peer, "the password is wrong"));
-    }
-    login.passwords.forgive(peer);
-    let key = login.sessions.open(Instant::now());
-    let cookie = session::cookie(&key, &app.config().mount, session::is_over_tls(&headers));
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie_value(cookie)?)]).into_response())
-}
-
-async fn log_out(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
-    if let Caller::Person(key) = caller {
-        app.rules().login.sessions.close(&key);
-    }
-    let cookie = session::no_cookie(&app.config().mount);
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie_value(cookie)?)]).into_response())
-}
-
-fn cookie_value(cookie: String) -> Result<HeaderValue, Failure> {
-    HeaderValue::try_from(cookie).map_err(|_| Failure::new(Kind::Internal, "the mount path is none of a cookie"))
-}
-
 /// What follows `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
@@ -247,6 +219,8 @@ pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

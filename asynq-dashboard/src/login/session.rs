@@ -106,19 +106,19 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Whether the browser says that it came over TLS, itself or by its proxy.
-pub(super) fn is_over_tls(headers: &HeaderMap) -> bool {
+pub(crate) fn is_over_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https")
 }
 
 /// The cookie that keeps a session.
-pub(super) fn cookie(key: &str, mount: &str, secure: bool) -> String {
+pub(crate) fn cookie(key: &str, mount: &str, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
     format!("{COOKIE}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", path(mount))
 }
 
 /// The cookie that ends one.
-pub(super) fn no_cookie(mount: &str) -> String {
+pub(crate) fn no_cookie(mount: &str) -> String {
     format!("{COOKIE}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", path(mount))
 }
 

@@ -32,11 +32,11 @@ const OLDEST: Duration = Duration::from_secs(300);
 pub(crate) struct Collector {
     broker: Arc<dyn Broker>,
     /// One scrape at a time: a request that comes meanwhile takes its answer.
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedScrape>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedScrape {
     queues: HashMap<QueueName, Queue>,
     last: Option<(Instant, Arc<Collected>)>,
 }
@@ -86,7 +86,7 @@ impl Collector {
     }
 }
 
-impl Kept {
+impl CachedScrape {
     async fn read(&mut self, broker: &dyn Broker, began: Instant) -> Collected {
         let Some(Ok(names)) = within(began + FOR_NUMBERS, broker.queues()).await else {
             return Collected { took: began.elapsed(), ..Collected::default() };
@@ -94,7 +94,7 @@ impl Kept {
         let known: HashSet<&QueueName> = names.iter().collect();
         self.queues.retain(|name, queue| known.contains(name) && queue.read + OLDEST > began);
         let order = oldest_first(&names, |name| self.queues.get(name).map(|queue| queue.read));
-        let Asked { read, failed, late } =
+        let Readings { read, failed, late } =
             each(order, began + FOR_NUMBERS, |name| async move { broker.queue_stats(&name).await }).await;
         for (name, stats) in read {
             let memory = self.queues.get(&name).and_then(|queue| queue.memory);
@@ -115,7 +115,7 @@ impl Kept {
         let is_due = |queue: &Queue| queue.memory.is_none_or(|(_, at)| at + MEMORY_FRESH <= began);
         let due: Vec<QueueName> = self.queues.values().filter(|q| is_due(q)).map(|q| q.stats.name.clone()).collect();
         let order = oldest_first(&due, |name| self.queues.get(name).and_then(|queue| Some(queue.memory?.1)));
-        let Asked { read, .. } =
+        let Readings { read, .. } =
             each(order, began + BUDGET, |name| async move { broker.memory_usage(&name).await }).await;
         for (name, bytes) in read {
             if let Some(queue) = self.queues.get_mut(&name) {
@@ -139,7 +139,7 @@ fn oldest_first(names: &[QueueName], read: impl Fn(&QueueName) -> Option<Instant
 }
 
 /// What came of asking for several queues.
-struct Asked<T> {
+struct Readings<T> {
     read: Vec<(QueueName, T)>,
     failed: Vec<QueueName>,
     /// How many were not asked, or did not answer, before the time was over.
@@ -147,11 +147,11 @@ struct Asked<T> {
 }
 
 /// Asks for each, some at a time, until the time is over.
-async fn each<T, F>(names: Vec<QueueName>, until: Instant, ask: impl Fn(QueueName) -> F) -> Asked<T>
+async fn each<T, F>(names: Vec<QueueName>, until: Instant, ask: impl Fn(QueueName) -> F) -> Readings<T>
 where
     F: Future<Output = Result<T, BrokerError>>,
 {
-    let mut asked = Asked { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
+    let mut asked = Readings { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
     let answers = stream::iter(names).map(|name| {
         // A call whose time is over would reach the broker all the same.
         let answer = OptionFuture::from((Instant::now() < until).then(|| within(until, ask(name.clone()))));

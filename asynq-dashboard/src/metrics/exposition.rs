@@ -92,7 +92,7 @@ pub(super) const FAMILIES: [Family; 11] = [
 ];
 
 /// The text of what was collected.
-pub(super) fn of(collected: &Collected) -> String {
+pub(crate) fn of(collected: &Collected) -> String {
     let mut text = String::with_capacity(2048 + collected.queues.len() * 1024);
     for Family { name, kind, help, lines } in FAMILIES {
         write_help_line(&mut text, name, None, None, help);
@@ -105,7 +105,7 @@ pub(super) fn of(collected: &Collected) -> String {
 
 /// What a recorder wrote, without families that are ours: a name must not be there twice, whatever a program calls its
 /// own metrics.
-pub(super) fn without_our_names(text: &str) -> String {
+pub(crate) fn without_our_names(text: &str) -> String {
     let is_ours = |line: &str| {
         let name = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
         let name = name.split(['{', ' ']).next().unwrap_or_default();

@@ -15,10 +15,8 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    look::{
-        broker::{self, Health},
-        node::Told,
-    },
+    nodes::NodesReport,
+    query::broker::{self, Health},
     state::AppState,
 };
 
@@ -31,7 +29,7 @@ pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     Ok(Page::new("Broker", Tab::Broker, render(&health?, told.as_ref())).waiting(told.is_none()))
 }
 
-fn render(health: &Health, told: Option<&Told>) -> Markup {
+fn render(health: &Health, told: Option<&NodesReport>) -> Markup {
     let (fastest, slowest) = (health.pings.first().copied(), health.pings.last().copied());
     html! {
         div.title { h1 { "Broker" } p { (cell(&health.location)) } }
@@ -53,8 +51,8 @@ fn render(health: &Health, told: Option<&Told>) -> Markup {
         }
         @match told {
             None => p.soft #asked role="status" { "What it says of itself is being asked for." noscript { " Load the page again to see it." } },
-            Some(Told { said: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
-            Some(Told { said: Ok(said), at, .. }) => {
+            Some(NodesReport { said: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
+            Some(NodesReport { said: Ok(said), at, .. }) => {
                 @for (number, one) in said.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
                 @if !said.slots.is_empty() { (slots(&said.slots)) }
                 p.soft { "Asked " (when(Utc::now(), *at)) "." }

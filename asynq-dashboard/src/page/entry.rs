@@ -20,11 +20,11 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    look::{
+    path::{Name, Segments, UrlQuery, href, with_query},
+    query::{
         payload::Form,
         periodic::{self, Entry},
     },
-    path::{Asked, Name, Segments, href, with_query},
     state::AppState,
 };
 
@@ -34,7 +34,7 @@ const PER_PAGE: usize = 30;
 /// What may be asked for.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wish {
+pub(crate) struct Params {
     page: usize,
     all: u8,
 }
@@ -47,16 +47,16 @@ struct View {
     now: DateTime<Utc>,
     entry: Entry,
     history: Vec<SchedulerEnqueueEvent>,
-    wish: Wish,
+    wish: Params,
 }
 
 /// Answers `/periodic/{queue}/{entry}`.
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    Asked(wish): Asked<Wish>,
+    UrlQuery(wish): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
-    let wish = Wish { page: wish.page.clamp(1, 10_000), ..wish };
+    let wish = Params { page: wish.page.clamp(1, 10_000), ..wish };
     let entry = periodic::one(&app, &queue, &id).await?;
     let history = periodic::history(&app, &id, Slice { number: wish.page, size: PER_PAGE }).await?;
     let view = View {

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::{Page, Tab};
-use crate::state::AppState;
+use crate::{asset, state::AppState};
 
 /// The keys that `keys.js` knows.
 const KEYS: [(&str, &str); 11] = [
@@ -22,7 +22,7 @@ const KEYS: [(&str, &str); 11] = [
 
 /// The whole document around a page.
 pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
-    let asset = |name: &str| app.asset(name);
+    let asset = |name: &str| asset::href(app, name);
     let bare = page.is_bare();
     html! {
         (DOCTYPE)

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    path::{Asked, Name, Segments, href, with_query},
+    path::{Name, Segments, UrlQuery, href, with_query},
     state::AppState,
 };
 
@@ -23,7 +23,7 @@ const PER_PAGE: usize = 100;
 /// What may be asked for.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wish {
+pub(crate) struct Params {
     /// Groups whose names come after this one.
     after: String,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Wish {
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    Asked(wish): Asked<Wish>,
+    UrlQuery(wish): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let groups = app.inspector().groups(&queue).limit(PER_PAGE);
     let groups = if wish.after.is_empty() { groups } else { groups.after(&wish.after) };
@@ -40,7 +40,7 @@ pub(crate) async fn get(
     Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &wish, &groups, now)))
 }
 
-fn render(mount: &str, queue: &str, wish: &Wish, groups: &[GroupStats], now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, queue: &str, wish: &Params, groups: &[GroupStats], now: DateTime<Utc>) -> Markup {
     let here = href(mount, &["queues", queue, "groups"]);
     let path = href(mount, &["queues", queue]);
     html! {
@@ -88,7 +88,7 @@ mod tests {
         let group = |n: usize| GroupStats::new(GroupName::from_wire(&format!("<{n}>")), 1, None);
         let html = |n| {
             let groups: Vec<_> = (0..n).map(group).collect();
-            render("", "q", &Wish::default(), &groups, DateTime::UNIX_EPOCH).into_string()
+            render("", "q", &Params::default(), &groups, DateTime::UNIX_EPOCH).into_string()
         };
         assert!(html(0).contains("No group has tasks"));
         assert!(!html(99).contains("Next"));

@@ -5,18 +5,18 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{Page, Tab};
-use crate::{failure::Failure, path::Asked, state::AppState};
+use crate::{failure::Failure, path::UrlQuery, state::AppState};
 
 /// What may be asked for.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wish {
+pub(crate) struct Params {
     /// The path that was asked for before.
     next: String,
 }
 
 /// Answers `/login`.
-pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(wish): UrlQuery<Params>) -> Result<Page, Failure> {
     if !app.config().has_password {
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     }

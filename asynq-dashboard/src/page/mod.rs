@@ -16,7 +16,6 @@ mod queue;
 mod search;
 mod servers;
 mod task;
-mod timeline;
 
 use axum::{
     response::{IntoResponse, Response},

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    path::{Asked, href, with_query},
+    path::{UrlQuery, href, with_query},
     sample::{Series, Snapshot, Totals},
     state::AppState,
 };
@@ -33,7 +33,7 @@ const READ_ALL: usize = 200;
 
 /// What may be asked for.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Wish {
+pub(crate) struct Params {
     /// Only queues whose names contain this.
     #[serde(default)]
     q: String,
@@ -78,7 +78,7 @@ struct View {
     totals: Totals,
     all_queues: usize,
     paused: usize,
-    wish: Wish,
+    wish: Params,
     span: Span,
     rows: Vec<Row>,
     /// Queues that cannot be read.
@@ -93,7 +93,7 @@ struct Row {
 }
 
 /// Answers `/`.
-pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(wish): UrlQuery<Params>) -> Result<Page, Failure> {
     let latest = app.samples().subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
     let is_swept = latest.is_some();
     let snapshot = match latest {
@@ -130,7 +130,7 @@ pub(crate) async fn get(State(app): State<AppState>, Asked(wish): Asked<Wish>) -
 }
 
 /// The queues of the page that was asked for.
-fn choose(snapshot: &Snapshot, wish: &Wish) -> (Span, Vec<QueueStats>) {
+fn choose(snapshot: &Snapshot, wish: &Params) -> (Span, Vec<QueueStats>) {
     let part = wish.q.trim().to_lowercase();
     let mut found: Vec<&QueueStats> =
         snapshot.queues.iter().filter(|queue| queue.name.as_str().to_lowercase().contains(&part)).collect();

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    look::periodic::{self, Entry},
     path::href,
+    query::periodic::{self, Entry},
     state::AppState,
 };
 

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    look::search::{self, Found, MOST_FOUND, Query},
-    path::{Asked, href, with_query},
+    path::{UrlQuery, href, with_query},
+    query::search::{self, MOST_FOUND, Query, SearchResult},
     state::AppState,
 };
 
 /// Answers `/search`.
-pub(crate) async fn get(State(app): State<AppState>, Asked(query): Asked<Query>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(query): UrlQuery<Query>) -> Result<Page, Failure> {
     let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), ..query };
     let found = if is_blank(&query) { None } else { Some(search::search(&app, &query, search::FOR_A_PAGE).await?) };
     Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref())).still())
@@ -44,7 +44,7 @@ fn in_form(time: &str) -> &str {
     time.strip_suffix('Z').unwrap_or(time)
 }
 
-fn render(app: &AppState, query: &Query, found: Option<&Found>) -> Markup {
+fn render(app: &AppState, query: &Query, found: Option<&SearchResult>) -> Markup {
     let mount = app.config().mount.as_str();
     let here = href(mount, &["search"]);
     html! {
@@ -103,7 +103,7 @@ fn link(here: &str, query: &Query, after: &str) -> String {
 }
 
 /// How far a search has looked, and the way on: `find.js` takes it until there is a page of tasks.
-pub(super) fn how_far(found: &Found, link: impl Fn(&str) -> String) -> Markup {
+pub(super) fn how_far(found: &SearchResult, link: impl Fn(&str) -> String) -> Markup {
     html! {
         nav.pages aria-label="How far the search looked" data-search=(found.looked_at) data-enough=(MOST_FOUND) {
             span {
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn a_search_says_how_far_it_looked() {
-        let some = Found { looked_at: 1200, next: Some("1.2.q".into()), ..Found::default() };
+        let some = SearchResult { looked_at: 1200, next: Some("1.2.q".into()), ..SearchResult::default() };
         let html = how_far(&some, |after| format!("?after={after}")).into_string();
         assert!(html.contains("0 found, 1,200 looked at") && html.contains("?after=1.2.q"), "{html}");
-        assert!(how_far(&Found::default(), str::to_owned).into_string().contains("that was all"));
+        assert!(how_far(&SearchResult::default(), str::to_owned).into_string().contains("that was all"));
     }
 }

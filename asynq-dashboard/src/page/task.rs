@@ -1,5 +1,7 @@
 //! `/queues/{queue}/tasks/{id}`: everything that is known of one task.
 
+mod timeline;
+
 use asynq_runtime::{
     TaskInfo, TaskState,
     broker::Failure as Attempt,
@@ -16,12 +18,11 @@ use super::{
     format::{count, counted, size, span, when},
     part::{button::Button, state::state, tasks::fact, text},
     servers::STUCK,
-    timeline,
 };
 use crate::{
     failure::Failure,
-    look::payload::{self, Form, Shown},
-    path::{Asked, Name, Segments, href, with_query},
+    path::{Name, Segments, UrlQuery, href, with_query},
+    query::payload::{self, Form, Shown},
     state::AppState,
 };
 
@@ -31,7 +32,7 @@ const EDITABLE: usize = 64 * 1024;
 /// What may be asked for.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wish {
+pub(crate) struct Params {
     /// Long texts as long as they may be shown.
     all: u8,
 }
@@ -56,7 +57,7 @@ pub(super) struct View {
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    Asked(wish): Asked<Wish>,
+    UrlQuery(wish): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let inspector = app.inspector();
     let task = inspector.task(&queue, &id).await?;

@@ -13,7 +13,7 @@ use asynq_runtime::broker::{Broker, BrokerError};
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::series::Kept;
+use self::series::Rings;
 pub(crate) use self::{
     series::{Point, Series},
     snapshot::{Snapshot, Totals},
@@ -28,10 +28,10 @@ pub(crate) struct Samples(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     broker: Arc<dyn Broker>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Rings>,
     news: watch::Sender<News>,
     /// One read at a time: a request that comes meanwhile takes its answer.
-    reading: tokio::sync::Mutex<Option<Read>>,
+    reading: tokio::sync::Mutex<Option<CachedRead>>,
     sampler: OnceLock<AbortOnDropHandle<()>>,
     looks: Arc<Looks>,
 }
@@ -67,13 +67,13 @@ pub(crate) struct News {
 
 /// One read of all queues, with what it took.
 #[derive(Debug, Clone)]
-struct Read {
+struct CachedRead {
     snapshot: Arc<Snapshot>,
     at: Instant,
     took: Duration,
 }
 
-impl Read {
+impl CachedRead {
     /// Whether it may be shown again: for four times as long as it took to read,
     /// so that ten thousand queues are not read anew for each of ten people.
     fn is_fresh(&self, now: Instant) -> bool {
@@ -146,7 +146,7 @@ impl Shared {
         }
         let began = Instant::now();
         let snapshot = Arc::new(snapshot::read(&self.broker).await?);
-        *last = Some(Read { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
+        *last = Some(CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
         Ok(snapshot)
     }
 }

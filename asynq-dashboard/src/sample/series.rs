@@ -50,7 +50,7 @@ pub(crate) type Series = Vec<Point>;
 
 /// All rings.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Rings {
     totals: Ring,
     queues: HashMap<String, Ring>,
     /// Queues without a ring that somebody looked at.
@@ -66,7 +66,7 @@ struct Ring {
     interest: Option<Instant>,
 }
 
-impl Kept {
+impl Rings {
     /// Adds one point to every ring, and gives rings to those that deserve one.
     pub(super) fn add(&mut self, snapshot: &Snapshot, now: Instant) {
         let at = snapshot.at.timestamp_millis();
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_and_start_anew_with_a_deleted_queue() {
-        let (mut kept, now) = (Kept::default(), Instant::now());
+        let (mut kept, now) = (Rings::default(), Instant::now());
         for (at, processed) in [(0, 100), (5, 150), (10, 150), (15, 3)] {
             kept.add(&snapshot(at, &[("a", 1, processed)]), now);
         }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_hour_is_kept_and_a_deleted_queue_is_not() {
-        let (mut kept, now) = (Kept::default(), Instant::now());
+        let (mut kept, now) = (Rings::default(), Instant::now());
         for at in 0..POINTS as i64 + 10 {
             kept.add(&snapshot(at * 5, &[("a", 0, 0)]), now);
         }
@@ -208,8 +208,8 @@ mod tests {
             };
             names.iter().map(row).collect::<Vec<_>>()
         };
-        let (mut kept, start) = (Kept::default(), Instant::now());
-        let add = |kept: &mut Kept, rows: Vec<(String, u64, u64)>, after: u64| {
+        let (mut kept, start) = (Rings::default(), Instant::now());
+        let add = |kept: &mut Rings, rows: Vec<(String, u64, u64)>, after: u64| {
             let rows: Vec<_> = rows.iter().map(|(name, pending, done)| (name.as_str(), *pending, *done)).collect();
             kept.add(&snapshot(after as i64, &rows), start + Duration::from_secs(after));
         };

@@ -17,7 +17,7 @@ pub(super) struct Places {
 
 /// The place of one connection; dropping it frees it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     of: Places,
     address: IpAddr,
 }
@@ -29,7 +29,7 @@ impl Places {
     }
 
     /// One more for this peer; `None` when it has all that it may.
-    pub(super) fn take(&self, peer: IpAddr) -> Option<Place> {
+    pub(super) fn take(&self, peer: IpAddr) -> Option<ConnectionPermit> {
         let address = network(peer);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(address).or_default();
@@ -37,11 +37,11 @@ impl Places {
             return None;
         }
         *count += 1;
-        Some(Place { of: self.clone(), address })
+        Some(ConnectionPermit { of: self.clone(), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut taken = self.of.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = taken.get_mut(&self.address) {

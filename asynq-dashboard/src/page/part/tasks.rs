@@ -9,9 +9,9 @@ use super::{
     text::{self, cell},
 };
 use crate::{
-    look::payload,
     page::format::{count, when, when_known},
     path::{href, with_query},
+    query::payload,
 };
 
 /// What a table of tasks needs to know.

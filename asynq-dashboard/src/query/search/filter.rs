@@ -4,11 +4,11 @@ use asynq_runtime::{Registry, TaskInfo, TaskState, broker::TaskBrief, task::Grou
 use chrono::{DateTime, Utc};
 
 use super::Query;
-use crate::{failure::Failure, look::payload};
+use crate::{failure::Failure, query::payload};
 
 /// A query, read.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Filter {
     /// In small letters.
     pub(super) text: String,
     /// As it was written.
@@ -20,7 +20,7 @@ pub(super) struct Wanted {
     until: Option<DateTime<Utc>>,
 }
 
-impl Wanted {
+impl Filter {
     /// What the query says.
     pub(super) fn read(query: &Query) -> Result<Self, Failure> {
         let group = (!query.group.is_empty()).then(|| GroupName::from_wire(&query.group));

@@ -10,7 +10,7 @@ use asynq_runtime::{
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::{failure::Failure, look::payload, state::AppState};
+use crate::{failure::Failure, query::payload, state::AppState};
 
 /// Entries that are asked for at the same time.
 const AT_ONCE: usize = 16;

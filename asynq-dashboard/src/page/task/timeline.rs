@@ -4,7 +4,10 @@ use asynq_runtime::{TaskInfo, TaskState, task::Timestamp};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-use super::{format::when, part::tasks::kept_until, task::View};
+use super::{
+    super::{format::when, part::tasks::kept_until},
+    View,
+};
 
 /// One moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Finds tasks by id, type, arguments, error or time, in bounded steps: what one request does not reach the next one does.
 
-mod wanted;
+mod filter;
 
-pub(crate) use self::wanted::state;
+pub(crate) use self::filter::state;
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use asynq_runtime::{
 use futures_util::future::try_join_all;
 use serde::Deserialize;
 
-use self::wanted::Wanted;
+use self::filter::Filter;
 use crate::{
     failure::{Failure, Kind},
     state::AppState,
@@ -26,8 +26,6 @@ pub(crate) const MOST_FOUND: usize = 100;
 pub(crate) const FOR_A_PAGE: Duration = Duration::from_millis(100);
 /// How long an answer to a program looks.
 pub(crate) const FOR_A_PROGRAM: Duration = Duration::from_millis(1500);
-/// Searches at a time; each of them keeps the broker busy.
-pub(crate) const AT_ONCE: usize = 4;
 /// How long one waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
@@ -71,7 +69,7 @@ pub(crate) struct Query {
 
 /// What was found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// The tasks, at most 100.
     pub(crate) tasks: Vec<TaskBrief>,
     /// How many tasks were looked at.
@@ -82,7 +80,7 @@ pub(crate) struct Found {
 
 /// Where a search is: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct Position {
     /// 0 while queues are asked for the id, then the place of a state in [`STATES`] and one.
     step: usize,
     queue: String,
@@ -90,7 +88,7 @@ struct Place {
     seen: usize,
 }
 
-impl Place {
+impl Position {
     fn text(&self) -> String {
         format!("{}.{}.{}", self.step, self.seen, self.queue)
     }
@@ -107,9 +105,9 @@ impl Place {
 #[derive(Debug)]
 struct Search<'a> {
     app: &'a AppState,
-    wanted: Wanted,
+    filter: Filter,
     queues: Vec<QueueName>,
-    found: Found,
+    found: SearchResult,
     /// How many of what was found have the text as their id.
     by_id: usize,
     /// Whether anything was looked at: a request that comes no further would be asked for again and again.
@@ -122,11 +120,11 @@ struct Search<'a> {
 /// # Errors
 ///
 /// A part of the query cannot be read, there is no such queue, the broker failed, or four others search already.
-pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<Found, Failure> {
-    let wanted = Wanted::read(query)?;
+pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<SearchResult, Failure> {
+    let filter = Filter::read(query)?;
     let start = match query.after.as_str() {
-        "" => Place { step: 0, queue: String::new(), seen: 0 },
-        text => Place::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
+        "" => Position { step: 0, queue: String::new(), seen: 0 },
+        text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
     let turn = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
     let Ok(Ok(_turn)) = turn else {
@@ -134,21 +132,21 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
     };
     let until = Instant::now() + longest;
     let queues = queues(app, query).await?;
-    let mut search = Search { app, wanted, queues, found: Found::default(), by_id: 0, began: false, until };
+    let mut search = Search { app, filter, queues, found: SearchResult::default(), by_id: 0, began: false, until };
     search.found.next = search.run(start).await?.map(|place| place.text());
     Ok(search.found)
 }
 
 impl Search<'_> {
     /// Looks from a place on, until everything was looked at or enough was done: then it says where to go on.
-    async fn run(&mut self, start: Place) -> Result<Option<Place>, Failure> {
+    async fn run(&mut self, start: Position) -> Result<Option<Position>, Failure> {
         if start.step == 0
             && let Some(queue) = self.named(&start.queue).await?
         {
-            return Ok(Some(Place { step: 0, queue, seen: 0 }));
+            return Ok(Some(Position { step: 0, queue, seen: 0 }));
         }
         for (at, state) in STATES.into_iter().enumerate().skip(start.step.saturating_sub(1)) {
-            if self.wanted.state.is_some_and(|wanted| wanted != state) {
+            if self.filter.state.is_some_and(|wanted| wanted != state) {
                 continue;
             }
             let is_first = at + 1 == start.step;
@@ -157,7 +155,7 @@ impl Search<'_> {
                 let queue = self.queues[at_queue].clone();
                 let seen = if is_first && queue.as_str() == start.queue { start.seen } else { 0 };
                 if let Some(seen) = self.slices(&queue, state, seen).await? {
-                    return Ok(Some(Place { step: at + 1, queue: queue.to_string(), seen }));
+                    return Ok(Some(Position { step: at + 1, queue: queue.to_string(), seen }));
                 }
             }
         }
@@ -175,10 +173,10 @@ impl Search<'_> {
 
     /// The tasks whose id is the text, without looking at any other; says at which queue to go on.
     async fn named(&mut self, from: &str) -> Result<Option<String>, Failure> {
-        if self.wanted.text.trim().is_empty() {
+        if self.filter.text.trim().is_empty() {
             return Ok(None);
         }
-        let id = TaskId::from_wire(&self.wanted.as_written);
+        let id = TaskId::from_wire(&self.filter.as_written);
         let broker = self.app.client().broker();
         let mut queues = &self.queues[self.at(from)..];
         self.began = true;
@@ -188,7 +186,7 @@ impl Search<'_> {
             let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
             let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
             let tasks = tasks.into_iter().flatten().map(TaskBrief::of);
-            let tasks = tasks.filter(|task| self.wanted.fits(self.app.registry(), task));
+            let tasks = tasks.filter(|task| self.filter.fits(self.app.registry(), task));
             self.found.tasks.extend(tasks);
             self.by_id = self.found.tasks.len();
             queues = rest;
@@ -214,7 +212,7 @@ impl Search<'_> {
             }
             self.began = true;
             let slice = Page { number: seen / SLICE + 1, size: SLICE };
-            let some = broker.briefs(queue, state, self.wanted.group.as_ref(), slice).await?;
+            let some = broker.briefs(queue, state, self.filter.group.as_ref(), slice).await?;
             let mut some = some.into_iter().skip(seen % SLICE).peekable();
             if some.peek().is_none() {
                 return Ok(None);
@@ -226,7 +224,7 @@ impl Search<'_> {
                 seen += 1;
                 self.found.looked_at += 1;
                 let is_known = self.found.tasks[..self.by_id].iter().any(|known| same(known, &task));
-                if !is_known && self.wanted.fits(self.app.registry(), &task) {
+                if !is_known && self.filter.fits(self.app.registry(), &task) {
                     self.found.tasks.push(task);
                 }
             }
@@ -255,12 +253,12 @@ mod tests {
     fn a_place_comes_back_from_its_text_whatever_the_queue_is_called() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
-                let place = Place { step, queue: queue.into(), seen: 17 };
-                assert_eq!(Place::read(&place.text()), Some(place));
+                let place = Position { step, queue: queue.into(), seen: 17 };
+                assert_eq!(Position::read(&place.text()), Some(place));
             }
         }
         for bad in ["", "9.1.q", "1.-1.q", "1.q", "x", "1.99999999999.q"] {
-            assert_eq!(Place::read(bad), None, "{bad}");
+            assert_eq!(Position::read(bad), None, "{bad}");
         }
     }
 }

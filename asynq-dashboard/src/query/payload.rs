@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use asynq_runtime::{Registry, broker::TaskBrief};
 
-use crate::look::payload::json::{depth_of, indented};
+use crate::query::payload::json::{depth_of, indented};
 
 pub(crate) mod json;
 

@@ -8,10 +8,10 @@ use axum::{
     http::{Uri, header},
 };
 
-use crate::{
-    environment::HOSTS,
-    failure::{Failure, Kind},
-};
+use crate::failure::{Failure, Kind};
+
+/// The variable that allows host names.
+pub(crate) const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
 
 /// The names that it answers to.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) enum Hosts {
 
 impl Hosts {
     /// Refuses any other host.
-    pub(super) fn check(&self, host: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, host: Option<&str>) -> Result<(), Failure> {
         let Self::Only { allowed, flag } = self else { return Ok(()) };
         let Some(name) = host.and_then(name_of) else {
             return Err(Failure::new(Kind::Host, "the request names no host"));
@@ -47,7 +47,7 @@ impl Hosts {
 }
 
 /// What the request is addressed to, port included.
-pub(super) fn of(request: &Request) -> Option<String> {
+pub(crate) fn of(request: &Request) -> Option<String> {
     // HTTP/2 has it in the URI.
     let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)

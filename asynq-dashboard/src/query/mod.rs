@@ -1,7 +1,6 @@
 //! What both the pages and the JSON API show, read from the broker once and in one way.
 
 pub(crate) mod broker;
-pub(crate) mod node;
 pub(crate) mod payload;
 pub(crate) mod periodic;
 pub(crate) mod search;

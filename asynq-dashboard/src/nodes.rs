@@ -26,11 +26,11 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 const MOST_QUEUES: usize = 500;
 
 /// An answer of the broker, or why there is none.
-type Answer = Result<Said, BrokerError>;
+type Answer = Result<NodeList, BrokerError>;
 
 /// What the broker says of itself.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct NodeList {
     /// Its servers or files.
     pub(crate) nodes: Vec<Node>,
     /// Where a cluster keeps the first 500 queues; nothing elsewhere.
@@ -49,22 +49,22 @@ async fn ask(broker: &dyn Broker) -> Answer {
         }
         false => Vec::new(),
     };
-    Ok(Said { nodes, slots })
+    Ok(NodeList { nodes, slots })
 }
 
 /// Asks for the nodes where somebody looks at them.
 pub(crate) struct Nodes {
     question: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
-    last: watch::Sender<Option<Told>>,
+    last: watch::Sender<Option<NodesReport>>,
     /// One question at a time: a request that comes meanwhile takes its answer.
     asking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// What they said.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct NodesReport {
     /// That, or why it is not known.
-    pub(crate) said: Result<Arc<Said>, BrokerError>,
+    pub(crate) said: Result<Arc<NodeList>, BrokerError>,
     /// When that was, by our clock.
     pub(crate) at: DateTime<Utc>,
     until: Instant,
@@ -86,10 +86,10 @@ impl Nodes {
 
     /// What they said a moment ago, or say within `patience`; after that what they said before, if they ever did. The
     /// question goes on meanwhile.
-    pub(crate) async fn told(&self, patience: Duration) -> Option<Told> {
+    pub(crate) async fn told(&self, patience: Duration) -> Option<NodesReport> {
         let mut last = self.last.subscribe();
         self.ask();
-        let is_fresh = |told: &Option<Told>| told.as_ref().is_some_and(Told::is_fresh);
+        let is_fresh = |told: &Option<NodesReport>| told.as_ref().is_some_and(NodesReport::is_fresh);
         // Late, or nobody asks any more: the last answer is what there is.
         let _ = timeout(patience, last.wait_for(is_fresh)).await;
         last.borrow().clone()
@@ -98,7 +98,8 @@ impl Nodes {
     /// Asks, unless an answer holds still or is on its way.
     fn ask(&self) {
         let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.last.borrow().as_ref().is_some_and(Told::is_fresh) || asking.as_ref().is_some_and(|h| !h.is_finished())
+        if self.last.borrow().as_ref().is_some_and(NodesReport::is_fresh)
+            || asking.as_ref().is_some_and(|h| !h.is_finished())
         {
             return;
         }
@@ -107,7 +108,7 @@ impl Nodes {
             let began = Instant::now();
             let said = answer.await.map(Arc::new);
             let until = Instant::now() + good_for(said.is_ok(), began.elapsed());
-            last.send_replace(Some(Told { said, at: Utc::now(), until }));
+            last.send_replace(Some(NodesReport { said, at: Utc::now(), until }));
         })));
     }
 }
@@ -118,7 +119,7 @@ impl fmt::Debug for Nodes {
     }
 }
 
-impl Told {
+impl NodesReport {
     /// Whether it holds still.
     pub(crate) fn is_fresh(&self) -> bool {
         Instant::now() < self.until
@@ -155,7 +156,7 @@ mod tests {
             async move {
                 asked.fetch_add(1, Relaxed);
                 let_go.notified().await;
-                Ok(Said { nodes: vec![Node::new("here", "1")], ..Said::default() })
+                Ok(NodeList { nodes: vec![Node::new("here", "1")], ..NodeList::default() })
             }
         });
         assert!(nodes.told(Duration::ZERO).await.is_none());
@@ -165,7 +166,7 @@ mod tests {
             let told = nodes.told(PATIENCE).await.expect("an answer");
             assert_eq!(told.said.as_ref().expect("an answer").nodes[0].address, "here");
             // It holds for longer than a busy machine may take for the next call.
-            nodes.last.send_replace(Some(Told { until: Instant::now() + PATIENCE, ..told }));
+            nodes.last.send_replace(Some(NodesReport { until: Instant::now() + PATIENCE, ..told }));
         }
         assert_eq!(asked.load(Relaxed), 1);
     }
@@ -176,10 +177,10 @@ mod tests {
         let count = Arc::clone(&asked);
         let nodes = Nodes::by(move || {
             let n = count.fetch_add(1, Relaxed);
-            async move { if n == 0 { Ok(Said::default()) } else { std::future::pending().await } }
+            async move { if n == 0 { Ok(NodeList::default()) } else { std::future::pending().await } }
         });
         let first = nodes.told(PATIENCE).await.expect("an answer");
-        nodes.last.send_replace(Some(Told { until: Instant::now(), ..first.clone() }));
+        nodes.last.send_replace(Some(NodesReport { until: Instant::now(), ..first.clone() }));
         let again = nodes.told(Duration::ZERO).await.expect("the last answer");
         assert_eq!((again.at, again.is_fresh()), (first.at, false));
         eventually("it is asked anew", async || (asked.load(Relaxed) == 2).then_some(())).await;

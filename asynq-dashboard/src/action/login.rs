@@ -1,0 +1,57 @@
+//! Log-in and log-out; the form itself is a page.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Extension,
+    extract::{ConnectInfo, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use serde::Deserialize;
+
+use crate::{
+    failure::{Failure, Kind},
+    input::Input,
+    login::{self, Caller},
+    route::{Access, Route},
+    state::AppState,
+};
+
+/// Its routes.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route { method: Method::POST, path: "/login", access: Access::Public, call: post(log_in) },
+        // Also for a read-only dashboard: it changes nothing but the login.
+        Route { method: Method::POST, path: "/logout", access: Access::Read, call: post(log_out) },
+    ]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoginRequest {
+    password: String,
+}
+
+async fn log_in(
+    State(app): State<AppState>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    headers: HeaderMap,
+    Input(given): Input<LoginRequest>,
+) -> Result<Response, Failure> {
+    let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
+    let key = app.rules().login.log_in(peer, given.password).await?;
+    with_cookie(login::cookie(&key, &app.config().mount, login::is_over_tls(&headers)))
+}
+
+async fn log_out(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    app.rules().login.log_out(&caller);
+    with_cookie(login::no_cookie(&app.config().mount))
+}
+
+fn with_cookie(cookie: String) -> Result<Response, Failure> {
+    let value = HeaderValue::try_from(cookie)
+        .map_err(|_| Failure::new(Kind::Internal, "the mount path is not valid in a cookie"))?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, value)]).into_response())
+}

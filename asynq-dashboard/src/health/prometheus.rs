@@ -1,0 +1,26 @@
+//! `/metrics`.
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+
+use crate::{metrics, state::AppState};
+
+/// Of the text format that every Prometheus reads.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// An answer also when the broker is away: it says so in `asynq_broker_up`, and what the program measured is there.
+pub(super) async fn prometheus(State(app): State<AppState>) -> Response {
+    let own = metrics::install();
+    let mut text = String::new();
+    if app.config().queue_metrics {
+        let collected = app.collector().collect().await;
+        text.push_str(&metrics::of(&collected));
+    }
+    if let Some(own) = own {
+        text.push_str(&metrics::without_our_names(&own.render()));
+    }
+    ([(header::CONTENT_TYPE, TEXT)], text).into_response()
+}

@@ -1,0 +1,84 @@
+//! The one table of routes: a path that is not in it is not served, and each row says which callers may use it.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    Router,
+    http::Method,
+    middleware::from_fn_with_state,
+    routing::{MethodFilter, MethodRouter, any, on},
+};
+
+use crate::{
+    action, api, asset,
+    failure::{Failure, Kind},
+    guard, health, live, page, render,
+    route::{Access, Route},
+    state::AppState,
+};
+
+/// Every route of the dashboard.
+pub(crate) fn table() -> Vec<Route> {
+    let mut routes = page::routes();
+    routes.extend(action::routes());
+    routes.extend(api::routes());
+    routes.extend(live::routes());
+    routes.extend(asset::routes());
+    routes.extend(observed());
+    routes
+}
+
+/// Metrics and health: all that `--metrics` serves.
+pub(crate) fn observed() -> Vec<Route> {
+    health::routes()
+}
+
+/// The router of the table. Where the whole server is ours it answers to unknown paths too; in an application that is
+/// only so below a mount path.
+pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
+    let table = if app.config().observed_only { observed() } else { table() };
+    let mount = &app.config().mount;
+    let mut router = Router::new();
+    let guarded = |access| from_fn_with_state((app.clone(), access), guard::guard);
+    let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
+    for Route { path, access, call, method } in table {
+        let call = match access {
+            // A change of a read-only dashboard is not there to be called.
+            Access::Write if app.config().read_only => on(filter(&method), read_only),
+            _ => call,
+        };
+        let there = by_path.remove(path).unwrap_or_default();
+        by_path.insert(path, there.merge(call.layer(guarded(access))));
+    }
+    for (path, call) in by_path {
+        let path = match path {
+            "/" if !mount.is_empty() => mount.clone(),
+            path => format!("{mount}{path}"),
+        };
+        router = router.route(&path, call.fallback(no_such_method));
+    }
+    let lost = any(no_such_page).layer(guarded(Access::Public));
+    if !mount.is_empty() {
+        router = router.route(&format!("{mount}/"), lost.clone()).route(&format!("{mount}/{{*rest}}"), lost.clone());
+    }
+    if is_all {
+        router = router.fallback_service(lost.with_state(app.clone()));
+    }
+    router.layer(from_fn_with_state(app.clone(), render::render)).with_state(app.clone())
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    if *method == Method::POST { MethodFilter::POST } else { MethodFilter::GET }
+}
+
+async fn read_only() -> Failure {
+    Failure::new(Kind::ReadOnly, "this dashboard is read-only")
+}
+
+async fn no_such_method() -> Failure {
+    Failure::new(Kind::Method, "this address cannot be called with this method")
+}
+
+async fn no_such_page() -> Failure {
+    Failure::not_found("there is no such page")
+}
