@@ -19,9 +19,9 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection::{answer, is_demoted, is_noscript},
-    connection_manager::Identity,
+    identity::Identity,
     reply,
+    reply::{answer, is_demoted, is_noscript},
     script::{Call, Script},
     seen::{self, Change, SharedSeen},
     socket::{Progress, Socket, timed_out},

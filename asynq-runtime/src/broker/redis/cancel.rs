@@ -10,10 +10,10 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
-    connection_manager::{ConnectionEvent, Role},
     io::Io,
     keys::CANCEL,
     reply,
+    role::{ConnectionEvent, Role},
     router::Router,
     script::Call,
 };

@@ -7,10 +7,13 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::{ConnectionManager, Identity, Role, report_lost},
+    connection_manager::ConnectionManager,
+    connection_state::{State, report_lost},
     durability::Durability,
+    identity::Identity,
     io::Spawner,
-    reply,
+    reply::{self, answer, closed, is_demoted, is_noscript},
+    role::Role,
     script::{Call, Script},
     socket::OpenConnection,
     url::Address,
@@ -34,17 +37,6 @@ impl Drop for Ends {
     fn drop(&mut self) {
         self.0.send_replace(State::Down(closed()));
     }
-}
-
-/// Where a connection is in its life.
-#[derive(Debug, Clone)]
-pub(super) enum State {
-    /// On its way.
-    Opening,
-    /// Of use, until a caller reports this generation as lost.
-    Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
-    /// The last attempt failed so; the next one follows.
-    Down(BrokerError),
 }
 
 /// A connection that is up.
@@ -297,14 +289,6 @@ fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
     pipeline.add_command(command);
 }
 
-/// An answer, or what an error in its place means.
-pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
-    match value {
-        Value::ServerError(error) => Err(reply::refused(&error)),
-        value => Ok(value),
-    }
-}
-
 /// Portions of at most [`WRITE`] bytes, or of one call.
 fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     let mut writes = vec![Vec::new()];
@@ -324,37 +308,9 @@ fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     writes
 }
 
-pub(super) fn is_noscript(value: &Value) -> bool {
-    reply::error_code(value) == Some("NOSCRIPT")
-}
-
-/// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
-pub(super) fn is_demoted(value: &Value) -> bool {
-    reply::error_code(value) == Some("READONLY")
-}
-
-pub(super) fn closed() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_master_that_became_a_replica_is_noticed_in_the_answers_of_old_and_new_servers() {
-        let answer = |connection: &str| redis::parse_redis_value(format!("-{connection}\r\n").as_bytes()).unwrap();
-        for demoted in [
-            "READONLY You can't write against a read only replica.",
-            "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
-            "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
-             against a read only replica. ",
-        ] {
-            assert!(is_demoted(&answer(demoted)), "{demoted}");
-        }
-        assert!(!is_demoted(&answer("ERR unknown command 'READ'")) && !is_demoted(&Value::Okay));
-        assert!(is_noscript(&answer("NOSCRIPT No matching script. Please use EVAL.")) && !is_noscript(&Value::Okay));
-    }
 
     #[test]
     fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
+    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
     aio::MultiplexedConnection,
 };
 use tokio::{
@@ -15,118 +15,27 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-#[cfg(feature = "cluster")]
-use super::cluster::Topology;
 #[cfg(feature = "sentinel")]
 use super::sentinel;
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    clock::BrokerClock,
-    connection::{State, answer},
-    reply,
+    connection_state::{State, report_lost},
+    identity::{Identity, info_field},
+    reply::{self, answer},
+    role::{At, ConnectionEvent, Role},
     socket::{OpenConnection, Socket},
-    url::{Address, Place, Target},
+    url::{Address, Place},
 };
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What one [`Router`](super::router::Router) is for.
-#[derive(Clone)]
-pub(super) struct Role {
-    /// How to log in.
-    pub(super) target: Target,
-    /// Where.
-    pub(super) at: At,
-    /// Longest wait for a connection, and longest silence before an answer.
-    pub(super) timeout: Duration,
-    /// Longest attempt to connect.
-    pub(super) connect_timeout: Duration,
-    /// Learns Redis's time whenever a connection is made.
-    pub(super) clock: Arc<BrokerClock>,
-    /// Sent on each new connection; a refusal counts as a failure to connect.
-    pub(super) greeting: Vec<Cmd>,
-    /// Gets what Redis says unasked; and [`ConnectionEvent::Connected`] and [`ConnectionEvent::Lost`].
-    pub(super) on_event: Option<Arc<dyn Fn(ConnectionEvent) + Send + Sync>>,
-}
-
-/// Which of the target's servers to connect to.
-#[derive(Clone)]
-pub(super) enum At {
-    /// The one that the URL names, or the master that its sentinels name.
-    Target,
-    /// Every master of the cluster.
-    #[cfg(feature = "cluster")]
-    Cluster(Topology),
-    /// One certain node.
-    #[cfg(feature = "cluster")]
-    Node(Address),
-    /// Any node: the first that lets us in.
-    #[cfg(feature = "cluster")]
-    AnyNode(Topology),
-}
-
-impl Role {
-    /// The same on one connection, where any node of a cluster will do.
-    pub(super) fn on_one_server(self) -> Self {
-        #[cfg(feature = "cluster")]
-        if let At::Cluster(topology) = self.at {
-            return Self { at: At::AnyNode(topology), ..self };
-        }
-        self
-    }
-}
-
-/// What happens on a connection besides answers.
-#[derive(Debug)]
-pub(super) enum ConnectionEvent {
-    /// A new connection is there, greeted.
-    Connected,
-    /// The connection is gone.
-    Lost,
-    /// Keys have moved between the nodes of a cluster.
-    #[cfg(feature = "cluster")]
-    Moved,
-    /// Redis says something.
-    Push(PushInfo),
-}
-
-/// Says that the connection of this `generation` is of no use any more.
-pub(super) fn report_lost(lost: &watch::Sender<u64>, generation: u64) {
-    lost.send_if_modified(|known| {
-        let news = generation > *known;
-        *known = (*known).max(generation);
-        news
-    });
-}
-
-/// The only one that connects.
+/// Opens all connections of one role.
 pub(super) struct ConnectionManager {
     role: Role,
     state: watch::Sender<State>,
     lost: watch::Sender<u64>,
     previous: Option<Arc<Identity>>,
-}
-
-/// Which connection of which Redis process this is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) run_id: String,
-    pub(super) client: i64,
-}
-
-impl Identity {
-    /// From the answers to `CLIENT ID` and `INFO server`; none where something in between keeps them from us.
-    pub(super) fn read(client: &Value, info: &str) -> Option<Self> {
-        Some(Self { client: reply::number(client)?, run_id: info_field(info, "run_id")?.to_owned() })
-    }
-
-    /// Has Redis end this connection: what was sent on it and not read yet is never run.
-    pub(super) fn kill(&self) -> Cmd {
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(self.client);
-        kill
-    }
 }
 
 impl ConnectionManager {
@@ -261,7 +170,7 @@ impl ConnectionManager {
         let after = Utc::now();
         let mut values = values.into_iter();
         let time = answer(values.next().unwrap_or_default())?;
-        if let Some(time) = read_time(&time) {
+        if let Some(time) = reply::time(&time) {
             self.role.clock.learn(before, time, after);
         }
         let client = values.next().unwrap_or_default();
@@ -300,17 +209,6 @@ impl ConnectionManager {
 /// 20 ms doubling to 1 s.
 pub(super) fn back_off(failures: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
-}
-
-/// Redis's answer to `TIME`.
-pub(super) fn read_time(value: &Value) -> Option<DateTime<Utc>> {
-    let Value::Array(parts) = value else { return None };
-    let (seconds, micros) = (reply::number(parts.first()?)?, reply::number(parts.get(1)?)?);
-    DateTime::from_timestamp(seconds, u32::try_from(micros).ok()?.checked_mul(1000)?)
-}
-
-fn info_field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// `RPOP` with a count needs 6.2. A server that does not say its version is believed.

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
-    connection_manager::Identity,
     dedicated::{DedicatedConnection, Sent, Taken},
+    identity::Identity,
     keys::Keys,
     reply,
     router::Answer,

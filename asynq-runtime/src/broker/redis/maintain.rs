@@ -12,10 +12,10 @@ use redis::Value;
 use super::{
     super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
-    connection_manager::read_time,
     keys::Keys,
     produce::whole_seconds,
     reply,
+    reply::time as read_time,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
     settle::read_settled,

@@ -10,14 +10,17 @@ mod cluster;
 mod commit;
 mod connection;
 mod connection_manager;
+mod connection_state;
 mod consume;
 mod dedicated;
 mod diagnose;
 mod durability;
 mod groups;
 mod hold;
+mod identity;
 mod inspect;
 mod io;
+mod key_waiters;
 mod keys;
 mod maintain;
 mod presence;
@@ -25,6 +28,7 @@ mod produce;
 mod quarantine;
 mod repair;
 mod reply;
+mod role;
 mod room;
 mod router;
 mod schedule;
@@ -34,8 +38,12 @@ mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod settle;
+#[cfg(feature = "cluster")]
+mod slots;
 mod socket;
 mod tls;
+#[cfg(feature = "cluster")]
+mod topology;
 mod unanswered;
 mod url;
 mod waits;
@@ -54,16 +62,18 @@ use std::{
 use chrono::{DateTime, Utc};
 
 pub use self::durability::Durability;
+#[cfg(feature = "cluster")]
+use self::url::Place;
 use self::{
     caller_driven::Purpose,
     clock::BrokerClock,
-    connection_manager::{At, Role},
     dedicated::DedicatedConnection,
     hold::Hold,
     io::Io,
     maintain::Sweeps,
     produce::Producer,
     quarantine::PassedQuarantine,
+    role::{At, Role},
     room::Room,
     router::Router,
     script::Call,
@@ -71,8 +81,6 @@ use self::{
     url::Target,
     wake::Wake,
 };
-#[cfg(feature = "cluster")]
-use self::{cluster::Topology, url::Place};
 use super::{Broker, BrokerError, BrokerErrorKind};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
@@ -222,7 +230,7 @@ impl RedisBroker {
         };
         #[cfg(feature = "cluster")]
         let role = match target.place() {
-            Place::Cluster(_) => Role { at: At::Cluster(Topology::open(&io.spawner(), role.clone())), ..role },
+            Place::Cluster(_) => Role { at: At::Cluster(cluster::open_topology(&io.spawner(), role.clone())), ..role },
             _ => role,
         };
         let at = role.at.clone();

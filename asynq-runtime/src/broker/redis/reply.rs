@@ -1,5 +1,6 @@
 //! Reads replies of Redis, whichever protocol version shaped them, and says what its errors mean.
 
+use chrono::{DateTime, Utc};
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::{
@@ -170,9 +171,53 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
     }
 }
 
+/// An answer, or what an error in its place means.
+pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
+    match value {
+        Value::ServerError(error) => Err(refused(&error)),
+        value => Ok(value),
+    }
+}
+
+/// Whether Redis does not know the script.
+pub(super) fn is_noscript(value: &Value) -> bool {
+    error_code(value) == Some("NOSCRIPT")
+}
+
+/// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
+pub(super) fn is_demoted(value: &Value) -> bool {
+    error_code(value) == Some("READONLY")
+}
+
+pub(super) fn closed() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
+}
+
+/// Redis's answer to `TIME`.
+pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
+    let Value::Array(parts) = value else { return None };
+    let (seconds, micros) = (number(parts.first()?)?, number(parts.get(1)?)?);
+    DateTime::from_timestamp(seconds, u32::try_from(micros).ok()?.checked_mul(1000)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_master_that_became_a_replica_is_noticed_in_the_answers_of_old_and_new_servers() {
+        let answer = |connection: &str| redis::parse_redis_value(format!("-{connection}\r\n").as_bytes()).unwrap();
+        for demoted in [
+            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
+            "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
+             against a read only replica. ",
+        ] {
+            assert!(is_demoted(&answer(demoted)), "{demoted}");
+        }
+        assert!(!is_demoted(&answer("ERR unknown command 'READ'")) && !is_demoted(&Value::Okay));
+        assert!(is_noscript(&answer("NOSCRIPT No matching script. Please use EVAL.")) && !is_noscript(&Value::Okay));
+    }
 
     #[test]
     fn errors_inside_scripts_of_old_and_new_servers_mean_the_same() {

@@ -4,15 +4,16 @@ use redis::Value;
 
 use super::{
     super::BrokerError,
-    connection::{Connection, Reply, answer},
-    connection_manager::{Identity, Role},
+    connection::{Connection, Reply},
     durability::Durability,
+    identity::Identity,
     io::Io,
-    reply,
+    reply::{self, answer},
+    role::Role,
     script::Call,
 };
 #[cfg(feature = "cluster")]
-use super::{cluster::Cluster, connection_manager::At};
+use super::{cluster::Cluster, role::At};
 
 /// Sends calls to the servers that keep their keys.
 #[derive(Debug, Clone)]

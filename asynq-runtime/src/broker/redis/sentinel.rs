@@ -7,8 +7,8 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection::answer,
     reply,
+    reply::answer,
     socket::{OpenConnection, Socket},
     url::{Address, Sentinels, Target},
 };

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     super::{BrokerError, Member, RunToken, Wanted},
-    connection_manager::Identity,
+    identity::Identity,
     socket::Progress,
 };
 use crate::task::{QueueName, TaskId};
@@ -232,7 +232,7 @@ mod tests {
         assert!(again.into_iter().all(Unanswered::answered));
         assert!(all.take(&member(), &wanted("a")).is_empty());
         assert!(!all.has(&member(), &wanted("a")));
-        all.keep_error(&member(), crate::broker::redis::connection::closed());
+        all.keep_error(&member(), crate::broker::redis::reply::closed());
         assert!(all.has(&member(), &wanted("a")), "an error to be told");
     }
 

@@ -18,10 +18,10 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
-    await_end::KeyWaiters,
-    connection_manager::{ConnectionEvent, Role},
     dedicated::{DedicatedConnection, Sent, Taken},
     io::Io,
+    key_waiters::KeyWaiters,
+    role::{ConnectionEvent, Role},
     router::{Answer, Router},
     script::Call,
     seen::{self, Change, Question, SharedSeen, Topic},

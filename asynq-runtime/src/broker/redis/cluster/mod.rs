@@ -4,8 +4,7 @@
 //! because the slot is elsewhere was not run, and goes on to the node it named.
 
 mod redirect;
-mod slots;
-mod topology;
+mod refresh;
 
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
@@ -16,15 +15,17 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use self::{redirect::Redirect, slots::SlotMap};
-pub(super) use self::{slots::slot, topology::Topology};
+use self::redirect::Redirect;
+pub(super) use self::refresh::open as open_topology;
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection::{Connection, Reply, closed},
-    connection_manager::{At, ConnectionEvent, Role},
+    connection::{Connection, Reply},
     durability::Durability,
     io::Spawner,
+    role::{At, ConnectionEvent, Role},
     script::Call,
+    slots::{SlotMap, slot},
+    topology::Topology,
     url::Address,
 };
 
@@ -160,7 +161,7 @@ impl Cluster {
     /// The master that keeps the call's key; for a call without a key, a node that is connected already.
     fn owner(&self, map: &SlotMap, call: &Call) -> Option<Address> {
         if let Some(key) = call.routing_key() {
-            return map.owner(slots::slot(key)).cloned();
+            return map.owner(slot(key)).cloned();
         }
         let connections = self.lock();
         let up = map

@@ -3,7 +3,7 @@
 use redis::{ServerErrorKind, Value};
 
 use super::{
-    super::{reply, url::Address},
+    super::{reply, slots::address, url::Address},
     BrokerError,
 };
 
@@ -31,16 +31,6 @@ impl Redirect {
         let to = address(host, port.parse().ok()?, from)?;
         Some(Self { slot, to, asking })
     }
-}
-
-/// A node's address as another node tells it; without a host it is where that one is.
-pub(super) fn address(host: &str, port: u16, from: &Address) -> Option<Address> {
-    let host = match (host.trim_matches(['[', ']']), from) {
-        ("" | "?", Address::Tcp { host, .. }) => host.clone(),
-        ("" | "?", Address::Unix(_)) => return None,
-        (host, _) => host.to_owned(),
-    };
-    Some(Address::Tcp { host, port })
 }
 
 /// Whether the cluster, or this part of it, waits for a failover.

@@ -5,10 +5,10 @@ use redis::Value;
 use super::super::{
     super::{BrokerError, QueueSlot},
     RedisBroker,
-    cluster::slot,
     keys::Keys,
     reply,
     script::Call,
+    slots::slot,
     url::Place,
 };
 use crate::task::QueueName;

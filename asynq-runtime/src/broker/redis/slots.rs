@@ -2,11 +2,7 @@
 
 use redis::Value;
 
-use super::{
-    super::{reply, url::Address},
-    BrokerError,
-    redirect::address,
-};
+use super::{super::BrokerError, reply, url::Address};
 
 /// Slots of a cluster.
 const SLOTS: usize = 16_384;
@@ -96,13 +92,23 @@ fn read_node(node: Value, from: &Address) -> Option<Address> {
 }
 
 /// The slot of a key: of what is between its first braces, if there is something.
-pub(in super::super) fn slot(key: &[u8]) -> u16 {
+pub(super) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|byte| *byte == b'}')?;
         (close > 0).then(|| &rest[..close])
     });
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key)) % SLOTS as u16
+}
+
+/// A node's address as another node tells it; without a host it is where that one is.
+pub(super) fn address(host: &str, port: u16, from: &Address) -> Option<Address> {
+    let host = match (host.trim_matches(['[', ']']), from) {
+        ("" | "?", Address::Tcp { host, .. }) => host.clone(),
+        ("" | "?", Address::Unix(_)) => return None,
+        (host, _) => host.to_owned(),
+    };
+    Some(Address::Tcp { host, port })
 }
 
 #[cfg(test)]

@@ -1,0 +1,157 @@
+//! Hands each announced change of a key to the waits for that key alone.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use tokio::sync::Notify;
+
+use super::seen;
+
+/// The waits for changes of some keys. One push is handed to the waiters of its keys alone: with a broadcast, 10,000
+/// waiters would wake up for each of 10,000 ends.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KeyWaiters(Arc<Mutex<HashMap<String, Vec<Arc<Waiter>>>>>);
+
+/// One wait for changes of some keys.
+#[derive(Debug, Default)]
+struct Waiter {
+    /// The first change since the last look.
+    first: Mutex<Option<Change>>,
+    changed: Notify,
+}
+
+/// How the keys of a waiter changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The key changed at this moment.
+    Key(Instant),
+    /// The key may have changed: the connection was lost.
+    Perhaps,
+}
+
+/// A waiter's place among the others; dropping it gives the place up.
+#[derive(Debug)]
+pub(super) struct Listening {
+    waiters: KeyWaiters,
+    keys: Vec<String>,
+    waiter: Arc<Waiter>,
+}
+
+impl KeyWaiters {
+    /// Hands on what the tracking connection says.
+    pub(super) fn notify(&self, change: &seen::Change) {
+        let waiting = self.lock();
+        match change {
+            seen::Change::Keys(keys) => {
+                let now = Instant::now();
+                let told = keys.iter().filter_map(|key| waiting.get(key)).flatten();
+                told.for_each(|waiter| waiter.tell(Change::Key(now)));
+            }
+            seen::Change::All => waiting.values().flatten().for_each(|waiter| waiter.tell(Change::Perhaps)),
+        }
+    }
+
+    pub(super) fn listen(&self, keys: Vec<String>) -> Listening {
+        let waiter = Arc::<Waiter>::default();
+        let mut waiting = self.lock();
+        for key in &keys {
+            waiting.entry(key.clone()).or_default().push(Arc::clone(&waiter));
+        }
+        drop(waiting);
+        Listening { waiters: self.clone(), keys, waiter }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Arc<Waiter>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    fn tell(&self, change: Change) {
+        self.first().get_or_insert(change);
+        self.changed.notify_one();
+    }
+
+    fn first(&self) -> MutexGuard<'_, Option<Change>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listening {
+    /// Forgets what was heard. The next look sees it.
+    pub(super) fn clear(&self) {
+        *self.waiter.first() = None;
+    }
+
+    /// Whether nothing was heard since [`clear`](Self::clear).
+    pub(super) fn heard_nothing(&self) -> bool {
+        self.waiter.first().is_none()
+    }
+
+    /// Waits for the first change since [`clear`](Self::clear).
+    pub(super) async fn changed(&self) -> Change {
+        loop {
+            if let Some(change) = self.waiter.first().take() {
+                return change;
+            }
+            self.waiter.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut waiting = self.waiters.lock();
+        for key in &self.keys {
+            if let Some(waiters) = waiting.get_mut(key) {
+                waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+                if waiters.is_empty() {
+                    waiting.remove(key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard_by(listening: &Listening) -> Option<Change> {
+        *listening.waiter.first()
+    }
+
+    #[test]
+    fn a_push_is_told_to_the_waiters_of_its_keys_alone_and_a_lost_connection_to_all() {
+        let waiters = KeyWaiters::default();
+        let one = waiters.listen(vec!["a".into()]);
+        let both = waiters.listen(vec!["a".into(), "b".into()]);
+        waiters.notify(&seen::Change::Keys(vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(heard_by(&one), None);
+        assert!(matches!(heard_by(&both), Some(Change::Key(_))));
+        waiters.notify(&seen::Change::All);
+        assert_eq!(heard_by(&one), Some(Change::Perhaps));
+        assert!(matches!(heard_by(&both), Some(Change::Key(_))), "the first change since the last look counts");
+        both.clear();
+        waiters.notify(&seen::Change::All);
+        assert_eq!(heard_by(&both), Some(Change::Perhaps));
+        drop((one, both));
+        assert!(waiters.lock().is_empty(), "no wait is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_change_before_the_wait_is_not_missed() {
+        let waiters = KeyWaiters::default();
+        let listening = waiters.listen(vec!["a".into()]);
+        waiters.notify(&seen::Change::All);
+        assert_eq!(listening.changed().await, Change::Perhaps);
+        // A permit of what was cleared wakes no wait.
+        waiters.notify(&seen::Change::All);
+        listening.clear();
+        waiters.notify(&seen::Change::Keys(vec!["a".to_owned()]));
+        assert!(matches!(listening.changed().await, Change::Key(_)));
+    }
+}

@@ -1,0 +1,149 @@
+//! The slot map of a cluster as it is known now; shared by all connections of a broker.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    reply::closed,
+    slots::SlotMap,
+    url::Address,
+};
+
+/// What is known of the cluster.
+#[derive(Clone)]
+pub(super) struct Topology(Arc<Inner>);
+
+struct Inner {
+    seeds: Vec<Address>,
+    known: watch::Sender<Known>,
+    /// A caller has seen that the map is not true any more.
+    doubt: Notify,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    map: Arc<SlotMap>,
+    /// The outcome of the last question; none before the first.
+    asked: Option<Result<(), BrokerError>>,
+    /// Whether the broker was closed, so that nothing more will be known.
+    is_closed: bool,
+}
+
+impl Topology {
+    /// Of a cluster of which only the nodes in the URL are known.
+    pub(super) fn new(seeds: Vec<Address>) -> Self {
+        let known = Known { map: Arc::new(SlotMap::empty()), asked: None, is_closed: false };
+        Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new() }))
+    }
+
+    /// Waits until a caller has doubts about the map.
+    pub(super) async fn doubted(&self) {
+        self.0.doubt.notified().await;
+    }
+
+    /// Notes what a node said, or why no node did.
+    pub(super) fn learn(&self, answer: Result<SlotMap, BrokerError>) {
+        self.0.known.send_if_modified(|known| {
+            let is_first = known.asked.is_none();
+            let (map, outcome) = match answer {
+                Ok(map) => (Some(map), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            known.asked = Some(outcome);
+            let fresh = map.filter(|map| *map != *known.map);
+            let is_changed = fresh.is_some();
+            if let Some(map) = fresh {
+                known.map = Arc::new(map);
+            }
+            is_first || is_changed
+        });
+    }
+
+    /// Ends all waits: the broker was closed.
+    pub(super) fn close(&self) {
+        self.0.known.send_modify(|known| known.is_closed = true);
+    }
+
+    /// The map as it is.
+    pub(super) fn now(&self) -> Arc<SlotMap> {
+        Arc::clone(&self.0.known.borrow().map)
+    }
+
+    /// Wakes whenever the map changes.
+    pub(super) fn watch(&self) -> watch::Receiver<impl Sized + use<>> {
+        self.0.known.subscribe()
+    }
+
+    /// Waits for the outcome of the first question.
+    pub(super) async fn first(&self) -> Result<Arc<SlotMap>, BrokerError> {
+        let mut known = self.0.known.subscribe();
+        let known = known.wait_for(|known| known.asked.is_some() || known.is_closed).await.map_err(|_| closed())?;
+        match &known.asked {
+            Some(Err(error)) => Err(error.clone()),
+            Some(Ok(())) => Ok(Arc::clone(&known.map)),
+            None => Err(closed()),
+        }
+    }
+
+    /// The map, waiting for the first one at most this long.
+    pub(super) async fn map(&self, patience: Duration) -> Result<Arc<SlotMap>, BrokerError> {
+        let map = self.now();
+        if !map.masters().is_empty() {
+            return Ok(map);
+        }
+        match timeout(patience, self.first()).await {
+            Ok(map) => map,
+            Err(_) => Err(BrokerError::new(BrokerErrorKind::Timeout, "no node of the cluster answered in time")),
+        }
+    }
+
+    /// Asks again soon.
+    pub(super) fn refresh(&self) {
+        self.0.doubt.notify_one();
+    }
+
+    /// One slot is at `to` now: so says the node that had it. Others may have moved with it.
+    pub(super) fn moved(&self, slot: u16, to: &Address) {
+        self.0.known.send_if_modified(|known| {
+            let mut map = SlotMap::clone(&known.map);
+            let changed = map.give(slot, to);
+            if changed {
+                known.map = Arc::new(map);
+            }
+            changed
+        });
+        self.refresh();
+    }
+
+    /// Every node, beginning with another one each time: one that does not answer must not be the first for ever.
+    pub(super) fn nodes_from(&self, turn: u64) -> Vec<Address> {
+        let map = self.now();
+        let mut nodes: Vec<Address> = Vec::new();
+        for node in map.nodes().chain(&self.0.seeds) {
+            if !nodes.contains(node) {
+                nodes.push(node.clone());
+            }
+        }
+        let size = nodes.len().max(1) as u64;
+        nodes.rotate_left(usize::try_from(turn.wrapping_sub(1) % size).unwrap_or(0));
+        nodes
+    }
+
+    /// Waits until the broker is closed, and returns the error that says so.
+    pub(super) async fn ended(&self) -> BrokerError {
+        // The sender lives as long as this topology does.
+        let _ = self.0.known.subscribe().wait_for(|known| known.is_closed).await;
+        closed()
+    }
+}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topology").field("masters", &self.now().masters()).finish_non_exhaustive()
+    }
+}
