@@ -133,14 +133,15 @@ impl Registry {
         self.0.is_empty()
     }
 
-    /// Checks that every state that a job requires is there.
+    /// Checks that every state that a job requires is there, or is `supplied` by the server itself.
     ///
     /// # Errors
     ///
     /// The first job, by name, that lacks one.
-    pub fn check_states(&self, states: &StateMap) -> Result<(), RegistryError> {
+    pub(crate) fn check_states(&self, states: &StateMap, supplied: StateKey) -> Result<(), RegistryError> {
+        let is_there = |state: StateKey| state == supplied || states.contains(state);
         for job in self.iter() {
-            if let Some(&state) = job.requires.iter().find(|&&state| !states.contains(state)) {
+            if let Some(&state) = job.requires.iter().find(|&&state| !is_there(state)) {
                 return Err(RegistryError::MissingState { job: Box::new(*job), state });
             }
         }
@@ -252,11 +253,13 @@ mod tests {
         let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
         let mut states = StateMap::default();
         states.insert("of another type");
-        let error = registry.check_states(&states).unwrap_err().to_string();
+        let supplied = StateKey::of::<String>();
+        let error = registry.check_states(&states, supplied).unwrap_err().to_string();
         assert!(error.starts_with("job `mail:bye` (src/mail.rs:12) needs State<"), "{error}");
         assert!(error.contains("Mailer>"), "{error}");
+        assert!(registry.check_states(&states, StateKey::of::<Mailer>()).is_ok());
         states.insert(Mailer);
-        assert!(registry.check_states(&states).is_ok());
+        assert!(registry.check_states(&states, supplied).is_ok());
         assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
     }
 

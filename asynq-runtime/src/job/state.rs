@@ -12,7 +12,8 @@ use super::{context::JobContext, error::JobError};
 
 /// A value that all jobs of a server share, as a job's parameter.
 ///
-/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`].
+/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
+/// `State<Client>` need not be given: it is a client of the server's own broker, unless the program gives another.
 pub struct State<T: ?Sized>(Arc<T>);
 
 impl<T> State<T> {
@@ -60,6 +61,14 @@ impl StateKey {
         (self.name)()
     }
 }
+
+impl PartialEq for StateKey {
+    fn eq(&self, other: &Self) -> bool {
+        (self.id)() == (other.id)()
+    }
+}
+
+impl Eq for StateKey {}
 
 impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

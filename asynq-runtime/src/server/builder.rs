@@ -24,8 +24,11 @@ use super::{
 };
 use crate::{
     broker::Broker,
+    client::Client,
     connect,
-    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
+    job::{
+        Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateKey, StateMap,
+    },
     task::{GroupName, TaskInfo},
 };
 
@@ -183,7 +186,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first.
+    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`] of this server's broker
+    /// is there without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
@@ -352,7 +356,7 @@ impl ServerBuilder {
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
         let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
-        registry.check_states(&self.states)?;
+        registry.check_states(&self.states, StateKey::of::<Client>())?;
         // Without any job there is nothing to take from a queue.
         let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();
         let defaults = checks::Defaults { registry: &registry, is_whole };
@@ -376,6 +380,9 @@ impl ServerBuilder {
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
         };
+        if !self.states.contains(StateKey::of::<Client>()) {
+            self.states.insert(Client::new(Arc::clone(&broker)));
+        }
         let parts = ExecutorParts {
             registry: registry.clone(),
             states: Arc::new(self.states),

@@ -25,10 +25,15 @@ pub(in super::super) async fn worker(
     // Before the set-up: a mistake in the jobs must not cost a connection to somewhere first.
     Registry::linked()?;
     let app = match setup {
-        Some(setup) => setup(App::new()).await.map_err(AppError::SetUp)?,
-        None => App::new(),
+        Some(setup) => {
+            let mut app = setup(App::with_settings(settings.clone())).await.map_err(AppError::SetUp)?;
+            // A set-up may return an `App` of its own making.
+            app.settings.get_or_insert(settings);
+            app
+        }
+        None => App::with_settings(settings),
     };
-    let mut builder = app.into_builder(settings)?.matches(flags.clone());
+    let mut builder = app.into_builder()?.matches(flags.clone());
     let rows: Vec<_> = builder.add_linked_services().into_iter().map(|entry| (entry.name, (entry.rows)())).collect();
     let server = builder.build().await?;
     let start = Start {
