@@ -50,6 +50,10 @@ use proc_macro::TokenStream;
 ///
 /// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
 ///
+/// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same struct with
+/// the same functions, for a program that enqueues the job and leaves it to another one to run. Both write the same name,
+/// parameters and codec; a task that does not fit is handed back like any of an unknown shape.
+///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
 #[proc_macro_attribute]

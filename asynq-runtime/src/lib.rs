@@ -164,7 +164,7 @@ pub mod __private {
         Policy, UniqueUntil,
         job::{
             Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
-            run_blocking, state, with_policy,
+            no_handler, run_blocking, state, with_policy,
         },
     };
 }

@@ -18,7 +18,8 @@ use super::{
 pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job);
     let handle = handle(job, &Handle::of(job));
-    let (implementation, registration) = (implementation(job), registration(job));
+    let implementation = implementation(job);
+    let registration = (!job.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
     let entry = job.schedule.as_ref().map(|schedule| schedule::entry(schedule, job));
     let scoped = scoped(job, &quote!(#implementation #registration #aggregation #entry));
@@ -142,6 +143,11 @@ fn implementation(job: &JobModel) -> TokenStream {
         .as_ref()
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
     let backoff = job.backoff.as_ref().map(backoff);
+    let contract = job.is_contract.then(|| {
+        quote!(
+            const IS_CONTRACT: bool = true;
+        )
+    });
     let output = output_type(job);
     let unique_by = unique_by(job);
     let run = run(job);
@@ -153,6 +159,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #codec
             #fingerprint
             #backoff
+            #contract
             type Output = #output;
             #unique_by
             #run
@@ -284,7 +291,7 @@ fn output_type(job: &JobModel) -> TokenStream {
 /// Whether the function's result is the job's, with nothing between them.
 fn is_direct(job: &JobModel) -> bool {
     let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
-    !job.is_blocking && !takes_state && job.on_error.is_none()
+    !job.is_blocking && !takes_state && job.on_error.is_none() && !job.is_contract
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -297,9 +304,14 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
 }
 
 fn run(job: &JobModel) -> TokenStream {
-    let is_needed = job.is_blocking || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
+    let is_needed =
+        (job.is_blocking && !job.is_contract) || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
-    let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
+    let body = match (job.is_contract, job.is_blocking) {
+        (true, _) => quote!(__rt::Err(__rt::no_handler::<Self>())),
+        (false, true) => blocking(job, &ctx),
+        (false, false) => asynchronous(job, &ctx),
+    };
     let this = this();
     let output = quote_spanned!(at(job.output.span())=> Self::Output);
     // The place of the function's name: here the compiler says that a future is not `Send`.

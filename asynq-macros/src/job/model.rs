@@ -26,6 +26,8 @@ pub(super) struct JobModel {
     pub(super) parameters: Vec<Parameter>,
     pub(super) output: Type,
     pub(super) is_blocking: bool,
+    /// This program enqueues it, and another one runs it.
+    pub(super) is_contract: bool,
     pub(super) options: Options,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
@@ -62,6 +64,7 @@ impl JobModel {
     pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
         check_fingerprint(&attr, errors);
+        check_contract(&mut attr, &signature, errors);
         check_kill_after(&attr, &signature, errors);
         check_on_error(&mut attr, &signature, errors);
         check_aggregates(&mut attr, &signature, errors);
@@ -74,6 +77,7 @@ impl JobModel {
             parameters: signature.parameters,
             output: signature.output,
             is_blocking: signature.is_blocking,
+            is_contract: signature.is_contract,
             options: Options {
                 queue: attr.queue.map(Setting::into_value),
                 retry: attr.retry.map(Setting::into_value),
@@ -134,7 +138,10 @@ impl JobModel {
 
 impl ToTokens for JobModel {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        self.function.to_tokens(tokens);
+        // Only its struct is there; `fn` without a body is no Rust.
+        if !self.is_contract {
+            self.function.to_tokens(tokens);
+        }
         match self.health {
             Health::Sound => tokens.extend(expand::job(self)),
             Health::Broken => tokens.extend(fallback::stub(self)),
@@ -167,6 +174,23 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
         errors.at(fingerprint.place, &fingerprint.key, message);
+    }
+}
+
+/// What only the program can say that runs the job.
+fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    if !signature.is_contract {
+        return;
+    }
+    let only_there = [
+        attr.backoff.take().map(|setting| (setting.key, setting.place)),
+        attr.on_error.take().map(|setting| (setting.key, setting.place)),
+        attr.aggregates.take().map(|setting| (setting.key, setting.place)),
+        attr.kill_after.take().map(|setting| (setting.key, setting.place)),
+    ];
+    for (key, place) in only_there.into_iter().flatten() {
+        let message = format!("`{key}` says how the job is run; write it in the program that has the body");
+        errors.at(place, &key, message);
     }
 }
 

@@ -134,6 +134,11 @@ impl fmt::Debug for JobError {
     }
 }
 
+/// What a job without a body returns to whoever runs it all the same, such as a test.
+pub fn no_handler<J: super::Job>() -> JobError {
+    JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
+}
+
 /// Gives the error of a job's own type the policy that its `on_error` function decides.
 ///
 /// # Errors

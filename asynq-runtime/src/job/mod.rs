@@ -57,7 +57,7 @@ pub use self::{
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
     enqueue_error::EnqueueError,
-    error::{BoxError, JobError, JobResult, Policy, with_policy},
+    error::{BoxError, JobError, JobResult, Policy, no_handler, with_policy},
     fingerprint::Fingerprint,
     options::JobOptions,
     output::IntoJobResult,
@@ -102,6 +102,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// How long a failed task waits for its next attempt, where it is not the server's own way.
     const BACKOFF: Option<Backoff> = None;
+
+    /// Whether another program runs it (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
+    const IS_CONTRACT: bool = false;
 
     /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;

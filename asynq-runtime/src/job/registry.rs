@@ -47,6 +47,12 @@ pub enum RegistryError {
         /// The other.
         second: Box<JobDescriptor>,
     },
+    /// A job without a body: this program may enqueue it, not run it.
+    #[error("job `{}` ({}) has no body, so another program runs it; leave it out, or write the body", job.name, job.place())]
+    Contract {
+        /// The job.
+        job: Box<JobDescriptor>,
+    },
     /// There is nothing to serve.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
@@ -82,7 +88,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn only<S: JobSet>() -> Result<Self, RegistryError> {
         Self::from_descriptors(S::descriptors())
     }
@@ -91,10 +97,13 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn from_descriptors(jobs: impl IntoIterator<Item = JobDescriptor>) -> Result<Self, RegistryError> {
         let mut map = BTreeMap::<&'static str, JobDescriptor>::new();
         for job in jobs {
+            if job.is_contract {
+                return Err(RegistryError::Contract { job: Box::new(job) });
+            }
             match map.entry(job.name) {
                 Entry::Vacant(free) => {
                     free.insert(job);

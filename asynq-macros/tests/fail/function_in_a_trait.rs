@@ -1,8 +1,0 @@
-use asynq_runtime::prelude::*;
-
-trait Mailer {
-    #[job]
-    async fn send(to: String) -> JobResult;
-}
-
-fn main() {}
