@@ -20,7 +20,9 @@ use proc_macro::TokenStream;
 /// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
 /// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
 ///
-/// `&JobContext` and `State<T>` are supplied by the worker; every other parameter is an argument and is stored. A
+/// `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name) and what is marked with `#[from_context]`, whose type
+/// implements `FromContext`, are supplied by the worker; every other parameter is an argument and is stored, and one whose type
+/// happens to be called `State` is marked with `#[arg]`. A
 /// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
 /// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
 /// field.
@@ -46,6 +48,7 @@ use proc_macro::TokenStream;
 /// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
 /// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
 /// | `kill_after` | for an `fn`: how long after its timeout or a cancel it is given up if its thread has not returned | never |
+/// | `derive(…)` | what the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
 ///
 /// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
@@ -73,6 +76,7 @@ pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | `tz` | the time zone of the schedule: `"Europe/Berlin"` | UTC |
 /// | `missed` | what becomes of times at which no scheduler lived: `"skip"`, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
 /// | `overlap` | while the previous task waits or runs: `"allow"`, `"skip"` this time, or `"replace"` the previous task | `"allow"` |
+/// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
 /// | `jitter` | each time is put off by up to this, the same in every replica | none |
 ///
 /// And every option of `#[job]`. Beside the function stands the same struct as for any job, so that it can also be

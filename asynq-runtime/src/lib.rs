@@ -129,8 +129,8 @@ pub use self::{
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
-        Policy, PreparedTask, RawTask, Registry, Secret, State,
+        Backoff, BoxError, EnqueueError, FromContext, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
+        JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -140,7 +140,7 @@ pub use self::{
 pub mod prelude {
     pub use crate::{
         App, Backoff, BoxError, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError, JobOptions,
-        JobResult, Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 
@@ -163,8 +163,8 @@ pub mod __private {
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
         Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
-            no_handler, run_blocking, state, with_policy,
+            Aggregates, Aggregation, Codec, CodecError, FromContext, IntoInstant, IntoJobResult, IntoSpan, StateKey,
+            encode_key, no_handler, run_blocking, with_policy,
         },
     };
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::spanned::Spanned;
+use syn::{Type, spanned::Spanned};
 
 use super::{
     attr::{Codec, Pause, UniqueUntil},
@@ -43,7 +43,7 @@ pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
 pub(super) fn payload(job: &JobModel) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
-    let (shared, own, allow) = (job.shared_attrs(), job.struct_attrs(), allow());
+    let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(schedule::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
@@ -62,7 +62,7 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
         #doc
         #times
         #allow
-        #[derive(#private::Serialize, #private::Deserialize)]
+        #[derive(#private::Serialize, #private::Deserialize #(, #derives)*)]
         #[serde(crate = #serde)]
         #transparent
         #vis struct #ident {
@@ -268,15 +268,32 @@ fn options(options: &Options) -> Option<TokenStream> {
 }
 
 fn requires(job: &JobModel) -> Option<TokenStream> {
+    let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
     let states: Vec<_> = job
         .parameters
         .iter()
         .filter_map(|parameter| match parameter {
-            Parameter::State(ty) => Some(quote_spanned!(at(ty.span())=> __rt::StateKey::of::<#ty>())),
+            Parameter::State(state) => Some(key(&state.inner)),
             _ => None,
         })
         .collect();
-    (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];))
+    let others: Vec<_> = job
+        .parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::FromContext(ty) => Some(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES)),
+            _ => None,
+        })
+        .collect();
+    if others.is_empty() {
+        return (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];));
+    }
+    Some(quote! {
+        const REQUIRES: &'static [__rt::StateKey] = {
+            const EACH: &[&[__rt::StateKey]] = &[&[#(#states),*], #(#others),*];
+            &__rt::StateKey::all::<{ __rt::StateKey::count(EACH) }>(EACH)
+        };
+    })
 }
 
 /// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
@@ -290,7 +307,8 @@ fn output_type(job: &JobModel) -> TokenStream {
 
 /// Whether the function's result is the job's, with nothing between them.
 fn is_direct(job: &JobModel) -> bool {
-    let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
+    let takes_state =
+        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_) | Parameter::FromContext(_)));
     !job.is_blocking && !takes_state && job.on_error.is_none() && !job.is_contract
 }
 
@@ -325,7 +343,8 @@ fn run(job: &JobModel) -> TokenStream {
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let passed = job.parameters.iter().map(|parameter| match parameter {
-        Parameter::State(ty) => state(ty, ctx),
+        Parameter::State(state) => from_context(&state.ty, ctx),
+        Parameter::FromContext(ty) => from_context(ty, ctx),
         other => passed(job, other, ctx),
     });
     settled(job, quote!(#function(#(#passed),*).await))
@@ -334,16 +353,18 @@ fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
 fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let mut states = Vec::new();
+    let mut supply = |ty: &Type| {
+        let name = local(&format!("state_{}", states.len()));
+        let value = from_context(ty, ctx);
+        states.push(quote!(let #name = #value;));
+        name.into_token_stream()
+    };
     let passed: Vec<_> = job
         .parameters
         .iter()
         .map(|parameter| match parameter {
-            Parameter::State(ty) => {
-                let name = local(&format!("state_{}", states.len()));
-                let value = state(ty, ctx);
-                states.push(quote!(let #name = #value;));
-                name.into_token_stream()
-            }
+            Parameter::State(state) => supply(&state.ty),
+            Parameter::FromContext(ty) => supply(ty),
             other => passed(job, other, ctx),
         })
         .collect();
@@ -369,8 +390,9 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     }
 }
 
-fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
-    quote_spanned!(at(ty.span())=> __rt::state::<#ty>(#ctx)?)
+/// What the worker supplies, by the type as it is written: a stranger of the same name is told at its place.
+fn from_context(ty: &Type, ctx: &Ident) -> TokenStream {
+    quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::from_context(#ctx).await?)
 }
 
 /// A parameter that is not state, as it is handed to the function.

@@ -11,7 +11,7 @@ use super::{
     attr::{Attr, Codec, Pause, Setting, UniqueUntil},
     expand, fallback,
     literal::within,
-    parameter::{Argument, Form, Parameter, moves_to_field},
+    parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
     schedule::Schedule,
     signature::{Health, JobSignature, is_job},
 };
@@ -37,6 +37,8 @@ pub(super) struct JobModel {
     pub(super) on_error: Option<ExprPath>,
     /// The job whose tasks become one of this.
     pub(super) aggregates: Option<Path>,
+    /// What the struct derives besides.
+    pub(super) derives: Vec<Path>,
     /// When it runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
@@ -70,7 +72,7 @@ impl JobModel {
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
-        function.strip_parameters(moves_to_field);
+        function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr));
         let ident = function.sig.ident.unraw();
         Self {
             name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),
@@ -98,8 +100,12 @@ impl JobModel {
             backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
             aggregates: attr.aggregates.map(Setting::into_value),
+            derives: attr.derives,
             schedule: attr.schedule.into_schedule(),
-            paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
+            paths: Paths::new(
+                attr.crate_path.map(Setting::into_value).as_ref(),
+                attr.cron_crate.map(Setting::into_value).as_ref(),
+            ),
             health: signature.health,
             function,
         }

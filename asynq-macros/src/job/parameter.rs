@@ -13,14 +13,24 @@ use crate::errors::{Errors, Place};
 pub(super) enum Parameter {
     /// `ctx: &JobContext`.
     Context,
-    /// `mailer: State<Mailer>`; holds the `Mailer`.
-    State(Box<Type>),
+    /// `mailer: State<Mailer>`.
+    State(Box<SharedState>),
+    /// `#[from_context] tenant: Tenant`; holds the type.
+    FromContext(Box<Type>),
     /// `tick: Tick` of a periodic job; holds the type as it is written.
     Tick(Box<Type>),
     /// What is stored in the payload.
     Argument(Box<Argument>),
     /// A mistake has been recorded; whether the caller gives something here all the same.
     Broken { is_argument: bool },
+}
+
+/// A state as a parameter.
+pub(super) struct SharedState {
+    /// The type as it is written.
+    pub(super) ty: Type,
+    /// What is in it.
+    pub(super) inner: Type,
 }
 
 /// A parameter that is stored.
@@ -56,7 +66,13 @@ impl Parameter {
             Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);
-        let supplied = match Supplied::recognise(ty, kind) {
+        let is_marked = |mark: &str| typed.attrs.iter().any(|attr| attr.path().is_ident(mark));
+        let recognised = match (is_marked(FROM_CONTEXT), is_marked(ARG)) {
+            (true, _) => Ok(Some(Supplied::FromContext)),
+            (false, true) => Ok(None),
+            (false, false) => Supplied::recognise(ty, kind),
+        };
+        let supplied = match recognised {
             Ok(supplied) => supplied,
             Err((tokens, message)) => {
                 wrong(&tokens, message);
@@ -74,6 +90,7 @@ impl Parameter {
         match supplied {
             Some(Supplied::Context) => return Self::Context,
             Some(Supplied::State(state)) => return Self::State(state),
+            Some(Supplied::FromContext) => return Self::FromContext(Box::new(ty.clone())),
             Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
             None if kind == Kind::Periodic => {
                 wrong(ty, "nobody gives a periodic job its arguments; take `Tick`, `&JobContext` or `State<T>`");
@@ -111,6 +128,16 @@ impl Argument {
     }
 }
 
+/// The mark of a parameter whose type implements `FromContext`.
+const FROM_CONTEXT: &str = "from_context";
+/// The mark of a parameter that is an argument, whatever its type is called.
+const ARG: &str = "arg";
+
+/// Whether an attribute of a parameter speaks to the macro alone.
+pub(super) fn is_mark(attr: &Attribute) -> bool {
+    attr.path().is_ident(FROM_CONTEXT) || attr.path().is_ident(ARG)
+}
+
 /// Whether an attribute of a parameter belongs on the field and not on the function.
 pub(super) fn moves_to_field(attr: &Attribute) -> bool {
     attr.path().is_ident("serde") || attr.path().is_ident("doc")
@@ -125,7 +152,8 @@ fn mistake<T>(tokens: impl ToTokens, message: &'static str) -> Result<T, Mistake
 /// What the worker supplies.
 enum Supplied {
     Context,
-    State(Box<Type>),
+    State(Box<SharedState>),
+    FromContext,
     Tick,
 }
 
@@ -141,24 +169,24 @@ impl Supplied {
             ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
             ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
             ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
-            ("State", None) => Self::state(last).map(Some),
-            ("State", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
+            ("State" | "Shared", None) => Self::state(ty, last).map(Some),
+            ("State" | "Shared", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
             _ => Ok(None),
         }
     }
 
     /// Only the last segment and its one argument count, so that the type may be named by any path.
-    fn state(segment: &PathSegment) -> Result<Self, Mistake> {
+    fn state(ty: &Type, segment: &PathSegment) -> Result<Self, Mistake> {
         if let PathArguments::AngleBracketed(arguments) = &segment.arguments
             && arguments.args.len() == 1
-            && let Some(GenericArgument::Type(ty)) = arguments.args.first()
+            && let Some(GenericArgument::Type(inner)) = arguments.args.first()
         {
-            if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
                 return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
             }
-            return Ok(Self::State(Box::new(ty.clone())));
+            return Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })));
         }
-        mistake(segment, "write the type of the state: `State<T>`")
+        mistake(segment, "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`")
     }
 }
 
@@ -333,6 +361,7 @@ mod tests {
         let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
             Ok(Some(Supplied::Context)) => "context",
             Ok(Some(Supplied::State(_))) => "state",
+            Ok(Some(Supplied::FromContext)) => "marked",
             Ok(Some(Supplied::Tick)) => "tick",
             Ok(None) => "argument",
             Err(_) => "refused",
@@ -347,7 +376,9 @@ mod tests {
             ("&State<Mailer>", "refused"),
             ("State", "refused"),
             ("State<A, B>", "refused"),
-            ("State<&'static str>", "refused"),
+            ("State<&'static str>", "state"),
+            ("State<&str>", "refused"),
+            ("Shared<Mailer>", "state"),
             ("Stateful<A>", "argument"),
             // Anybody's type, where there is no schedule.
             ("Tick", "argument"),

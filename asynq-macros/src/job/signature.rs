@@ -125,7 +125,9 @@ impl Reader<'_> {
                 }
             };
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
-            if self.is_contract && matches!(parameter, Parameter::Context | Parameter::State(_)) {
+            if self.is_contract
+                && matches!(parameter, Parameter::Context | Parameter::State(_) | Parameter::FromContext(_))
+            {
                 self.wrong(
                     &typed.ty,
                     "a job without a body is only enqueued here, so nobody gives it this; leave it out",
@@ -145,7 +147,7 @@ impl Reader<'_> {
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {
                     parameter = Parameter::Broken { is_argument: true };
                 }
-                Parameter::State(_) | Parameter::Argument(_) => {}
+                Parameter::State(_) | Parameter::FromContext(_) | Parameter::Argument(_) => {}
             }
             parameters.push(parameter);
         }

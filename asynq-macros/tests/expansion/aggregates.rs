@@ -118,7 +118,12 @@ const _: () = {
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(
-                digest(ctx, self.notes, __rt::state::<Mailer>(ctx)?).await,
+                digest(
+                        ctx,
+                        self.notes,
+                        <State<Mailer> as __rt::FromContext>::from_context(ctx).await?,
+                    )
+                    .await,
             )
         }
     }

@@ -125,7 +125,7 @@ const _: () = {
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Store>()];
         type Output = __rt::JobResult<<JobResult<u64> as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            let state_0 = __rt::state::<Store>(ctx)?;
+            let state_0 = <State<Store> as __rt::FromContext>::from_context(ctx).await?;
             __rt::run_blocking(
                     ctx,
                     move |ctx| <JobResult<

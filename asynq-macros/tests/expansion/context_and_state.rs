@@ -127,9 +127,10 @@ const _: () = {
             <JobResult as __rt::IntoJobResult>::into_job_result(
                 deliver(
                         ctx,
-                        __rt::state::<Mailer>(ctx)?,
+                        <State<Mailer> as __rt::FromContext>::from_context(ctx).await?,
                         &self.to,
-                        __rt::state::<Pool>(ctx)?,
+                        <runtime::State<Pool> as __rt::FromContext>::from_context(ctx)
+                            .await?,
                     )
                     .await,
             )

@@ -126,7 +126,7 @@ const _: () = {
                 report(
                         ctx,
                         ::asynq_cron::__private::Tick::of(ctx),
-                        __rt::state::<Mailer>(ctx)?,
+                        <State<Mailer> as __rt::FromContext>::from_context(ctx).await?,
                     )
                     .await,
             )

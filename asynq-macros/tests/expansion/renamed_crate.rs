@@ -116,7 +116,11 @@ const _: () = {
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(
-                hello(__rt::state::<Db>(ctx)?, &self.name).await,
+                hello(
+                        <State<Db> as __rt::FromContext>::from_context(ctx).await?,
+                        &self.name,
+                    )
+                    .await,
             )
         }
     }

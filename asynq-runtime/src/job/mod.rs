@@ -31,6 +31,7 @@ mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
+mod from_context;
 mod options;
 mod output;
 pub(crate) mod panics;
@@ -59,13 +60,14 @@ pub use self::{
     enqueue_error::EnqueueError,
     error::{BoxError, JobError, JobResult, Policy, no_handler, with_policy},
     fingerprint::Fingerprint,
+    from_context::FromContext,
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
-    state::{State, StateKey, StateMap, state},
+    state::{Shared, State, StateKey, StateMap},
 };
 pub(crate) use self::{
     aggregates::{LeftOut, Limits},

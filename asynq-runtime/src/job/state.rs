@@ -16,6 +16,9 @@ use super::{context::JobContext, error::JobError};
 /// `State<Client>` need not be given: it is a client of the server's own broker, unless the program gives another.
 pub struct State<T: ?Sized>(Arc<T>);
 
+/// [`State`] by another name, for files that import axum's.
+pub type Shared<T> = State<T>;
+
 impl<T> State<T> {
     /// A state of one's own, for calling a job's function directly in a test.
     pub fn new(value: T) -> Self {
@@ -54,6 +57,31 @@ impl StateKey {
     /// The key of `State<T>`. What a state must be besides is asked for where it is given and where it is taken.
     pub const fn of<T: 'static>() -> Self {
         Self { id: TypeId::of::<T>, name: type_name::<T> }
+    }
+
+    /// How many keys there are in all lists.
+    pub const fn count(lists: &[&[Self]]) -> usize {
+        let (mut n, mut at) = (0, 0);
+        while at < lists.len() {
+            n += lists[at].len();
+            at += 1;
+        }
+        n
+    }
+
+    /// The keys of all lists in one, of which there are `N` ([`count`](Self::count)); surplus places name no state, `()`.
+    pub const fn all<const N: usize>(lists: &[&[Self]]) -> [Self; N] {
+        let mut all = [Self::of::<()>(); N];
+        let (mut n, mut at) = (0, 0);
+        while at < lists.len() {
+            let mut item = 0;
+            while item < lists[at].len() && n < N {
+                all[n] = lists[at][item];
+                (n, item) = (n + 1, item + 1);
+            }
+            at += 1;
+        }
+        all
     }
 
     /// The type's name, for people.
@@ -109,7 +137,7 @@ impl fmt::Debug for StateMap {
 /// # Errors
 ///
 /// The program never gave a `T`; only a test can meet this, since a server checks it at start.
-pub fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
+pub(super) fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
     ctx.state::<T>().ok_or_else(|| {
         JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
     })
