@@ -32,8 +32,12 @@ impl Paths {
 
     /// serde by way of the runtime, as `#[serde(crate = "…")]` wants it.
     pub(crate) fn serde(&self) -> String {
+        self.private_text() + "::serde"
+    }
+
+    /// [`private`](Self::private) for attributes that take paths in quotes.
+    pub(crate) fn private_text(&self) -> String {
         let mut path = self.private().to_string();
-        path.push_str("::serde");
         path.retain(|c| c != ' ');
         path
     }

@@ -155,6 +155,7 @@ pub mod __private {
         vec::Vec,
     };
 
+    pub use asynq_macros::beside;
     pub use bytes::Bytes;
     pub use inventory;
     pub use serde::{self, Deserialize, Serialize};
@@ -163,8 +164,8 @@ pub mod __private {
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
         Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Codec, CodecError, FromContext, IntoInstant, IntoJobResult, IntoSpan, StateKey,
-            encode_key, no_handler, run_blocking, with_policy,
+            Aggregates, Aggregation, Argument, Checked, Codec, CodecError, FromContext, IntoInstant, IntoJobResult,
+            IntoSpan, Returned, StateKey, Stored, Supplied, encode_key, no_handler, run_blocking, with_policy,
         },
     };
 }

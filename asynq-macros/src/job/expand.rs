@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Type, spanned::Spanned};
+use syn::{LitStr, Type, spanned::Spanned};
 
 use super::{
     attr::{Codec, Pause, UniqueUntil},
@@ -16,14 +16,59 @@ use super::{
 
 /// Everything beside the function.
 pub(super) fn job(job: &JobModel) -> TokenStream {
-    let payload = payload(job);
+    let payload = payload(job, true);
     let handle = handle(job, &Handle::of(job));
     let implementation = implementation(job);
     let registration = (!job.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
     let entry = job.schedule.as_ref().map(|schedule| schedule::entry(schedule, job));
-    let scoped = scoped(job, &quote!(#implementation #registration #aggregation #entry));
-    quote!(#payload #handle #scoped)
+    let check = check(job);
+    let scoped = scoped(job, &quote!(#check #implementation #registration #aggregation #entry));
+    // The golden files show what stands beside the struct behind it.
+    if cfg!(test) {
+        return quote!(#payload #handle #scoped);
+    }
+    let private = job.paths.private();
+    quote!(#[#private::beside(#handle #scoped)] #payload)
+}
+
+/// The one place where the compiler is asked whether the types fit; see `fits.rs` of the runtime.
+fn check(job: &JobModel) -> TokenStream {
+    let (ident, private) = (job.ident(), quote!(__rt));
+    let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
+        let ty = stored(argument, &private);
+        quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::Argument>::FITS;)
+    });
+    let supplied = job
+        .parameters
+        .iter()
+        .filter_map(Parameter::supplied)
+        .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
+    // Elsewhere `Job::Output` asks.
+    let output = (!is_direct(job)).then(|| {
+        let ty = &job.output;
+        quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
+    });
+    quote! {
+        impl __rt::Checked for #ident {
+            const OK: usize = {
+                #(#arguments)*
+                #(#supplied)*
+                #output
+                0
+            };
+        }
+    }
+}
+
+/// What serde's derive may take for granted of an argument's type.
+fn bound(job: &JobModel, argument: &Argument) -> TokenStream {
+    let (ident, private) = (job.ident(), job.paths.private_text());
+    let ty = stored(argument, &job.paths.private());
+    let bound = format!("for<'__job> {ty}: {private}::Stored<'__job, {{ <{ident} as {private}::Checked>::OK }}>");
+    // At the user's own place, so that what is wrong with the name of the type is told once.
+    let bound = LitStr::new(&bound, argument.ty.span());
+    quote!(#[serde(bound(serialize = #bound, deserialize = #bound))])
 }
 
 /// The impls, in a scope of their own: `__rt` is no name in the user's.
@@ -40,7 +85,7 @@ pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
 }
 
 /// The struct: the job's arguments by name, in their owned forms.
-pub(super) fn payload(job: &JobModel) -> TokenStream {
+pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
@@ -54,7 +99,8 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
         let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));
         // serde points at the first token of a field when its type cannot be stored.
         let doc = (!has_doc).then(|| doc_at(at(argument.ty.span()), &docs::of_field(job, argument)));
-        quote!(#doc #(#attrs)* #vis #ident: #ty)
+        let bound = (is_checked && argument.is_plain()).then(|| bound(job, argument));
+        quote!(#doc #(#attrs)* #bound #vis #ident: #ty)
     });
     quote! {
         #(#shared)*
@@ -302,7 +348,14 @@ fn output_type(job: &JobModel) -> TokenStream {
     if is_direct(job) {
         return ty.to_token_stream();
     }
-    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::IntoJobResult>::Value>)
+    let ok = ok(job);
+    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>)
+}
+
+/// The constant that silences what a wrong type would break besides.
+fn ok(job: &JobModel) -> TokenStream {
+    let ident = job.ident();
+    quote!({ <#ident as __rt::Checked>::OK })
 }
 
 /// Whether the function's result is the job's, with nothing between them.
@@ -343,8 +396,9 @@ fn run(job: &JobModel) -> TokenStream {
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let passed = job.parameters.iter().map(|parameter| match parameter {
-        Parameter::State(state) => from_context(&state.ty, ctx),
-        Parameter::FromContext(ty) => from_context(ty, ctx),
+        Parameter::State(_) | Parameter::FromContext(_) => {
+            parameter.supplied().map(|ty| from_context(job, ty, ctx)).unwrap_or_default()
+        }
         other => passed(job, other, ctx),
     });
     settled(job, quote!(#function(#(#passed),*).await))
@@ -355,7 +409,7 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let mut states = Vec::new();
     let mut supply = |ty: &Type| {
         let name = local(&format!("state_{}", states.len()));
-        let value = from_context(ty, ctx);
+        let value = from_context(job, ty, ctx);
         states.push(quote!(let #name = #value;));
         name.into_token_stream()
     };
@@ -382,17 +436,22 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
 fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     match &job.on_error {
         None if is_direct(job) => call,
-        Some(policy) => quote_spanned!(at(policy.span())=> __rt::with_policy(#call, #policy)),
+        Some(policy) => {
+            let ok = ok(job);
+            quote_spanned!(at(policy.span())=> __rt::with_policy::<#ok, _, _>(#call, #policy))
+        }
         None => {
             let ty = &job.output;
-            quote_spanned!(at(ty.span())=> <#ty as __rt::IntoJobResult>::into_job_result(#call))
+            let ok = ok(job);
+            quote_spanned!(at(ty.span())=> <#ty as __rt::Returned<#ok>>::into_job_result(#call))
         }
     }
 }
 
 /// What the worker supplies, by the type as it is written: a stranger of the same name is told at its place.
-fn from_context(ty: &Type, ctx: &Ident) -> TokenStream {
-    quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::from_context(#ctx).await?)
+fn from_context(job: &JobModel, ty: &Type, ctx: &Ident) -> TokenStream {
+    let ok = ok(job);
+    quote_spanned!(at(ty.span())=> <#ty as __rt::Supplied<#ok>>::from_context(#ctx).await?)
 }
 
 /// A parameter that is not state, as it is handed to the function.

@@ -84,6 +84,17 @@ impl Parameter {
         {
             wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
+        if supplied.is_some()
+            && let Pat::TupleStruct(pattern) = &*typed.pat
+        {
+            let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
+            let ty = ty.to_token_stream().to_string().replace(' ', "");
+            wrong(
+                pattern,
+                &format!("a state is no tuple to take apart; write `{name}: {ty}`, which dereferences to it"),
+            );
+            return Self::Broken { is_argument: false };
+        }
         if let Some(cfg) = typed.attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
             return wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
         }
@@ -121,7 +132,30 @@ impl Parameter {
     }
 }
 
+impl Parameter {
+    /// The type of what is made of the context, as it is written.
+    pub(super) fn supplied(&self) -> Option<&Type> {
+        match self {
+            Self::State(state) => Some(&state.ty),
+            Self::FromContext(ty) => Some(ty),
+            Self::Context | Self::Tick(_) | Self::Argument(_) | Self::Broken { .. } => None,
+        }
+    }
+}
+
 impl Argument {
+    /// Whether its type alone decides how it is stored: no `#[serde(with = …)]` or the like, and no `$crate`, which cannot be
+    /// written in quotes.
+    pub(super) fn is_plain(&self) -> bool {
+        const BY_OTHERS: [&str; 7] =
+            ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
+        let by_others = |attr: &Attribute| {
+            let is_serde = attr.path().is_ident("serde");
+            is_serde && BY_OTHERS.iter().any(|word| keyword_in(attr.meta.to_token_stream(), word).is_some())
+        };
+        !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
+    }
+
     /// The name of the argument as a user says it: without `r#`.
     pub(super) fn name(&self) -> String {
         self.ident.unraw().to_string()

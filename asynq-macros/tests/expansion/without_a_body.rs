@@ -23,8 +23,20 @@
 #[serde(crate = "::asynq_runtime::__private::serde")]
 pub struct resize {
     /// Argument `path` of `resize()`.
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub path: ::asynq_runtime::__private::String,
     /// Argument `width` of `resize()`.
+    #[serde(
+        bound(
+            serialize = "for<'__job> u32: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u32: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub width: u32,
 }
 #[allow(
@@ -113,6 +125,14 @@ impl resize {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for resize {
+        const OK: usize = {
+            let () = <__rt::String as __rt::Argument>::FITS;
+            let () = <u32 as __rt::Argument>::FITS;
+            let () = <Result<u64, ImageError> as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for resize {
         const NAME: &'static str = "resize";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
@@ -120,7 +140,10 @@ const _: () = {
             .retention(__rt::Duration::from_secs(3600));
         const IS_CONTRACT: bool = true;
         type Output = __rt::JobResult<
-            <Result<u64, ImageError> as __rt::IntoJobResult>::Value,
+            <Result<
+                u64,
+                ImageError,
+            > as __rt::Returned<{ <resize as __rt::Checked>::OK }>>::Value,
         >;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             __rt::Err(__rt::no_handler::<Self>())

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, iter, time::Duration};
 
-use super::span::IntoSpan;
+use super::{fits::Failed, span::IntoSpan};
 
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -144,10 +144,10 @@ pub fn no_handler<J: super::Job>() -> JobError {
 /// # Errors
 ///
 /// The error that came in, with its policy.
-pub fn with_policy<T, E: Into<JobError>>(result: Result<T, E>, policy: fn(&E) -> Policy) -> JobResult<T> {
+pub fn with_policy<const OK: usize, T, E: Failed<OK>>(result: Result<T, E>, policy: fn(&E) -> Policy) -> JobResult<T> {
     result.map_err(|error| {
         let policy = policy(&error);
-        error.into().with_policy(policy)
+        error.into_job_error().with_policy(policy)
     })
 }
 

@@ -31,6 +31,7 @@ mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
+mod fits;
 mod from_context;
 mod options;
 mod output;
@@ -58,7 +59,7 @@ pub use self::{
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
     enqueue_error::EnqueueError,
-    error::{BoxError, JobError, JobResult, Policy, no_handler, with_policy},
+    error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
     from_context::FromContext,
     options::JobOptions,
@@ -76,6 +77,12 @@ pub(crate) use self::{
     codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
     error::chain,
     results::RESULT_LIMIT,
+};
+/// What expansions reach by `__private`.
+#[doc(hidden)]
+pub use self::{
+    error::{no_handler, with_policy},
+    fits::{Argument, Checked, Failed, Returned, Stored, Supplied},
 };
 
 /// A typed job: its arguments, its options, and what it does.

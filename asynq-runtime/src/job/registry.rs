@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Job, JobDescriptor, StateKey, StateMap};
+use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
 /// The jobs of a server.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +52,19 @@ pub enum RegistryError {
     Contract {
         /// The job.
         job: Box<JobDescriptor>,
+    },
+    /// No task of a job could ever be read.
+    #[error(
+        "job `{}` ({}) has an argument of `{type_name}`, which postcard cannot carry (flattened, untagged, or a `Value`): write \
+         `codec = \"json\"`",
+        job.name,
+        job.place()
+    )]
+    NotForPostcard {
+        /// The job.
+        job: Box<JobDescriptor>,
+        /// The type that asks for a self-describing format.
+        type_name: String,
     },
     /// There is nothing to serve.
     #[error(
@@ -140,6 +153,20 @@ impl Registry {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Checks that postcard can carry the arguments of every job that is encoded with it.
+    ///
+    /// # Errors
+    ///
+    /// The first job, by name, with an argument that it cannot.
+    pub(crate) fn check_codecs(&self) -> Result<(), RegistryError> {
+        for job in self.iter().filter(|job| job.codec == Codec::Postcard) {
+            if let Some(type_name) = &job.fingerprint().self_describing {
+                return Err(RegistryError::NotForPostcard { job: Box::new(*job), type_name: type_name.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// Checks that every state that a job requires is there, or is `supplied` by the server itself.
@@ -270,6 +297,35 @@ mod tests {
         states.insert(Mailer);
         assert!(registry.check_states(&states, supplied).is_ok());
         assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Page {
+        number: u32,
+        #[serde(flatten)]
+        rest: std::collections::HashMap<String, String>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Show {
+        page: Page,
+    }
+
+    impl Job for Show {
+        const NAME: &'static str = "show";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_type_that_postcard_cannot_carry_is_told_with_its_name_before_the_first_task() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Show>("src/page.rs", 7)]).unwrap();
+        let error = registry.check_codecs().unwrap_err().to_string();
+        assert!(error.starts_with("job `show` (src/page.rs:7) has an argument of `Page`"), "{error}");
+        assert!(error.contains("`codec = \"json\"`"), "{error}");
+        assert!(Registry::only::<(Welcome, Bye)>().unwrap().check_codecs().is_ok());
     }
 
     #[test]

@@ -356,6 +356,7 @@ impl ServerBuilder {
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
         let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
+        registry.check_codecs()?;
         registry.check_states(&self.states, StateKey::of::<Client>())?;
         // Without any job there is nothing to take from a queue.
         let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();

@@ -1,0 +1,8 @@
+use asynq_runtime::prelude::*;
+
+trait Mailer {
+    #[job]
+    async fn send(to: String) -> JobResult;
+}
+
+fn main() {}
