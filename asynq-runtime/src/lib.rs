@@ -70,6 +70,7 @@
 //! | | |
 //! |---|---|
 //! | `redis`, `sqlite` | each brings its broker; both on by default |
+//! | `main` | [`main!`], with its flags and commands; on by default. Producers and servers in a program that has a `main` leave it out |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
 //! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry |

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{LitStr, Type, spanned::Spanned};
+use syn::{Type, spanned::Spanned};
 
 use super::{
     attr::{Codec, Pause, UniqueUntil},
@@ -12,6 +12,7 @@ use super::{
     model::{JobModel, Options},
     parameter::{Argument, Form, Parameter},
     schedule,
+    types::{bound, check, from_context, ok, requires},
 };
 
 /// Everything beside the function.
@@ -30,45 +31,6 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     }
     let private = job.paths.private();
     quote!(#[#private::beside(#handle #scoped)] #payload)
-}
-
-/// The one place where the compiler is asked whether the types fit; see `fits.rs` of the runtime.
-fn check(job: &JobModel) -> TokenStream {
-    let (ident, private) = (job.ident(), quote!(__rt));
-    let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
-        let ty = stored(argument, &private);
-        quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::Argument>::FITS;)
-    });
-    let supplied = job
-        .parameters
-        .iter()
-        .filter_map(Parameter::supplied)
-        .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
-    // Elsewhere `Job::Output` asks.
-    let output = (!is_direct(job)).then(|| {
-        let ty = &job.output;
-        quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
-    });
-    quote! {
-        impl __rt::Checked for #ident {
-            const OK: usize = {
-                #(#arguments)*
-                #(#supplied)*
-                #output
-                0
-            };
-        }
-    }
-}
-
-/// What serde's derive may take for granted of an argument's type.
-fn bound(job: &JobModel, argument: &Argument) -> TokenStream {
-    let (ident, private) = (job.ident(), job.paths.private_text());
-    let ty = stored(argument, &job.paths.private());
-    let bound = format!("for<'__job> {ty}: {private}::Stored<'__job, {{ <{ident} as {private}::Checked>::OK }}>");
-    // At the user's own place, so that what is wrong with the name of the type is told once.
-    let bound = LitStr::new(&bound, argument.ty.span());
-    quote!(#[serde(bound(serialize = #bound, deserialize = #bound))])
 }
 
 /// The impls, in a scope of their own: `__rt` is no name in the user's.
@@ -313,35 +275,6 @@ fn options(options: &Options) -> Option<TokenStream> {
     (!calls.is_empty()).then(|| quote!(const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()#(#calls)*;))
 }
 
-fn requires(job: &JobModel) -> Option<TokenStream> {
-    let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
-    let states: Vec<_> = job
-        .parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::State(state) => Some(key(&state.inner)),
-            _ => None,
-        })
-        .collect();
-    let others: Vec<_> = job
-        .parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::FromContext(ty) => Some(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES)),
-            _ => None,
-        })
-        .collect();
-    if others.is_empty() {
-        return (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];));
-    }
-    Some(quote! {
-        const REQUIRES: &'static [__rt::StateKey] = {
-            const EACH: &[&[__rt::StateKey]] = &[&[#(#states),*], #(#others),*];
-            &__rt::StateKey::all::<{ __rt::StateKey::count(EACH) }>(EACH)
-        };
-    })
-}
-
 /// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
 fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
@@ -352,14 +285,8 @@ fn output_type(job: &JobModel) -> TokenStream {
     quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>)
 }
 
-/// The constant that silences what a wrong type would break besides.
-fn ok(job: &JobModel) -> TokenStream {
-    let ident = job.ident();
-    quote!({ <#ident as __rt::Checked>::OK })
-}
-
 /// Whether the function's result is the job's, with nothing between them.
-fn is_direct(job: &JobModel) -> bool {
+pub(super) fn is_direct(job: &JobModel) -> bool {
     let takes_state =
         job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_) | Parameter::FromContext(_)));
     !job.is_blocking && !takes_state && job.on_error.is_none() && !job.is_contract
@@ -448,12 +375,6 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     }
 }
 
-/// What the worker supplies, by the type as it is written: a stranger of the same name is told at its place.
-fn from_context(job: &JobModel, ty: &Type, ctx: &Ident) -> TokenStream {
-    let ok = ok(job);
-    quote_spanned!(at(ty.span())=> <#ty as __rt::Supplied<#ok>>::from_context(#ctx).await?)
-}
-
 /// A parameter that is not state, as it is handed to the function.
 fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
     if let Parameter::Tick(ty) = parameter {
@@ -469,7 +390,7 @@ fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
 }
 
 /// The type of an argument's field.
-fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
+pub(super) fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
     match &argument.form {
         Form::Owned | Form::Text => argument.ty.to_token_stream(),
         Form::BorrowedText => quote!(#private::String),

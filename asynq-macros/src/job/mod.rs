@@ -11,6 +11,7 @@ mod options;
 mod parameter;
 mod schedule;
 mod signature;
+mod types;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;

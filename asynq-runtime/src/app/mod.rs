@@ -12,22 +12,29 @@
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
+//! `main!` and the flags are there with the feature `main`, which is on by default. The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
 //! `=` and the most tasks at a time after `/`.
 
 mod censor;
+#[cfg(feature = "main")]
 mod cli;
+#[cfg(feature = "main")]
 mod command;
 mod env;
 mod error;
+#[cfg(feature = "main")]
 mod logs;
+#[cfg(feature = "main")]
 mod main_macro;
+#[cfg(feature = "main")]
 mod table;
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
 use self::env::Settings;
-pub use self::{censor::without_passwords, error::AppError, main_macro::Program};
+#[cfg(feature = "main")]
+pub use self::main_macro::Program;
+pub use self::{censor::without_passwords, error::AppError};
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},
@@ -82,6 +89,7 @@ impl App {
     }
 
     /// A worker to which flags and environment say this.
+    #[cfg(any(feature = "main", test))]
     fn with_settings(settings: Settings) -> Self {
         Self { settings: Some(settings), ..Self::new() }
     }
@@ -328,6 +336,7 @@ impl fmt::Debug for App {
     }
 }
 
+#[cfg(feature = "main")]
 #[doc(hidden)]
 pub use self::main_macro::{main_with, main_without};
 

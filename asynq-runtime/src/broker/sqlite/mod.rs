@@ -197,6 +197,8 @@ impl SqliteBroker {
     }
 }
 
+impl crate::broker::Sealed for SqliteBroker {}
+
 #[async_trait::async_trait]
 impl Broker for SqliteBroker {
     fn kind(&self) -> &'static str {

@@ -66,7 +66,7 @@ impl At<'_> {
     /// Something that only a self-describing format could answer.
     fn opaque<T>(self) -> Result<T, Stop> {
         let name = short_name::<T>();
-        self.recorder.arena.see(self.slot, Shape::Opaque(name.clone()));
+        self.recorder.arena.see(self.slot, Shape::Opaque(name));
         self.recorder.self_describing.get_or_insert_with(|| short(owner(type_name::<T>())));
         Err(self.recorder.stop())
     }
