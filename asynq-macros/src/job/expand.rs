@@ -9,10 +9,10 @@ use syn::{Type, spanned::Spanned};
 use super::{
     attr::{Codec, Pause, UniqueUntil},
     docs,
+    fits::{bound, check, from_context, ok, requires},
     model::{JobModel, Options},
     parameter::{Argument, Form, Parameter},
     schedule,
-    types::{bound, check, from_context, ok, requires},
 };
 
 /// Everything beside the function.

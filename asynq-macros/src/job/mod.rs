@@ -5,13 +5,13 @@ mod docs;
 mod entry;
 mod expand;
 mod fallback;
+mod fits;
 mod literal;
 mod model;
 mod options;
 mod parameter;
 mod schedule;
 mod signature;
-mod types;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;

@@ -46,14 +46,15 @@ type Module = Vec<String>;
 /// A crate's modules, and what can be reached of them from outside.
 struct Surface {
     modules: BTreeMap<Module, Vec<Item>>,
-    seen: BTreeSet<(Module, String, String)>,
+    /// Where each item is listed: its first path, and `use` for the others.
+    listed: BTreeMap<(Module, String), String>,
     lines: BTreeSet<String>,
 }
 
 impl Surface {
     fn of(name: &str) -> Self {
         let src = format!("{name}/src");
-        let mut surface = Self { modules: BTreeMap::new(), seen: BTreeSet::new(), lines: BTreeSet::new() };
+        let mut surface = Self { modules: BTreeMap::new(), listed: BTreeMap::new(), lines: BTreeSet::new() };
         for path in rust_files(&src) {
             let module = crate::source::module_of(path.strip_prefix(&src).unwrap().trim_matches('/'));
             let items = syn::parse_file(&read(&path)).unwrap().items;
@@ -78,7 +79,10 @@ impl Surface {
 
     /// Lists what `module` shows under the public path `shown`.
     fn walk(&mut self, module: &Module, shown: &str) {
-        for item in self.modules.get(module).cloned().unwrap_or_default() {
+        let items = self.modules.get(module).cloned().unwrap_or_default();
+        // The shortest path of an item is its first one.
+        let (modules, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| matches!(item, Item::Mod(_)));
+        for item in others.into_iter().chain(modules) {
             if is_hidden(attributes(&item)) {
                 continue;
             }
@@ -111,9 +115,6 @@ impl Surface {
             return;
         };
         let shown = format!("{shown}::{name}");
-        if !self.seen.insert((home.clone(), path.last().cloned().unwrap_or_default(), shown.clone())) {
-            return;
-        }
         match &item {
             Item::Mod(inner) => self.walk(&[&home[..], &[inner.ident.to_string()]].concat(), &shown),
             item => self.show(&home, item, &shown),
@@ -167,9 +168,12 @@ impl Surface {
 
     fn show(&mut self, home: &Module, item: &Item, shown: &str) {
         let attrs = attributes(item);
-        if is_hidden(attrs) {
+        let Some((_, name)) = named(item).filter(|_| !is_hidden(attrs)) else { return };
+        if let Some(first) = self.listed.get(&(home.clone(), name.clone())) {
+            self.lines.insert(format!("use {shown} = {first}"));
             return;
         }
+        self.listed.insert((home.clone(), name), shown.to_owned());
         match item {
             Item::Fn(function) => self.line(attrs, format!("fn {shown}{}", signature(&function.sig))),
             Item::Const(constant) => self.line(attrs, format!("const {shown}: {}", text(&constant.ty))),
