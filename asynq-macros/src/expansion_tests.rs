@@ -165,6 +165,18 @@ fn pay(cents: u64) -> Result<Receipt, PayError> {
 }
 
 #[test]
+fn without_a_body() {
+    golden(
+        "without_a_body",
+        r#"
+/// Makes a picture smaller.
+#[job(queue = "images", retention = "1h")]
+pub async fn resize(path: &str, width: u32) -> Result<u64, ImageError>;
+"#,
+    );
+}
+
+#[test]
 fn pauses() {
     golden(
         "backoff_by_a_function",

@@ -159,6 +159,8 @@ impl Produce for ByView {
     }
 }
 
+impl asynq_runtime::broker::Sealed for ByView {}
+
 #[async_trait]
 impl Broker for ByView {
     fn kind(&self) -> &'static str {

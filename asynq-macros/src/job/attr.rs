@@ -34,7 +34,10 @@ pub(super) struct Attr {
     pub(super) on_error: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) kill_after: Option<Setting<Duration>>,
+    /// What the struct derives besides serde's traits.
+    pub(super) derives: Vec<Path>,
     pub(super) crate_path: Option<Setting<Path>>,
+    pub(super) cron_crate: Option<Setting<Path>>,
     /// What only `#[periodic]` says.
     pub(super) schedule: ScheduleAttr,
     /// `unique` is written, right or wrong: what needs it must not complain a second time.
@@ -95,6 +98,10 @@ impl Attr {
             if input.is_empty() {
                 break;
             }
+            if let Some(derives) = Entry::derives(input, errors, place, attribute) {
+                attr.derives.extend(derives);
+                continue;
+            }
             let Some(entry) = Entry::begin(input, errors, place, attribute) else { continue };
             if seen.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
@@ -139,6 +146,7 @@ impl Attr {
             "on_error" => self.on_error = entry.setting(entry.path()),
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
             "kill_after" => self.kill_after = entry.setting(entry.span("leave it out to wait for its thread")),
+            "cron_crate" => self.cron_crate = entry.setting(entry.type_path()),
             "crate" => self.crate_path = entry.setting(entry.crate_path()),
             // `Entry::begin` lets known options through and no others.
             _ => self.schedule.set(entry),
@@ -168,6 +176,7 @@ mod tests {
             "expires = \"500ms\", group = \"digest\", backoff = \"30s\"",
             "aggregates = crate::mails::note, backoff = \"exponential(1s, 10m)\", unique_until = \"success\"",
             "backoff = self::pauses::<A>::gentle",
+            "derive(Debug, Clone, std::cmp::PartialEq), retry = 1, derive(Hash,)",
             "name = \"email:send\", codec = \"json\"",
             "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
         ] {

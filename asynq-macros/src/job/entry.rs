@@ -5,13 +5,16 @@ use std::{cell::Cell, fmt::Display, time::Duration};
 use asynq_grammar::{NameError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
-use syn::{ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
+use syn::{
+    ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, MetaList, Path, Token, ext::IdentExt, parse::ParseStream,
+    punctuated::Punctuated, token::Paren,
+};
 
 use super::{
     Attribute,
     attr::{Pause, Setting},
     literal::within,
-    options::{self, Known},
+    options::{self, DERIVE, Known},
 };
 use crate::errors::{Errors, Place};
 
@@ -27,6 +30,41 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// Reads `derive(Debug, Clone)`, the one option that is written like an attribute; `None` where it is another one.
+    pub(super) fn derives(
+        input: ParseStream<'a>,
+        errors: &'a Errors,
+        place: Place,
+        attribute: Attribute,
+    ) -> Option<Vec<Path>> {
+        let ahead = input.fork();
+        let known = options::known(DERIVE, attribute)?;
+        if !ahead.call(Ident::parse_any).is_ok_and(|key| key == DERIVE) {
+            return None;
+        }
+        if !ahead.peek(Paren) {
+            let _ = input.call(Ident::parse_any);
+            errors.at(place, next_token(input), known.takes());
+            return skip(input).or(Some(Vec::new()));
+        }
+        let meta = input.parse::<MetaList>().ok()?;
+        let mut derives = Vec::new();
+        match meta.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated) {
+            Ok(paths) => derives.extend(paths),
+            Err(error) => errors.push(place, error),
+        }
+        derives.retain(|path| {
+            let is_ours =
+                path.segments.last().is_some_and(|name| name.ident == "Serialize" || name.ident == "Deserialize");
+            if is_ours {
+                errors.at(place, path, "every job derives this already; leave it out");
+            }
+            !is_ours
+        });
+        skip::<()>(input);
+        Some(derives)
+    }
+
     /// Reads `key =`; when that is not what stands there, records it and goes to the next option.
     pub(super) fn begin(
         input: ParseStream<'a>,

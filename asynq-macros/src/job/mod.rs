@@ -5,6 +5,7 @@ mod docs;
 mod entry;
 mod expand;
 mod fallback;
+mod fits;
 mod literal;
 mod model;
 mod options;

@@ -11,7 +11,7 @@ use super::{
     attr::{Attr, Codec, Pause, Setting, UniqueUntil},
     expand, fallback,
     literal::within,
-    parameter::{Argument, Form, Parameter, moves_to_field},
+    parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
     schedule::Schedule,
     signature::{Health, JobSignature, is_job},
 };
@@ -26,6 +26,8 @@ pub(super) struct JobModel {
     pub(super) parameters: Vec<Parameter>,
     pub(super) output: Type,
     pub(super) is_blocking: bool,
+    /// This program enqueues it, and another one runs it.
+    pub(super) is_contract: bool,
     pub(super) options: Options,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
@@ -35,6 +37,8 @@ pub(super) struct JobModel {
     pub(super) on_error: Option<ExprPath>,
     /// The job whose tasks become one of this.
     pub(super) aggregates: Option<Path>,
+    /// What the struct derives besides.
+    pub(super) derives: Vec<Path>,
     /// When it runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
@@ -62,18 +66,20 @@ impl JobModel {
     pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
         check_fingerprint(&attr, errors);
+        check_contract(&mut attr, &signature, errors);
         check_kill_after(&attr, &signature, errors);
         check_on_error(&mut attr, &signature, errors);
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
-        function.strip_parameters(moves_to_field);
+        function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr));
         let ident = function.sig.ident.unraw();
         Self {
             name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),
             parameters: signature.parameters,
             output: signature.output,
             is_blocking: signature.is_blocking,
+            is_contract: signature.is_contract,
             options: Options {
                 queue: attr.queue.map(Setting::into_value),
                 retry: attr.retry.map(Setting::into_value),
@@ -94,8 +100,12 @@ impl JobModel {
             backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
             aggregates: attr.aggregates.map(Setting::into_value),
+            derives: attr.derives,
             schedule: attr.schedule.into_schedule(),
-            paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
+            paths: Paths::new(
+                attr.crate_path.map(Setting::into_value).as_ref(),
+                attr.cron_crate.map(Setting::into_value).as_ref(),
+            ),
             health: signature.health,
             function,
         }
@@ -134,7 +144,10 @@ impl JobModel {
 
 impl ToTokens for JobModel {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        self.function.to_tokens(tokens);
+        // Only its struct is there; `fn` without a body is no Rust.
+        if !self.is_contract {
+            self.function.to_tokens(tokens);
+        }
         match self.health {
             Health::Sound => tokens.extend(expand::job(self)),
             Health::Broken => tokens.extend(fallback::stub(self)),
@@ -167,6 +180,23 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
         errors.at(fingerprint.place, &fingerprint.key, message);
+    }
+}
+
+/// What only the program can say that runs the job.
+fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    if !signature.is_contract {
+        return;
+    }
+    let only_there = [
+        attr.backoff.take().map(|setting| (setting.key, setting.place)),
+        attr.on_error.take().map(|setting| (setting.key, setting.place)),
+        attr.aggregates.take().map(|setting| (setting.key, setting.place)),
+        attr.kill_after.take().map(|setting| (setting.key, setting.place)),
+    ];
+    for (key, place) in only_there.into_iter().flatten() {
+        let message = format!("`{key}` says how the job is run; write it in the program that has the body");
+        errors.at(place, &key, message);
     }
 }
 

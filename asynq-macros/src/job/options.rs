@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 20] = [
+const OPTIONS: [Known; 21] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -35,15 +35,20 @@ const OPTIONS: [Known; 20] = [
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
     Known { name: "max_crashes", takes: NUMBER, example: "3" },
     Known { name: "kill_after", takes: DURATION, example: "\"1m\"" },
+    Known { name: DERIVE, takes: "traits in parentheses", example: "(Debug, Clone, PartialEq)" },
     Known { name: "crate", takes: "a path without quotes", example: "::renamed" },
 ];
 
+/// The only option without `=`.
+pub(super) const DERIVE: &str = "derive";
+
 /// What only a schedule has.
-const OF_SCHEDULES: [Known; 4] = [
+const OF_SCHEDULES: [Known; 5] = [
     Known { name: "tz", takes: "a time zone in quotes", example: "\"Europe/Berlin\"" },
     Known { name: "missed", takes: "\"skip\", \"once\" or \"all(n)\"", example: "\"once\"" },
     Known { name: "overlap", takes: TEXT, example: "\"skip\"" },
     Known { name: "jitter", takes: DURATION, example: "\"30s\"" },
+    Known { name: "cron_crate", takes: "a path without quotes", example: "::renamed_cron" },
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
@@ -99,7 +104,8 @@ const PER_CALL: [&str; 5] = ["process_in", "process_at", "task_id", "header", "d
 impl Known {
     /// How it is written: `` `retry = 5` ``.
     pub(super) fn example(&self) -> String {
-        format!("`{} = {}`", self.name, self.example)
+        let equals = if self.name == DERIVE { "" } else { " = " };
+        format!("`{}{equals}{}`", self.name, self.example)
     }
 
     /// What it takes, with an example.

@@ -32,6 +32,12 @@ async fn hello(name: String) -> JobResult {
 #[serde(transparent)]
 struct hello {
     /// Argument `name` of [`hello()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     name: String,
 }
 #[allow(
@@ -118,6 +124,12 @@ impl hello {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for hello {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         type Output = JobResult;

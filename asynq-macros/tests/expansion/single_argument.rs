@@ -26,6 +26,12 @@ pub async fn resize(args: Resize) -> JobResult<u64> {
 #[serde(transparent)]
 pub struct resize {
     /// Argument `args` of [`resize()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> Resize: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> Resize: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub args: Resize,
 }
 #[allow(
@@ -108,6 +114,12 @@ impl resize {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for resize {
+        const OK: usize = {
+            let () = <Resize as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for resize {
         const NAME: &'static str = "image:resize";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()

@@ -46,28 +46,43 @@ use chrono::{DateTime, Utc};
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use self::produce::due_ms;
 pub(crate) use self::settle::shortened;
+// What a program meets: errors, and what the inspector tells.
+pub use self::{
+    diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
+    error::{BrokerError, BrokerErrorKind},
+    groups::GroupStats,
+    inspect::{DayStats, Failure, Page, QueueStats, TaskBrief},
+    presence::{ServerName, ServerState},
+    repair::{Changed, EditError, MoveError, QueueDeleted},
+    schedule::{EntryId, EntryState, Overlap},
+};
+// The contracts, between the brokers and the crates of this project: they change with any version.
+#[doc(hidden)]
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
-    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
-    error::{BrokerError, BrokerErrorKind},
-    groups::{
-        GroupRules, GroupStats, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
-    },
-    inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
+    diagnose::Diagnose,
+    groups::{GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
+    inspect::Inspect,
     maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
-    presence::{Cancellations, Member, Presence, ServerName, ServerState},
+    presence::{Cancellations, Member, Presence},
     produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
-    repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
-    schedule::{
-        Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, PlanChange, Planned, Schedules, Tick, Ticked,
-    },
+    repair::{BulkAction, BulkSlice, Chosen, PayloadEdit, Repair},
+    schedule::{Candidate, EntryPlan, Lead, PlanChange, Planned, Schedules, Tick, Ticked},
+    sealed::Sealed,
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
     task_end::TaskEnd,
 };
 
-/// Everything a broker does. The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a
-/// type parameter.
+mod sealed {
+    /// Keeps [`Broker`](super::Broker) to the brokers of this project, so that a contract may gain a method in any version.
+    pub trait Sealed {}
+}
+
+/// Where the tasks are. Redis and SQLite implement it, and nobody else can: its contracts may gain methods in any version, so they
+/// are no part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
+///
+/// The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a type parameter.
 #[async_trait::async_trait]
 pub trait Broker:
     Produce
@@ -81,6 +96,7 @@ pub trait Broker:
     + Repair
     + Schedules
     + Semaphores
+    + Sealed
     + fmt::Debug
     + Send
     + Sync

@@ -167,6 +167,7 @@ pub struct BulkSlice {
 
 /// What became of a request to delete a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum QueueDeleted {
     /// It is gone.
     Done,

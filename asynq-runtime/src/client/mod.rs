@@ -104,8 +104,8 @@ impl Client {
         self.enqueue(task).await
     }
 
-    /// Enqueues many tasks in few round trips; one outcome per item, in order. Jobs of several types go together with
-    /// `.into()` on each.
+    /// Enqueues many tasks of one type in few round trips; one outcome per item, in order. For jobs of several types there is
+    /// [`enqueue_all`](Self::enqueue_all).
     ///
     /// # Errors
     ///
@@ -114,7 +114,35 @@ impl Client {
         &self,
         tasks: impl IntoIterator<Item = T>,
     ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
-        let tasks: Vec<PreparedTask> = tasks.into_iter().map(Into::into).collect();
+        self.enqueue_all(tasks.into_iter().map(Into::into)).await
+    }
+
+    /// Enqueues many tasks of any types in few round trips, with `.into()` on each; one outcome per item, in order.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// #[job]
+    /// async fn welcome(to: String) {}
+    ///
+    /// #[job(queue = "low")]
+    /// async fn count_users() {}
+    ///
+    /// # async fn produce(client: Client) -> Result<(), BoxError> {
+    /// for outcome in client.enqueue_all([welcome::job("ann").into(), count_users {}.into()]).await? {
+    ///     outcome?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
+    pub async fn enqueue_all(
+        &self,
+        tasks: impl IntoIterator<Item = PreparedTask>,
+    ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
+        let tasks: Vec<PreparedTask> = tasks.into_iter().collect();
         self.broker.ping().await?;
         Ok(match &self.layered {
             Some(layered) => layered.enqueue_all(tasks).await,

@@ -49,6 +49,7 @@ pub struct CodecError {
 
 /// A payload that a job cannot take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PayloadError {
     /// Arguments of another shape: another version of the program may know it.
     #[error(

@@ -37,6 +37,8 @@ pub struct JobDescriptor {
     pub codec: Codec,
     /// How long a failed task waits, where it is not the server's own way.
     pub backoff: Option<Backoff>,
+    /// Whether another program runs it ([`Job::IS_CONTRACT`]).
+    pub is_contract: bool,
     /// Where it is written; the path of its type if it was registered by hand.
     pub file: &'static str,
     /// The line there; 0 if it was registered by hand.
@@ -60,6 +62,7 @@ impl JobDescriptor {
             requires: J::REQUIRES,
             codec: J::CODEC,
             backoff: J::BACKOFF,
+            is_contract: J::IS_CONTRACT,
             file,
             line,
             type_id: TypeId::of::<J>,

@@ -31,6 +31,8 @@ mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
+mod fits;
+mod from_context;
 mod options;
 mod output;
 pub(crate) mod panics;
@@ -57,15 +59,16 @@ pub use self::{
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
     enqueue_error::EnqueueError,
-    error::{BoxError, JobError, JobResult, Policy, with_policy},
+    error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
+    from_context::FromContext,
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
-    state::{State, StateKey, StateMap, state},
+    state::{Shared, State, StateKey, StateMap},
 };
 pub(crate) use self::{
     aggregates::{LeftOut, Limits},
@@ -74,6 +77,12 @@ pub(crate) use self::{
     codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
     error::chain,
     results::RESULT_LIMIT,
+};
+/// What expansions reach by `__private`.
+#[doc(hidden)]
+pub use self::{
+    error::{no_handler, with_policy},
+    fits::{Argument, Checked, Failed, Returned, Stored, Supplied},
 };
 
 /// A typed job: its arguments, its options, and what it does.
@@ -102,6 +111,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// How long a failed task waits for its next attempt, where it is not the server's own way.
     const BACKOFF: Option<Backoff> = None;
+
+    /// Whether another program runs it (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
+    const IS_CONTRACT: bool = false;
 
     /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;

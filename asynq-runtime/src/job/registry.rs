@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Job, JobDescriptor, StateKey, StateMap};
+use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
 /// The jobs of a server.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +47,25 @@ pub enum RegistryError {
         /// The other.
         second: Box<JobDescriptor>,
     },
+    /// A job without a body: this program may enqueue it, not run it.
+    #[error("job `{}` ({}) has no body, so another program runs it; leave it out, or write the body", job.name, job.place())]
+    Contract {
+        /// The job.
+        job: Box<JobDescriptor>,
+    },
+    /// No task of a job could ever be read.
+    #[error(
+        "job `{}` ({}) has an argument of `{type_name}`, which postcard cannot carry (flattened, untagged, or a `Value`): write \
+         `codec = \"json\"`",
+        job.name,
+        job.place()
+    )]
+    NotForPostcard {
+        /// The job.
+        job: Box<JobDescriptor>,
+        /// The type that asks for a self-describing format.
+        type_name: String,
+    },
     /// There is nothing to serve.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
@@ -82,7 +101,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn only<S: JobSet>() -> Result<Self, RegistryError> {
         Self::from_descriptors(S::descriptors())
     }
@@ -91,10 +110,13 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn from_descriptors(jobs: impl IntoIterator<Item = JobDescriptor>) -> Result<Self, RegistryError> {
         let mut map = BTreeMap::<&'static str, JobDescriptor>::new();
         for job in jobs {
+            if job.is_contract {
+                return Err(RegistryError::Contract { job: Box::new(job) });
+            }
             match map.entry(job.name) {
                 Entry::Vacant(free) => {
                     free.insert(job);
@@ -133,14 +155,29 @@ impl Registry {
         self.0.is_empty()
     }
 
-    /// Checks that every state that a job requires is there.
+    /// Checks that postcard can carry the arguments of every job that is encoded with it.
+    ///
+    /// # Errors
+    ///
+    /// The first job, by name, with an argument that it cannot.
+    pub(crate) fn check_codecs(&self) -> Result<(), RegistryError> {
+        for job in self.iter().filter(|job| job.codec == Codec::Postcard) {
+            if let Some(type_name) = &job.fingerprint().self_describing {
+                return Err(RegistryError::NotForPostcard { job: Box::new(*job), type_name: type_name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every state that a job requires is there, or is `supplied` by the server itself.
     ///
     /// # Errors
     ///
     /// The first job, by name, that lacks one.
-    pub fn check_states(&self, states: &StateMap) -> Result<(), RegistryError> {
+    pub(crate) fn check_states(&self, states: &StateMap, supplied: StateKey) -> Result<(), RegistryError> {
+        let is_there = |state: StateKey| state == supplied || states.contains(state);
         for job in self.iter() {
-            if let Some(&state) = job.requires.iter().find(|&&state| !states.contains(state)) {
+            if let Some(&state) = job.requires.iter().find(|&&state| !is_there(state)) {
                 return Err(RegistryError::MissingState { job: Box::new(*job), state });
             }
         }
@@ -252,12 +289,43 @@ mod tests {
         let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
         let mut states = StateMap::default();
         states.insert("of another type");
-        let error = registry.check_states(&states).unwrap_err().to_string();
+        let supplied = StateKey::of::<String>();
+        let error = registry.check_states(&states, supplied).unwrap_err().to_string();
         assert!(error.starts_with("job `mail:bye` (src/mail.rs:12) needs State<"), "{error}");
         assert!(error.contains("Mailer>"), "{error}");
+        assert!(registry.check_states(&states, StateKey::of::<Mailer>()).is_ok());
         states.insert(Mailer);
-        assert!(registry.check_states(&states).is_ok());
+        assert!(registry.check_states(&states, supplied).is_ok());
         assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Page {
+        number: u32,
+        #[serde(flatten)]
+        rest: std::collections::HashMap<String, String>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Show {
+        page: Page,
+    }
+
+    impl Job for Show {
+        const NAME: &'static str = "show";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_type_that_postcard_cannot_carry_is_told_with_its_name_before_the_first_task() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Show>("src/page.rs", 7)]).unwrap();
+        let error = registry.check_codecs().unwrap_err().to_string();
+        assert!(error.starts_with("job `show` (src/page.rs:7) has an argument of `Page`"), "{error}");
+        assert!(error.contains("`codec = \"json\"`"), "{error}");
+        assert!(Registry::only::<(Welcome, Bye)>().unwrap().check_codecs().is_ok());
     }
 
     #[test]

@@ -48,24 +48,24 @@ const CANCELLED: &str = "context canceled";
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// What an [`Executor`] is made of.
-pub struct ExecutorParts {
+pub(crate) struct ExecutorParts {
     /// The jobs.
-    pub registry: Registry,
+    pub(crate) registry: Registry,
     /// Their shared states.
-    pub states: Arc<StateMap>,
+    pub(crate) states: Arc<StateMap>,
     /// Where blocking jobs run.
-    pub blocking: BlockingPool,
+    pub(crate) blocking: BlockingPool,
     /// Whose clock counts, and where progress goes.
-    pub broker: Arc<dyn Broker>,
+    pub(crate) broker: Arc<dyn Broker>,
     /// What to do with a task that no job here knows.
-    pub on_unknown: OnUnknown,
+    pub(crate) on_unknown: OnUnknown,
     /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
-    pub backoff: Option<ServerBackoff>,
+    pub(crate) backoff: Option<ServerBackoff>,
 }
 
-/// Runs dequeued tasks, one [`execute`](Self::execute) each. Clones are the same executor.
+/// Runs dequeued tasks, one attempt each. Clones are the same executor.
 #[derive(Clone)]
-pub struct Executor(Arc<Inner>);
+pub(crate) struct Executor(Arc<Inner>);
 
 struct Inner {
     states: Arc<StateMap>,
@@ -81,7 +81,7 @@ struct Inner {
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
-    pub fn new(parts: ExecutorParts) -> Self {
+    pub(crate) fn new(parts: ExecutorParts) -> Self {
         Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
     }
 
@@ -112,13 +112,9 @@ impl Executor {
         &self.0.given_up
     }
 
-    /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
-    /// `cancel` fails the attempt with `context canceled`, as somebody's request would.
-    pub async fn execute(&self, run: Run, cancel: CancellationToken) -> Settlement {
-        self.execute_told(run, cancel).await.0
-    }
-
-    /// The same, and whether the job revoked its task, which to a broker is the same as a success.
+    /// Runs one attempt on the current runtime and says what becomes of its task, and whether the job revoked it, which to a broker
+    /// is the same as a success. It settles nothing itself. Cancelling `cancel` fails the attempt with `context canceled`, as
+    /// somebody's request would.
     pub(crate) async fn execute_told(&self, run: Run, cancel: CancellationToken) -> (Settlement, bool) {
         self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }

@@ -32,6 +32,7 @@ mod drained;
 mod error;
 mod executor;
 mod fetcher;
+mod flags;
 mod forwarder;
 mod handlers;
 mod health;
@@ -73,7 +74,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::aggregate::Aggregations;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
@@ -87,12 +87,16 @@ use self::{
     service::Services,
     shutdown::ShutdownRequest,
 };
+pub(crate) use self::{
+    aggregate::Aggregations,
+    executor::{Executor, ExecutorParts},
+};
 pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
-    executor::{Executor, ExecutorParts},
+    flags::{Flag, Flags},
     hooks::FailedTask,
     layer_stack::{JobRequest, JobResponse, JobService},
     pauses::ServerBackoff,
@@ -114,7 +118,7 @@ pub struct Server {
     layers: Layers,
     moments: Moments,
     services: Vec<Box<dyn Service>>,
-    matches: Option<Arc<clap::ArgMatches>>,
+    flags: Arc<Flags>,
     heartbeat_runtime: HeartbeatRuntime,
 }
 
@@ -235,7 +239,7 @@ impl Server {
         }
 
         let service_context =
-            ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches, jobs };
+            ServiceContext { client, registry: self.registry, stopping: closing, flags: self.flags, jobs };
         let services = Services::start(
             self.services,
             service_context,

@@ -67,6 +67,7 @@ impl Ending {
 /// What frees the unique lock of a task; its time frees it in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
+#[non_exhaustive]
 pub enum UniqueUntil {
     /// Any end: success, archive or deletion. The default.
     End = 0,

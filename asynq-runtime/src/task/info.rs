@@ -59,6 +59,7 @@ pub struct TaskInfo {
 
 /// How far a job says it is.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// 0.0 to 1.0.
     pub fraction: f64,

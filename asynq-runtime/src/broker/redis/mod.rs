@@ -309,6 +309,8 @@ impl RedisBroker {
     }
 }
 
+impl crate::broker::Sealed for RedisBroker {}
+
 #[async_trait::async_trait]
 impl Broker for RedisBroker {
     fn kind(&self) -> &'static str {

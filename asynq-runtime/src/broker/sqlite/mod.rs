@@ -198,6 +198,8 @@ impl SqliteBroker {
     }
 }
 
+impl crate::broker::Sealed for SqliteBroker {}
+
 #[async_trait::async_trait]
 impl Broker for SqliteBroker {
     fn kind(&self) -> &'static str {

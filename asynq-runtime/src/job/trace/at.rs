@@ -7,8 +7,9 @@ use serde::de::{self, Visitor};
 use super::{
     access::{Entry, Fields, OneVariant},
     arena::{Arena, Choice, Form, Named, Shape, Slot},
+    owner,
     recorder::{Recorder, Stop},
-    sample, short_name,
+    sample, short, short_name,
 };
 
 /// A tuple longer than this is an array: all its elements are of one type.
@@ -65,8 +66,8 @@ impl At<'_> {
     /// Something that only a self-describing format could answer.
     fn opaque<T>(self) -> Result<T, Stop> {
         let name = short_name::<T>();
-        self.recorder.arena.see(self.slot, Shape::Opaque(name.clone()));
-        self.recorder.self_describing.get_or_insert(name);
+        self.recorder.arena.see(self.slot, Shape::Opaque(name));
+        self.recorder.self_describing.get_or_insert_with(|| short(owner(type_name::<T>())));
         Err(self.recorder.stop())
     }
 }

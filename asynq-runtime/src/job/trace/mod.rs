@@ -87,8 +87,19 @@ pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
 
 /// The name of a type without the paths in it: moving a type to another module changes nothing on the wire.
 pub(super) fn short_name<T: ?Sized>() -> String {
+    short(type_name::<T>())
+}
+
+/// The type in whose derived `Deserialize` this one is declared, or itself: people know `Flat`, and not
+/// `<impl Deserialize<'_> for Flat>::deserialize::__Field`.
+fn owner(name: &str) -> &str {
+    let inside = name.split_once("<impl ").and_then(|(_, rest)| rest.split_once(" for "));
+    inside.and_then(|(_, rest)| rest.split_once(">::")).map_or(name, |(owner, _)| owner)
+}
+
+fn short(name: &str) -> String {
     let mut short = String::new();
-    for piece in type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+    for piece in name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
         short.push_str(piece.rsplit("::").next().unwrap_or(piece));
     }
     short

@@ -364,6 +364,8 @@ impl Presence for Flaky {
     }
 }
 
+impl asynq_runtime::broker::Sealed for Flaky {}
+
 #[async_trait]
 impl Broker for Flaky {
     fn kind(&self) -> &'static str {
