@@ -112,6 +112,33 @@ pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: ru
 }
 
 #[test]
+fn checkpoint() {
+    golden(
+        "checkpoint",
+        r#"
+#[job]
+async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobResult {
+    cursor.save(1).await?;
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn checkpoint_in_a_blocking_job() {
+    golden(
+        "checkpoint_in_a_blocking_job",
+        r#"
+#[job]
+fn import(cursor: runtime::Checkpoint<(u64, String)>, file: &Path) {
+    body()
+}
+"#,
+    );
+}
+
+#[test]
 fn blocking() {
     golden(
         "blocking",

@@ -20,7 +20,7 @@ use proc_macro::TokenStream;
 /// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
 /// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
 ///
-/// `&JobContext` and `State<T>` are supplied by the worker; every other parameter is an argument and is stored. A
+/// `&JobContext`, `State<T>` and `Checkpoint<T>` are supplied by the worker; every other parameter is an argument and is stored. A
 /// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
 /// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
 /// field.

@@ -129,8 +129,8 @@ pub use self::{
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
-        Policy, PreparedTask, RawTask, Registry, Secret, State,
+        Backoff, BoxError, Checkpoint, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
+        JobResult, Policy, PreparedTask, RawTask, Registry, Secret, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -139,8 +139,8 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError, JobOptions,
-        JobResult, Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        App, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError,
+        JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 

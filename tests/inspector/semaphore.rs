@@ -23,6 +23,7 @@ fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
         codec: asynq_runtime::job::Codec::Json,
         deadline,
         cancel: Cancel::default(),
+        stopping: Cancel::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker: None,

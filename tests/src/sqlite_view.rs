@@ -213,6 +213,8 @@ hand_on! {
         write_result(run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
         free_lock(run: &RunKey, key: &str) -> Result<Settled, BrokerError>;
         write_progress(run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+        save_checkpoint(run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError>;
+        checkpoint(run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
     }
     Maintain {
         forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;

@@ -283,8 +283,8 @@ fn output_type(job: &JobModel) -> TokenStream {
 
 /// Whether the function's result is the job's, with nothing between them.
 fn is_direct(job: &JobModel) -> bool {
-    let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
-    !job.is_blocking && !takes_state && job.on_error.is_none()
+    let may_lack = job.parameters.iter().any(|p| matches!(p, Parameter::State(_) | Parameter::Checkpoint(_)));
+    !job.is_blocking && !may_lack && job.on_error.is_none()
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -312,10 +312,8 @@ fn run(job: &JobModel) -> TokenStream {
 
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
-    let passed = job.parameters.iter().map(|parameter| match parameter {
-        Parameter::State(ty) => state(ty, ctx),
-        other => passed(job, other, ctx),
-    });
+    let passed =
+        job.parameters.iter().map(|parameter| supplied(parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx)));
     settled(job, quote!(#function(#(#passed),*).await))
 }
 
@@ -325,14 +323,13 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let passed: Vec<_> = job
         .parameters
         .iter()
-        .map(|parameter| match parameter {
-            Parameter::State(ty) => {
+        .map(|parameter| match supplied(parameter, ctx) {
+            Some(value) => {
                 let name = local(&format!("state_{}", states.len()));
-                let value = state(ty, ctx);
                 states.push(quote!(let #name = #value;));
                 name.into_token_stream()
             }
-            other => passed(job, other, ctx),
+            None => passed(job, parameter, ctx),
         })
         .collect();
     let takes_context =
@@ -357,11 +354,18 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     }
 }
 
-fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
-    quote_spanned!(at(ty.span())=> __rt::state::<#ty>(#ctx)?)
+/// What the worker supplies and may lack: then the function is not called.
+fn supplied(parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
+    match parameter {
+        Parameter::State(ty) => Some(quote_spanned!(at(ty.span())=> __rt::state::<#ty>(#ctx)?)),
+        Parameter::Checkpoint(ty) => {
+            Some(quote_spanned!(at(ty.span())=> __rt::JobContext::checkpoint::<#ty>(#ctx).await?))
+        }
+        _ => None,
+    }
 }
 
-/// A parameter that is not state, as it is handed to the function.
+/// Any other parameter, as it is handed to the function.
 fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
     if let Parameter::Tick(ty) = parameter {
         let cron = job.paths.cron();

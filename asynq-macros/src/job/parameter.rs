@@ -15,6 +15,8 @@ pub(super) enum Parameter {
     Context,
     /// `mailer: State<Mailer>`; holds the `Mailer`.
     State(Box<Type>),
+    /// `cursor: Checkpoint<u64>`; holds the `u64`.
+    Checkpoint(Box<Type>),
     /// `tick: Tick` of a periodic job; holds the type as it is written.
     Tick(Box<Type>),
     /// What is stored in the payload.
@@ -74,6 +76,7 @@ impl Parameter {
         match supplied {
             Some(Supplied::Context) => return Self::Context,
             Some(Supplied::State(state)) => return Self::State(state),
+            Some(Supplied::Checkpoint(value)) => return Self::Checkpoint(value),
             Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
             None if kind == Kind::Periodic => {
                 wrong(ty, "nobody gives a periodic job its arguments; take `Tick`, `&JobContext` or `State<T>`");
@@ -126,6 +129,7 @@ fn mistake<T>(tokens: impl ToTokens, message: &'static str) -> Result<T, Mistake
 enum Supplied {
     Context,
     State(Box<Type>),
+    Checkpoint(Box<Type>),
     Tick,
 }
 
@@ -142,23 +146,42 @@ impl Supplied {
             ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
             ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
             ("State", None) => Self::state(last).map(Some),
+            ("Checkpoint", None) => Self::checkpoint(last).map(Some),
+            ("Checkpoint", Some(_)) => mistake(ty, "take the checkpoint by value: `Checkpoint<T>`"),
             ("State", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
             _ => Ok(None),
         }
     }
 
-    /// Only the last segment and its one argument count, so that the type may be named by any path.
     fn state(segment: &PathSegment) -> Result<Self, Mistake> {
-        if let PathArguments::AngleBracketed(arguments) = &segment.arguments
-            && arguments.args.len() == 1
-            && let Some(GenericArgument::Type(ty)) = arguments.args.first()
-        {
-            if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
-                return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
-            }
-            return Ok(Self::State(Box::new(ty.clone())));
+        let Some(ty) = only_argument(segment) else {
+            return mistake(segment, "write the type of the state: `State<T>`");
+        };
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
         }
-        mistake(segment, "write the type of the state: `State<T>`")
+        Ok(Self::State(Box::new(ty.clone())))
+    }
+
+    fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(ty) = only_argument(segment) else {
+            return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
+        };
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
+        }
+        Ok(Self::Checkpoint(Box::new(ty.clone())))
+    }
+}
+
+/// Only the last segment and its one argument count, so that the type may be named by any path.
+fn only_argument(segment: &PathSegment) -> Option<&Type> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match arguments.args.first() {
+            Some(GenericArgument::Type(ty)) => Some(ty),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -333,6 +356,7 @@ mod tests {
         let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
             Ok(Some(Supplied::Context)) => "context",
             Ok(Some(Supplied::State(_))) => "state",
+            Ok(Some(Supplied::Checkpoint(_))) => "checkpoint",
             Ok(Some(Supplied::Tick)) => "tick",
             Ok(None) => "argument",
             Err(_) => "refused",
@@ -348,6 +372,11 @@ mod tests {
             ("State", "refused"),
             ("State<A, B>", "refused"),
             ("State<&'static str>", "refused"),
+            ("Checkpoint<u64>", "checkpoint"),
+            ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
+            ("&Checkpoint<u64>", "refused"),
+            ("Checkpoint", "refused"),
+            ("Checkpoint<&str>", "refused"),
             ("Stateful<A>", "argument"),
             // Anybody's type, where there is no schedule.
             ("Tick", "argument"),

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::BrokerErrorKind;
 use super::{BrokerError, RunKey};
 use crate::task::{Extra, Progress, TaskMessage};
 
@@ -40,6 +42,27 @@ pub trait Settle {
     ///
     /// The broker failed; the write may be repeated.
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+
+    /// Keeps where a run has got to, in place of what was kept before. It stays with the task until a run succeeds or its payload
+    /// is edited, whoever runs it next; only [`checkpoint`](Self::checkpoint) reads it.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the write may be repeated.
+    async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError>;
+
+    /// What this run or an earlier one of the task has [saved](Self::save_checkpoint) last.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or the run does not hold its task any more ([`BrokerErrorKind::Closed`](super::BrokerErrorKind)).
+    async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
+}
+
+/// Why nothing can be read for a run that does not hold its task.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) fn run_has_ended() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted")
 }
 
 /// One outcome on its way to the broker.

@@ -348,3 +348,22 @@ async fn a_job_reaches_its_own_broker_and_knows_which_attempt_it_is() {
     let error = JobContext::detached().client().unwrap_err();
     assert!(error.to_string().contains("detached"), "{error}");
 }
+
+#[job]
+async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, rows: u64) -> JobResult {
+    let begun_at = cursor.get().unwrap_or(0);
+    cursor.save(rows / 2).await?;
+    match ctx.attempt() {
+        1 => Err(JobError::fail(format!("begun at {begun_at}"))),
+        _ => Err(JobError::skip_retry(format!("went on at {begun_at}"))),
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_kept_for_the_next_attempt() {
+    let app = TestApp::new().await;
+    import::enqueue(app.client(), 8).await.unwrap();
+    assert_eq!(app.drain().await.failures[0].error, "begun at 0");
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.failures[0].error, "went on at 4");
+}

@@ -76,6 +76,9 @@ statements! {
     BODY_INSERT = "body/insert";
     BODY_SET_MESSAGE = "body/set_message";
     BODY_SET_RESULT = "body/set_result";
+    BODY_CHECKPOINT = "body/checkpoint";
+    BODY_SET_CHECKPOINT = "body/set_checkpoint";
+    BODY_FORGET_CHECKPOINT = "body/forget_checkpoint";
     LOCK_TAKE = "lock/take";
     LOCK_HOLDER = "lock/holder";
     LOCK_HELD = "lock/held";
