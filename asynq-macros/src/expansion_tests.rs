@@ -166,6 +166,19 @@ fn thumbnail(store: State<Store>, ctx: &JobContext, path: &str, size: u32) -> Jo
 }
 
 #[test]
+fn debounce() {
+    golden(
+        "debounce",
+        r#"
+#[job(unique_by = "doc", debounce = "1500ms", debounce_max = "5m")]
+async fn index(doc: u64, text: String) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
 fn unique_by_one() {
     golden(
         "unique_by_one",

@@ -35,6 +35,8 @@ use proc_macro::TokenStream;
 /// | `group` | the group that it waits in to be aggregated | runs by itself |
 /// | `aggregates` | the job whose tasks become one of this; the argument is `Vec` of it | none |
 /// | `unique` | how long an equal task is refused | not unique |
+/// | `debounce` | how long it has to be quiet: an equal task that waits takes the new arguments and this time again | runs at once |
+/// | `debounce_max` | how long at most such a task waits, from the first of those enqueues on | as long as they come |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
 /// | `unique_until` | what frees the lock: any `"end"`, `"success"` as in asynq, or its `"start"` | `"end"` |
 /// | `unique_extend` | `true`: the lock lasts at least as long as the task runs | `false` |

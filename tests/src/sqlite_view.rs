@@ -136,6 +136,7 @@ impl ByView {
         Ok(Placed {
             state: TaskState::from_number(state).unwrap(),
             process_at: DateTime::from_timestamp_millis(at).unwrap_or(DateTime::<Utc>::MAX_UTC),
+            replaced: None,
         })
     }
 }

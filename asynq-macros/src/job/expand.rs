@@ -240,6 +240,14 @@ fn options(options: &Options) -> Option<TokenStream> {
         }),
         options.group.as_ref().map(|group| quote!(.group(#group))),
         seconds("unique", options.unique),
+        options.debounce.map(|quiet| {
+            let quiet = time(quiet);
+            quote!(.debounce(#quiet))
+        }),
+        options.debounce_max.map(|most| {
+            let most = time(most);
+            quote!(.debounce_max(#most))
+        }),
         options.unique_until.and_then(|until| match until {
             // The default.
             UniqueUntil::End => None,

@@ -56,7 +56,7 @@ pub use self::{
     inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
     maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
-    produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
+    produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
     schedule::{
         Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, PlanChange, Planned, Schedules, Tick, Ticked,

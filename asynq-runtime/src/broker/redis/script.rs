@@ -24,6 +24,7 @@ macro_rules! scripts {
 scripts! {
     ENQUEUE = "fits" "new_task" "due" "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
+    REPLACE = "new_task" "due" "varint" "task" "places" "produce/replace";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/unanswered" "consume/resume";
     EXTEND_UNANSWERED = "consume/unanswered" "consume/extend";

@@ -75,11 +75,13 @@ statements! {
     BODY_DELETE = "body/delete";
     BODY_INSERT = "body/insert";
     BODY_SET_MESSAGE = "body/set_message";
+    BODY_REPLACE = "body/replace";
     BODY_SET_RESULT = "body/set_result";
     BODY_CHECKPOINT = "body/checkpoint";
     BODY_SET_CHECKPOINT = "body/set_checkpoint";
     BODY_FORGET_CHECKPOINT = "body/forget_checkpoint";
     LOCK_TAKE = "lock/take";
+    LOCK_PASS = "lock/pass";
     LOCK_HOLDER = "lock/holder";
     LOCK_HELD = "lock/held";
     LOCK_FREE = "lock/free";
@@ -92,6 +94,8 @@ statements! {
     COUNT_FORGET_DAYS = "count/forget_days";
     LINE_HEAD = "line/head";
     LINE_TAIL = "line/tail";
+    PRODUCE_HOLDER = "produce/holder";
+    PRODUCE_REPLACE = "produce/replace";
     PRODUCE_INSERT = "produce/insert";
     PRODUCE_TAKEN_BY = "produce/taken_by";
     IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
