@@ -88,6 +88,8 @@ statements! {
     LOCK_EXTEND = "lock/extend";
     FAILURE_LAST = "failure/last";
     FAILURE_ADD = "failure/add";
+    FAILURE_LONG = "failure/long";
+    FAILURE_CUT = "failure/cut";
     FAILURE_FORGET = "failure/forget";
     COUNT_TALLY = "count/tally";
     COUNT_STAT = "count/stat";
