@@ -253,6 +253,7 @@ hand_on! {
         tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
         task(queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
         group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+        locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
         failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
         history(queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;
         memory_usage(queue: &QueueName) -> Result<u64, BrokerError>;
@@ -274,6 +275,7 @@ hand_on! {
         edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
         end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
         change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;
+        release_lock(queue: &QueueName, key: &str, holder: &TaskId, stuck: bool) -> Result<bool, BrokerError>;
         delete_queue(queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
     }
     Schedules {

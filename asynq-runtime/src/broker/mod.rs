@@ -53,7 +53,7 @@ pub use self::{
     groups::{
         GroupRules, GroupStats, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
     },
-    inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
+    inspect::{DayStats, Failure, Inspect, LockInfo, LockPage, Page, QueueStats, TaskBrief},
     maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
     presence::{Cancellations, Member, Presence, ServerName, ServerState},
     produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},

@@ -77,6 +77,7 @@ scripts! {
     PLACE = "new_task" "repair/never" "repair/place";
     DROP = "varint" "task" "repair/drop";
     RELEASE = "due" "varint" "task" "places" "repair/release";
+    UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";
 }

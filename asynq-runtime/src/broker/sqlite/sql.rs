@@ -82,6 +82,8 @@ statements! {
     BODY_FORGET_CHECKPOINT = "body/forget_checkpoint";
     LOCK_TAKE = "lock/take";
     LOCK_PASS = "lock/pass";
+    LOCK_PAGE = "lock/page";
+    LOCK_RELEASE = "lock/release";
     LOCK_HOLDER = "lock/holder";
     LOCK_HELD = "lock/held";
     LOCK_FREE = "lock/free";
