@@ -30,7 +30,7 @@ impl Settle for RedisBroker {
                 false => call::settle(batch, queue, places, &given, now),
             })
             .collect();
-        let answers = match self.link.send(calls).await {
+        let answers = match self.router.send(calls).await {
             Ok(answers) => answers,
             Err(error) => return vec![Err(error); batch.len()],
         };
@@ -59,7 +59,7 @@ impl Settle for RedisBroker {
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
         let key = Keys::new(&run.queue).task(run.id.as_str());
         let call = Call::plain("HMGET").arg(key).arg("pending_since").arg("state").arg(CHECKPOINT);
-        let mut found = reply::array(self.link.send_one(call).await?)?.into_iter();
+        let mut found = reply::array(self.router.send_one(call).await?)?.into_iter();
         let (token, state) = (found.next().and_then(reply::text), found.next().and_then(reply::text));
         if token != Some(run.token.to_string()) || state.as_deref() != Some(TaskState::Active.as_str()) {
             return Err(run_has_ended());
@@ -73,7 +73,7 @@ impl Settle for RedisBroker {
         // A key outside the queue is no lock of its tasks; the task's own key is none either, and answers the fence alone.
         let lock = if key.starts_with(keys.prefix()) { key } else { &task };
         let call = FREE_LOCK.on(&[task.as_str(), lock]).arg(run.token.to_string()).arg(run.id.as_str());
-        written(self.link.send_one(call).await?)
+        written(self.router.send_one(call).await?)
     }
 }
 
@@ -81,7 +81,7 @@ impl RedisBroker {
     async fn write(&self, run: &RunKey, field: &str, value: &[u8]) -> Result<Settled, BrokerError> {
         let key = Keys::new(&run.queue).task(run.id.as_str());
         let call = WRITE.on(&[key]).arg(run.token.to_string()).arg(field).arg(value);
-        written(self.link.send_one(call).await?)
+        written(self.router.send_one(call).await?)
     }
 }
 
