@@ -137,10 +137,7 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
 fn flags() -> Vec<Flag> {
     vec![
         Flag::value("dashboard", "ADDR", "Serves a web dashboard there, such as 127.0.0.1:8080 [env: ASYNQ_DASHBOARD]"),
-        Flag::switch(
-            "dashboard-read-only",
-            "Refuses all changes by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]",
-        ),
+        Flag::switch("dashboard-read-only", "Refuses all changes by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
         Flag::value(
             "dashboard-host",
             "HOST",

@@ -112,6 +112,33 @@ pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: ru
 }
 
 #[test]
+fn checkpoint() {
+    golden(
+        "checkpoint",
+        r#"
+#[job]
+async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobResult {
+    cursor.save(1).await?;
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn checkpoint_in_a_blocking_job() {
+    golden(
+        "checkpoint_in_a_blocking_job",
+        r#"
+#[job]
+fn import(cursor: runtime::Checkpoint<(u64, String)>, file: &Path) {
+    body()
+}
+"#,
+    );
+}
+
+#[test]
 fn blocking() {
     golden(
         "blocking",
@@ -133,6 +160,19 @@ fn blocking_with_context_and_state() {
 #[job]
 fn thumbnail(store: State<Store>, ctx: &JobContext, path: &str, size: u32) -> JobResult<u64> {
     store.shrink(path, size)
+}
+"#,
+    );
+}
+
+#[test]
+fn debounce() {
+    golden(
+        "debounce",
+        r#"
+#[job(unique_by = "doc", debounce = "1500ms", debounce_max = "5m")]
+async fn index(doc: u64, text: String) -> JobResult {
+    Ok(())
 }
 "#,
     );

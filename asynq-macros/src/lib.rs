@@ -20,9 +20,9 @@ use proc_macro::TokenStream;
 /// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
 /// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
 ///
-/// `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name) and what is marked with `#[from_context]`, whose type
-/// implements `FromContext`, are supplied by the worker; every other parameter is an argument and is stored, and one whose type
-/// happens to be called `State` is marked with `#[arg]`. A
+/// `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and what is marked with
+/// `#[from_context]`, whose type implements `FromContext`, are supplied by the worker; every other parameter is an argument
+/// and is stored, and one whose type happens to be called `State` is marked with `#[arg]`. A
 /// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
 /// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
 /// field.
@@ -37,6 +37,8 @@ use proc_macro::TokenStream;
 /// | `group` | the group that it waits in to be aggregated | runs by itself |
 /// | `aggregates` | the job whose tasks become one of this; the argument is `Vec` of it | none |
 /// | `unique` | how long an equal task is refused | not unique |
+/// | `debounce` | how long it has to be quiet: an equal task that waits takes the new arguments and this time again | runs at once |
+/// | `debounce_max` | how long at most such a task waits, from the first of those enqueues on | as long as they come |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
 /// | `unique_until` | what frees the lock: any `"end"`, `"success"` as in asynq, or its `"start"` | `"end"` |
 /// | `unique_extend` | `true`: the lock lasts at least as long as the task runs | `false` |

@@ -130,8 +130,8 @@ pub use self::{
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        Backoff, BoxError, EnqueueError, FromContext, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
-        JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
+        Backoff, BoxError, Checkpoint, EnqueueError, FromContext, Job, JobBuilder, JobContext, JobDescriptor, JobError,
+        JobOptions, JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -140,8 +140,9 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError, JobOptions,
-        JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState, UniqueUntil, job,
+        App, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError,
+        JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState,
+        UniqueUntil, job,
     };
 }
 

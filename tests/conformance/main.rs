@@ -43,8 +43,8 @@ macro_rules! cases {
 
 cases! {
     [
-        await_end, bad_input, consume, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
-        inspect, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
+        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
+        inspect, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
         served, served_blocked, sets, settle, settle_again, unique, wait_and_take, wake,
     ]
@@ -77,7 +77,9 @@ cases! {
 mod formatted {
     mod await_end;
     mod bad_input;
+    mod checkpoint;
     mod consume;
+    mod debounce;
     mod diagnose;
     mod extremes;
     mod failures;
@@ -87,6 +89,7 @@ mod formatted {
     mod go_peers;
     mod groups;
     mod inspect;
+    mod locks;
     mod maintain;
     mod model;
     mod pause;

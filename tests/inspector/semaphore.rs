@@ -22,6 +22,7 @@ fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<
         codec: asynq_runtime::job::Codec::Json,
         deadline,
         cancel: Cancel::default(),
+        stopping: Cancel::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker,

@@ -23,6 +23,8 @@ pub(super) struct Attr {
     pub(super) group: Option<Setting<String>>,
     pub(super) aggregates: Option<Setting<Path>>,
     pub(super) unique: Option<Setting<u64>>,
+    pub(super) debounce: Option<Setting<Duration>>,
+    pub(super) debounce_max: Option<Setting<Duration>>,
     pub(super) unique_by: Option<Setting<LitStr>>,
     pub(super) unique_until: Option<Setting<UniqueUntil>>,
     pub(super) unique_extend: Option<Setting<bool>>,
@@ -42,6 +44,8 @@ pub(super) struct Attr {
     pub(super) schedule: ScheduleAttr,
     /// `unique` is written, right or wrong: what needs it must not complain a second time.
     pub(super) mentions_unique: bool,
+    /// The same of `debounce`.
+    pub(super) mentions_debounce: bool,
 }
 
 /// A valid value and the option it was written for.
@@ -129,6 +133,11 @@ impl Attr {
                 self.mentions_unique = true;
                 self.unique = entry.setting(entry.seconds("leave it out to allow duplicates"));
             }
+            "debounce" => {
+                self.mentions_debounce = true;
+                self.debounce = entry.setting(entry.span("leave it out to run at once"));
+            }
+            "debounce_max" => self.debounce_max = entry.setting(entry.span("leave it out for no bound")),
             "unique_by" => self.unique_by = entry.setting(entry.text()),
             "unique_until" => {
                 let words =
@@ -173,6 +182,7 @@ mod tests {
             "retry = 0, timeout = \"90s\", deadline = \"1h30m\", unique = \"1s\", retention = \"2000ms\"",
             "unique = \"1h\", unique_by = \"to\", unique_until = \"end\", unique_extend = true",
             "unique = \"1h\", unique_until = \"start\", unique_extend = false",
+            "unique_by = \"to\", debounce = \"30s\", debounce_max = \"5m\", unique_until = \"start\"",
             "expires = \"500ms\", group = \"digest\", backoff = \"30s\"",
             "aggregates = crate::mails::note, backoff = \"exponential(1s, 10m)\", unique_until = \"success\"",
             "backoff = self::pauses::<A>::gentle",

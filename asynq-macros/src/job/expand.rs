@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Type, spanned::Spanned};
+use syn::{spanned::Spanned};
 
 use super::{
     attr::{Codec, Pause, UniqueUntil},
@@ -255,6 +255,14 @@ fn options(options: &Options) -> Option<TokenStream> {
         }),
         options.group.as_ref().map(|group| quote!(.group(#group))),
         seconds("unique", options.unique),
+        options.debounce.map(|quiet| {
+            let quiet = time(quiet);
+            quote!(.debounce(#quiet))
+        }),
+        options.debounce_max.map(|most| {
+            let most = time(most);
+            quote!(.debounce_max(#most))
+        }),
         options.unique_until.and_then(|until| match until {
             // The default.
             UniqueUntil::End => None,
@@ -287,9 +295,10 @@ fn output_type(job: &JobModel) -> TokenStream {
 
 /// Whether the function's result is the job's, with nothing between them.
 pub(super) fn is_direct(job: &JobModel) -> bool {
-    let takes_state =
-        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_) | Parameter::FromContext(_)));
-    !job.is_blocking && !takes_state && job.on_error.is_none() && !job.is_contract
+    let may_lack = job.parameters.iter().any(|parameter| {
+        matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
+    });
+    !job.is_blocking && !may_lack && job.on_error.is_none() && !job.is_contract
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -322,31 +331,26 @@ fn run(job: &JobModel) -> TokenStream {
 
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
-    let passed = job.parameters.iter().map(|parameter| match parameter {
-        Parameter::State(_) | Parameter::FromContext(_) => {
-            parameter.supplied().map(|ty| from_context(job, ty, ctx)).unwrap_or_default()
-        }
-        other => passed(job, other, ctx),
-    });
+    let passed = job
+        .parameters
+        .iter()
+        .map(|parameter| supplied(job, parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx)));
     settled(job, quote!(#function(#(#passed),*).await))
 }
 
 fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let mut states = Vec::new();
-    let mut supply = |ty: &Type| {
-        let name = local(&format!("state_{}", states.len()));
-        let value = from_context(job, ty, ctx);
-        states.push(quote!(let #name = #value;));
-        name.into_token_stream()
-    };
     let passed: Vec<_> = job
         .parameters
         .iter()
-        .map(|parameter| match parameter {
-            Parameter::State(state) => supply(&state.ty),
-            Parameter::FromContext(ty) => supply(ty),
-            other => passed(job, other, ctx),
+        .map(|parameter| match supplied(job, parameter, ctx) {
+            Some(value) => {
+                let name = local(&format!("state_{}", states.len()));
+                states.push(quote!(let #name = #value;));
+                name.into_token_stream()
+            }
+            None => passed(job, parameter, ctx),
         })
         .collect();
     let takes_context =
@@ -375,7 +379,18 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     }
 }
 
-/// A parameter that is not state, as it is handed to the function.
+/// What the worker supplies and may lack: then the function is not called.
+fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
+    match parameter {
+        Parameter::State(_) | Parameter::FromContext(_) => parameter.supplied().map(|ty| from_context(job, ty, ctx)),
+        Parameter::Checkpoint(ty) => {
+            Some(quote_spanned!(at(ty.span())=> __rt::JobContext::checkpoint::<#ty>(#ctx).await?))
+        }
+        _ => None,
+    }
+}
+
+/// Any other parameter, as it is handed to the function.
 fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
     if let Parameter::Tick(ty) = parameter {
         let cron = job.paths.cron();

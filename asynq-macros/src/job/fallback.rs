@@ -48,6 +48,7 @@ fn anything(job: &JobModel) -> Handle {
             Parameter::Context
             | Parameter::State(_)
             | Parameter::FromContext(_)
+            | Parameter::Checkpoint(_)
             | Parameter::Tick(_)
             | Parameter::Broken { is_argument: false } => {}
         }

@@ -54,6 +54,8 @@ pub(super) struct Options {
     pub(super) expires: Option<Duration>,
     pub(super) group: Option<String>,
     pub(super) unique: Option<u64>,
+    pub(super) debounce: Option<Duration>,
+    pub(super) debounce_max: Option<Duration>,
     pub(super) unique_until: Option<UniqueUntil>,
     pub(super) unique_extend: bool,
     pub(super) retention: Option<u64>,
@@ -65,6 +67,7 @@ impl JobModel {
     /// Puts the two halves together and records where they contradict each other.
     pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
+        check_debounce(&attr, errors);
         check_fingerprint(&attr, errors);
         check_contract(&mut attr, &signature, errors);
         check_kill_after(&attr, &signature, errors);
@@ -90,6 +93,8 @@ impl JobModel {
                 unique_until: attr.unique_until.map(Setting::into_value),
                 unique_extend: attr.unique_extend.is_some_and(Setting::into_value),
                 unique: attr.unique.map(Setting::into_value),
+                debounce: attr.debounce.map(Setting::into_value),
+                debounce_max: attr.debounce_max.map(Setting::into_value),
                 retention: attr.retention.map(Setting::into_value),
                 max_crashes: attr.max_crashes.map(Setting::into_value),
                 kill_after: attr.kill_after.map(Setting::into_value),
@@ -162,7 +167,7 @@ fn check_unique(attr: &Attr, errors: &Errors) {
         let message = "`unique_until = \"start\"` frees the lock before there is a run to extend it; leave one out";
         errors.at(extend.place, &extend.key, message);
     }
-    if attr.mentions_unique {
+    if attr.mentions_unique || attr.mentions_debounce {
         return;
     }
     let keys = [
@@ -172,6 +177,26 @@ fn check_unique(attr: &Attr, errors: &Errors) {
     ];
     for (key, place) in keys.into_iter().flatten() {
         errors.at(place, key, format_args!("`{key}` needs `unique`: say for how long, as in `unique = \"1h\"`"));
+    }
+}
+
+/// A task that waits for quiet waits by itself, and somebody enqueues it again and again.
+fn check_debounce(attr: &Attr, errors: &Errors) {
+    if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
+        let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
+        errors.at(most.place, &most.key, message);
+    }
+    let Some(debounce) = &attr.debounce else { return };
+    if let Some(most) = attr.debounce_max.as_ref().filter(|most| most.value < debounce.value) {
+        errors.at(most.place, &most.key, "`debounce_max` must be at least as long as `debounce`");
+    }
+    if attr.group.is_some() {
+        let message = "a task in a group waits for others and not for its time; leave `debounce` or `group` out";
+        errors.at(debounce.place, &debounce.key, message);
+    }
+    if attr.schedule.is_there() {
+        let message = "a periodic job runs when its schedule says; leave `debounce` out";
+        errors.at(debounce.place, &debounce.key, message);
     }
 }
 

@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 21] = [
+const OPTIONS: [Known; 23] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -23,6 +23,8 @@ const OPTIONS: [Known; 21] = [
     Known { name: "expires", takes: DURATION, example: "\"10m\"" },
     Known { name: "unique", takes: DURATION, example: "\"1h\"" },
     Known { name: "unique_by", takes: "the names of arguments in quotes", example: "\"to, campaign\"" },
+    Known { name: "debounce", takes: DURATION, example: "\"30s\"" },
+    Known { name: "debounce_max", takes: DURATION, example: "\"5m\"" },
     Known { name: "unique_until", takes: TEXT, example: "\"success\"" },
     Known { name: "unique_extend", takes: "`true` or `false`", example: "true" },
     Known { name: "retention", takes: DURATION, example: "\"2h\"" },
@@ -52,7 +54,7 @@ const OF_SCHEDULES: [Known; 5] = [
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
-const ELSEWHERE: [(&str, &str); 31] = [
+const ELSEWHERE: [(&str, &str); 33] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -65,6 +67,8 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("ttl", "unique"),
     ("lock_ttl", "unique"),
     ("unique_while", "unique_until"),
+    ("debounce_delay", "debounce"),
+    ("max_wait", "debounce_max"),
     ("keep_lock", "unique_extend"),
     ("expires_in", "expires"),
     ("expiry", "expires"),
@@ -99,7 +103,7 @@ const SCHEDULES_ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// What only one enqueue can say, because it differs from one task to the next.
-const PER_CALL: [&str; 5] = ["process_in", "process_at", "task_id", "header", "delay"];
+const PER_CALL: [&str; 6] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace"];
 
 impl Known {
     /// How it is written: `` `retry = 5` ``.
@@ -132,9 +136,10 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
     }
     if PER_CALL.contains(&name) {
+        let argument = if name == "or_replace" { "" } else { "…" };
         let builder = if name == "delay" { "process_in" } else { name };
         return format!(
-            "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}(…)` behind `::job(…)`"
+            "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}({argument})` behind `::job(…)`"
         );
     }
     let names = || all(attribute).map(|known| known.name);

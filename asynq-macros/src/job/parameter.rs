@@ -17,6 +17,8 @@ pub(super) enum Parameter {
     State(Box<SharedState>),
     /// `#[from_context] tenant: Tenant`; holds the type.
     FromContext(Box<Type>),
+    /// `cursor: Checkpoint<u64>`; holds the `u64`.
+    Checkpoint(Box<Type>),
     /// `tick: Tick` of a periodic job; holds the type as it is written.
     Tick(Box<Type>),
     /// What is stored in the payload.
@@ -102,6 +104,7 @@ impl Parameter {
             Some(Supplied::Context) => return Self::Context,
             Some(Supplied::State(state)) => return Self::State(state),
             Some(Supplied::FromContext) => return Self::FromContext(Box::new(ty.clone())),
+            Some(Supplied::Checkpoint(value)) => return Self::Checkpoint(value),
             Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
             None if kind == Kind::Periodic => {
                 wrong(
@@ -141,7 +144,7 @@ impl Parameter {
         match self {
             Self::State(state) => Some(&state.ty),
             Self::FromContext(ty) => Some(ty),
-            Self::Context | Self::Tick(_) | Self::Argument(_) | Self::Broken { .. } => None,
+            Self::Context | Self::Checkpoint(_) | Self::Tick(_) | Self::Argument(_) | Self::Broken { .. } => None,
         }
     }
 }
@@ -191,6 +194,7 @@ enum Supplied {
     Context,
     State(Box<SharedState>),
     FromContext,
+    Checkpoint(Box<Type>),
     Tick,
 }
 
@@ -207,23 +211,45 @@ impl Supplied {
             ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
             ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
             ("State" | "Shared", None) => Self::state(ty, last).map(Some),
+            ("Checkpoint", None) => Self::checkpoint(last).map(Some),
+            ("Checkpoint", Some(_)) => mistake(ty, "take the checkpoint by value: `Checkpoint<T>`"),
             ("State" | "Shared", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
             _ => Ok(None),
         }
     }
 
-    /// Only the last segment and its one argument count, so that the type may be named by any path.
     fn state(ty: &Type, segment: &PathSegment) -> Result<Self, Mistake> {
-        if let PathArguments::AngleBracketed(arguments) = &segment.arguments
-            && arguments.args.len() == 1
-            && let Some(GenericArgument::Type(inner)) = arguments.args.first()
-        {
-            if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
-                return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
-            }
-            return Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })));
+        let Some(inner) = only_argument(segment) else {
+            return mistake(
+                segment,
+                "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
+            );
+        };
+        if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
+            return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
         }
-        mistake(segment, "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`")
+        Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+    }
+
+    fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(ty) = only_argument(segment) else {
+            return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
+        };
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
+        }
+        Ok(Self::Checkpoint(Box::new(ty.clone())))
+    }
+}
+
+/// Only the last segment and its one argument count, so that the type may be named by any path.
+fn only_argument(segment: &PathSegment) -> Option<&Type> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match arguments.args.first() {
+            Some(GenericArgument::Type(ty)) => Some(ty),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -399,6 +425,7 @@ mod tests {
             Ok(Some(Supplied::Context)) => "context",
             Ok(Some(Supplied::State(_))) => "state",
             Ok(Some(Supplied::FromContext)) => "marked",
+            Ok(Some(Supplied::Checkpoint(_))) => "checkpoint",
             Ok(Some(Supplied::Tick)) => "tick",
             Ok(None) => "argument",
             Err(_) => "refused",
@@ -416,6 +443,11 @@ mod tests {
             ("State<&'static str>", "state"),
             ("State<&str>", "refused"),
             ("Shared<Mailer>", "state"),
+            ("Checkpoint<u64>", "checkpoint"),
+            ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
+            ("&Checkpoint<u64>", "refused"),
+            ("Checkpoint", "refused"),
+            ("Checkpoint<&str>", "refused"),
             ("Stateful<A>", "argument"),
             // Anybody's type, where there is no schedule.
             ("Tick", "argument"),

@@ -114,7 +114,7 @@ impl Reader<'_> {
 
     fn parameters(&mut self, sig: &Signature) -> Vec<Parameter> {
         let mut parameters = Vec::new();
-        let (mut has_context, mut has_tick) = (false, false);
+        let (mut has_context, mut has_tick, mut has_checkpoint) = (false, false, false);
         for input in &sig.inputs {
             let typed = match input {
                 FnArg::Typed(typed) => typed,
@@ -142,6 +142,10 @@ impl Reader<'_> {
                     self.wrong(&typed.ty, "the tick is taken twice; leave one `Tick` out");
                 }
                 Parameter::Tick(_) => has_tick = true,
+                Parameter::Checkpoint(_) if has_checkpoint => {
+                    self.wrong(&typed.ty, "a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`");
+                }
+                Parameter::Checkpoint(_) => has_checkpoint = true,
                 Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
                 // The types of the others may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {

@@ -19,7 +19,7 @@ pub use self::{
     result::ResultError,
 };
 use crate::{
-    broker::{Broker, BrokerError, BrokerErrorKind},
+    broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
     inspector::Inspector,
     job::{EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
@@ -182,11 +182,7 @@ impl Client {
         for outcome in &mut outcomes {
             let Ok(info) = outcome else { continue };
             match answers.next() {
-                Some(Ok(placed)) => {
-                    info.state = placed.state;
-                    // It is unknown when a group will be ripe.
-                    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
-                }
+                Some(Ok(placed)) => note_placed(info, placed),
                 Some(Err(refused)) => {
                     *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));
                 }
@@ -195,6 +191,16 @@ impl Client {
         }
         crate::metrics::enqueued(&outcomes);
         outcomes
+    }
+}
+
+/// What the broker said of a task that it took.
+fn note_placed(info: &mut TaskInfo, placed: Placed) {
+    info.state = placed.state;
+    // It is unknown when a group will be ripe.
+    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
+    if let Some(id) = placed.replaced {
+        (info.id, info.replaced) = (id, true);
     }
 }
 

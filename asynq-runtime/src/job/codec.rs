@@ -5,11 +5,13 @@
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
 mod checked;
+mod checkpoint;
 mod reason;
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
 use super::{Job, fingerprint::Fingerprint, trace::Reads};
 

@@ -7,10 +7,11 @@ use std::{
 };
 
 use md5::{Digest, Md5};
+use serde::de::DeserializeOwned;
 
 use super::{
     Codec, Job,
-    trace::{self, Reads, short_name},
+    trace::{self, Reads, Traced, short_name},
 };
 
 /// The shape that serde sees, nested types included.
@@ -41,15 +42,28 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of `J`'s arguments, traced once per job.
     pub fn of<J: Job>() -> Arc<Self> {
-        static TRACED: OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>> = OnceLock::new();
-        let traced = TRACED.get_or_init(RwLock::default);
-        if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<J>()) {
-            return Arc::clone(known);
-        }
-        let fresh = Arc::new(trace::<J>());
-        let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(traced.entry(TypeId::of::<J>()).or_insert(fresh))
+        static TRACED: Known = OnceLock::new();
+        known(&TRACED, TypeId::of::<J>(), trace::<J>)
     }
+
+    /// The fingerprint of a value that is no job's arguments and is kept in postcard, traced once per type.
+    pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
+        static TRACED: Known = OnceLock::new();
+        known(&TRACED, TypeId::of::<T>(), || found::<T>(trace::trace::<T>(false), None))
+    }
+}
+
+type Known = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
+
+/// What was traced before, or is now.
+fn known(traced: &Known, id: TypeId, trace: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
+    let traced = traced.get_or_init(RwLock::default);
+    if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        return Arc::clone(known);
+    }
+    let fresh = Arc::new(trace());
+    let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(traced.entry(id).or_insert(fresh))
 }
 
 impl PartialEq for Fingerprint {
@@ -66,19 +80,22 @@ impl PartialEq for Fingerprint {
 impl Eq for Fingerprint {}
 
 fn trace<J: Job>() -> Fingerprint {
-    let traced = trace::trace::<J>(J::CODEC == Codec::Json);
-    let (shape, basis) = match J::FINGERPRINT {
+    found::<J>(trace::trace::<J>(J::CODEC == Codec::Json), J::FINGERPRINT)
+}
+
+fn found<T>(traced: Traced, by_hand: Option<&'static str>) -> Fingerprint {
+    let (shape, basis) = match by_hand {
         Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
         None if traced.complete => (traced.shape.clone(), traced.shape),
         None => {
-            let shape = format!("{} of {}", traced.shape, short_name::<J>());
+            let shape = format!("{} of {}", traced.shape, short_name::<T>());
             (shape.clone(), format!("partly {shape}"))
         }
     };
     Fingerprint {
         value: hash(&basis),
         shape,
-        complete: traced.complete || J::FINGERPRINT.is_some(),
+        complete: traced.complete || by_hand.is_some(),
         fields: traced.fields,
         no_arguments: traced.empty,
         self_describing: traced.self_describing,

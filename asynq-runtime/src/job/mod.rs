@@ -25,6 +25,7 @@ mod backoff;
 mod blocking;
 mod builder;
 mod cancel;
+mod checkpoint;
 mod codec;
 mod context;
 mod descriptor;
@@ -55,6 +56,7 @@ pub use self::{
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
     cancel::Cancel,
+    checkpoint::{Checkpoint, CheckpointError},
     codec::{Codec, CodecError, encode_key},
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
@@ -74,6 +76,7 @@ pub(crate) use self::{
     aggregates::{LeftOut, Limits},
     builder::Prepared,
     cancel::Request,
+    checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
     error::chain,
     results::RESULT_LIMIT,

@@ -28,10 +28,10 @@ use super::{
     stuck::{self, GivenUp},
 };
 use crate::{
-    broker::{Action, Broker, Run, Settled, Settlement},
+    broker::{Action, Broker, BrokerErrorKind, Run, Settled, Settlement},
     job::{
-        BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
-        chain, panics,
+        BlockingPool, BoxFuture, Cancel, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult,
+        StateMap, Unloaded, chain, panics,
     },
     metrics::{Outcome, Under},
     propagation,
@@ -75,6 +75,9 @@ struct Inner {
     hooks: Hooks,
     backoff: Option<ServerBackoff>,
     given_up: Arc<GivenUp>,
+    closing: CancellationToken,
+    /// The same as jobs see it.
+    stopping: Cancel,
     random: Mutex<Rng>,
 }
 
@@ -90,6 +93,7 @@ impl Executor {
         panics::note_places();
         let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
         let dispatcher = Arc::new(Dispatcher::new(registry, handlers, on_unknown));
+        let closing = CancellationToken::new();
         Self(Arc::new(Inner {
             states,
             blocking,
@@ -98,6 +102,8 @@ impl Executor {
             hooks,
             backoff,
             given_up,
+            stopping: closing.clone().into(),
+            closing,
             random: Mutex::new(Rng::new()),
         }))
     }
@@ -105,6 +111,11 @@ impl Executor {
     /// What the layers are built around.
     pub(super) fn dispatcher(&self) -> &Arc<Dispatcher> {
         &self.0.dispatcher
+    }
+
+    /// Cancelled when the server begins to leave: jobs that ask for it see that.
+    pub(super) fn closing(&self) -> &CancellationToken {
+        &self.0.closing
     }
 
     /// The threads that were given up.
@@ -192,6 +203,7 @@ impl Executor {
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline: Some(limit.moment()),
             cancel: stop.cancel().clone(),
+            stopping: self.0.stopping.clone(),
             states: Arc::clone(&self.0.states),
             blocking: blocking.clone(),
             broker: Some(Arc::clone(broker)),
@@ -366,8 +378,11 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) 
         Err(error) => error,
     };
     // It comes out of the layers as an error among others.
-    if let Some(not_run) = not_run(error.source()) {
+    if let Some(not_run) = cause::<NotRun>(error.source()) {
         return Ended::from(not_run.clone());
+    }
+    if let Some(unloaded) = cause::<Unloaded>(error.source()) {
+        return Ended::from(unloaded);
     }
     let policy = match (error.policy(), is_failure) {
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
@@ -388,9 +403,26 @@ fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
     }
 }
 
-/// What [`Dispatcher`] said, if that is at the bottom of `error`.
-fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
+/// What [`Dispatcher`] or the loading of a checkpoint said, if that is at the bottom of `error`.
+fn cause<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
     chain(Some(error)).find_map(|error| error.downcast_ref())
+}
+
+impl From<&Unloaded> for Ended {
+    fn from(unloaded: &Unloaded) -> Self {
+        match unloaded {
+            Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
+            // Away, or somebody else has the task by now: the outcome is refused then.
+            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
+                tracing::warn!("{unloaded}; the task is handed back before its start");
+                Self::Interrupted
+            }
+            Unloaded::Broker(_) => {
+                tracing::error!("{unloaded}; the task is put off");
+                Self::PutOff(AFTER_REFUSAL)
+            }
+        }
+    }
 }
 
 impl From<NotRun> for Ended {

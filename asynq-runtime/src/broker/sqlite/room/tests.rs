@@ -89,6 +89,7 @@ fn large(id: &str) -> NewTask {
         id_is_ours: false,
         when: When::Now,
         unique: None,
+        replaces: None,
         group: None,
         extra: Extra::default(),
     }

@@ -8,7 +8,7 @@ use asynq_runtime::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
         EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, Lead,
-        MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
+        LockPage, MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
         Semaphores, SetError, SetOutcome, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
@@ -55,6 +55,10 @@ impl Inspect for Flaky {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         self.inner.group_tasks(queue, group, page).await
+    }
+
+    async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
+        self.inner.locks(queue, after).await
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
@@ -175,6 +179,16 @@ impl Repair for Flaky {
         limit: usize,
     ) -> Result<BulkSlice, BrokerError> {
         self.inner.change_some(queue, chosen, action, limit).await
+    }
+
+    async fn release_lock(
+        &self,
+        queue: &QueueName,
+        key: &str,
+        holder: &TaskId,
+        stuck: bool,
+    ) -> Result<bool, BrokerError> {
+        self.inner.release_lock(queue, key, holder, stuck).await
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
