@@ -163,8 +163,8 @@ pub mod __private {
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
         Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
-            run_blocking, state, with_policy,
+            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, Upgrade,
+            encode_key, run_blocking, state, with_policy,
         },
     };
 }

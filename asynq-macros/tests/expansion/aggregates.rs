@@ -115,6 +115,7 @@ const _: () = {
     impl __rt::Job for digest {
         const NAME: &'static str = "digest";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Mailer>()];
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("notes");
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(

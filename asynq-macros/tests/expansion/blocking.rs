@@ -118,6 +118,7 @@ const _: () = {
         const NAME: &'static str = "thumbnail";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
             .kill_after(__rt::Duration::from_secs(90));
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("path");
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(

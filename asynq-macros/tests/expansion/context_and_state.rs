@@ -122,6 +122,7 @@ const _: () = {
             __rt::StateKey::of::<Mailer>(),
             __rt::StateKey::of::<Pool>(),
         ];
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("to");
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(

@@ -120,6 +120,7 @@ const _: () = {
     use ::asynq_runtime::__private as __rt;
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = JobResult;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await

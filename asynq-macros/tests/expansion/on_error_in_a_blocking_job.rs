@@ -110,6 +110,7 @@ const _: () = {
     use ::asynq_runtime::__private as __rt;
     impl __rt::Job for pay {
         const NAME: &'static str = "pay";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("cents");
         type Output = __rt::JobResult<
             <Result<Receipt, PayError> as __rt::IntoJobResult>::Value,
         >;

@@ -113,6 +113,7 @@ const _: () = {
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Db>()];
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <JobResult as __rt::IntoJobResult>::into_job_result(

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{
-    EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until, codec::encode_arguments,
+    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until,
+    codec::encode_arguments,
 };
 use crate::{
     broker::When,
@@ -232,6 +233,8 @@ pub(crate) struct Prepared {
     pub(crate) when: When,
     pub(crate) id: Option<TaskId>,
     pub(crate) headers: Vec<(String, String)>,
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) shape: Option<ArgumentShape>,
 }
 
 impl PreparedTask {
@@ -265,6 +268,11 @@ impl PreparedTask {
     /// The value of a header.
     pub fn header_value(&self, key: &str) -> Option<&str> {
         self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) fn shape(&self) -> Option<ArgumentShape> {
+        self.facts()?.shape
     }
 
     pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
@@ -301,6 +309,7 @@ impl PreparedTask {
                 when: When::Now,
                 id: None,
                 headers: Vec::new(),
+                shape: Some(ArgumentShape::of::<J>()),
             })
         };
         Self(made())
@@ -326,6 +335,7 @@ impl PreparedTask {
             when: When::Now,
             id: None,
             headers: Vec::new(),
+            shape: None,
         }))
     }
 

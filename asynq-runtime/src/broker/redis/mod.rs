@@ -34,6 +34,7 @@ mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod settle;
+mod shapes;
 mod socket;
 mod tls;
 mod unanswered;
@@ -73,7 +74,7 @@ use self::{
 };
 #[cfg(feature = "cluster")]
 use self::{cluster::Topology, url::Place};
-use super::{Broker, BrokerError, BrokerErrorKind};
+use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -109,6 +110,7 @@ pub struct RedisBroker {
     hold: Mutex<Hold>,
     /// How many servers lived at the last beat, this one included.
     servers: AtomicU64,
+    kept_shapes: KeptShapes,
     io: Io,
 }
 
@@ -263,6 +265,7 @@ impl RedisBroker {
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
             servers: AtomicU64::new(0),
+            kept_shapes: KeptShapes::default(),
             io,
         })
     }
