@@ -19,7 +19,7 @@ use super::{
         task_end::{AfterLook, EndWatch, Trouble},
     },
     RedisBroker,
-    connection::Answer,
+    router::Answer,
     keys::Keys,
     reply,
     script::Call,
@@ -285,16 +285,16 @@ impl RedisBroker {
     async fn until_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, BrokerError> {
         tokio::select! {
             done = waiting => Ok(done),
-            closed = self.link.ended() => Err(closed),
+            closed = self.router.ended() => Err(closed),
         }
     }
 
     /// Asks on the tracking connection, so that the next change of what was asked for is told.
     async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Tracking), BrokerError> {
-        match self.wake().link.send(calls.to_vec()).await {
+        match self.wake().router.send(calls.to_vec()).await {
             Ok(answers) => Ok((answers, Tracking::On)),
             Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => Err(error),
-            Err(_) => Ok((self.link.send(calls.to_vec()).await?, Tracking::Off)),
+            Err(_) => Ok((self.router.send(calls.to_vec()).await?, Tracking::Off)),
         }
     }
 }

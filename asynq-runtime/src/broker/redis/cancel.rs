@@ -10,9 +10,9 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
-    connection::Link,
+    router::Router,
     io::Io,
-    keeper::{News, Role},
+    connection_manager::{ConnectionEvent, Role},
     keys::CANCEL,
     reply,
     script::Call,
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Listener {
     requests: mpsc::Receiver<Option<TaskId>>,
-    link: Link,
+    router: Router,
 }
 
 impl Listener {
@@ -37,15 +37,15 @@ impl Listener {
         let (sender, requests) = mpsc::channel(WAITING);
         let news = move |news| {
             let request = match news {
-                News::Push(push) => match request(&push) {
+                ConnectionEvent::Push(push) => match request(&push) {
                     Some(id) => Some(id),
                     None => return,
                 },
                 // What was asked for meanwhile is lost: the listener must know.
-                News::Lost => None,
-                News::Connected => return,
+                ConnectionEvent::Lost => None,
+                ConnectionEvent::Connected => return,
                 #[cfg(feature = "cluster")]
-                News::Moved => return,
+                ConnectionEvent::Moved => return,
             };
             // Closed: the listener was dropped, and its connection is about to end.
             if let Err(TrySendError::Full(_)) = sender.try_send(request) {
@@ -54,10 +54,10 @@ impl Listener {
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CANCEL);
-        let link =
-            Link::open(io, Role { greeting: vec![subscribe], news: Some(Arc::new(news)), ..role.on_one_server() });
-        link.first_attempt().await?;
-        Ok(Self { requests, link })
+        let router =
+            Router::open(io, Role { greeting: vec![subscribe], on_event: Some(Arc::new(news)), ..role.on_one_server() });
+        router.first_attempt().await?;
+        Ok(Self { requests, router })
     }
 }
 
@@ -77,7 +77,7 @@ impl Cancellations for Listener {
                 Ok(None) => {
                     return Err(BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program"));
                 }
-                Err(_) => self.link.send_one(Call::plain("PING")).await.map(|_| ())?,
+                Err(_) => self.router.send_one(Call::plain("PING")).await.map(|_| ())?,
             }
         }
     }

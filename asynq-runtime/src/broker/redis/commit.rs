@@ -16,10 +16,10 @@ use super::{
     super::{BrokerError, Refused},
     chunk::{Chunk, ordered},
     clock::BrokerClock,
-    connection::{Answer, Link},
-    direct::{Sent, Taken},
+    router::{Answer, Router},
+    dedicated::{Sent, Taken},
     durability::Durability,
-    keeper::Identity,
+    connection_manager::Identity,
     keys::QUEUES,
     produce::{Item, Outcome, Waiting},
     reply,
@@ -39,7 +39,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// Sends what is waiting; lives on the broker's own thread.
 #[derive(Debug)]
 pub(super) struct Commit {
-    link: Link,
+    router: Router,
     clock: Arc<BrokerClock>,
     durability: Durability,
     /// A send that took this long is not repeated any more.
@@ -50,10 +50,10 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    pub(super) fn new(link: Link, clock: Arc<BrokerClock>, durability: Durability, call_timeout: Duration) -> Self {
+    pub(super) fn new(router: Router, clock: Arc<BrokerClock>, durability: Durability, call_timeout: Duration) -> Self {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
-        Self { link, clock, durability, repeats_until, client, known: Mutex::default() }
+        Self { router, clock, durability, repeats_until, client, known: Mutex::default() }
     }
 
     /// Whether whoever enqueues waits for a disk or for replicas.
@@ -157,15 +157,15 @@ impl Commit {
                 open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone())));
             };
             if let Some(stray) = &send.stray {
-                if let Err(error) = self.link.silence(stray).await {
+                if let Err(error) = self.router.silence(stray).await {
                     failed(chunks, &error);
                     continue;
                 }
                 send.stray = None;
             }
-            let generation = self.link.generation();
+            let generation = self.router.generation();
             let (unknown, calls) = self.calls(chunks, &open, send, generation);
-            match self.link.send_safely(calls, self.durability).await {
+            match self.router.send_safely(calls, self.durability).await {
                 Ok(answers) => self.take_in(chunks, &open, unknown, generation, answers),
                 Err(error) => failed(chunks, &error),
             }

@@ -1,124 +1,369 @@
-//! The way to Redis, wherever it runs: one server, or every master of a cluster.
+//! A connection to one server that is always there or on its way, and calls on it, none of which is ever repeated here.
 
-use redis::Value;
+use std::{sync::Arc, time::Duration};
+
+use redis::{Pipeline, Value};
+use tokio::{sync::watch, time::timeout};
 
 use super::{
-    super::BrokerError,
+    super::{BrokerError, BrokerErrorKind},
     durability::Durability,
-    io::Io,
-    keeper::{Identity, Role},
-    line::{Line, Reply, answer},
+    io::Spawner,
+    connection_manager::{Identity, ConnectionManager, Role, report_lost},
     reply,
-    script::Call,
+    script::{Call, Script},
+    socket::OpenConnection,
+    url::Address,
 };
-#[cfg(feature = "cluster")]
-use super::{cluster::Cluster, keeper::At};
 
-/// Sends calls to whoever keeps their keys.
+/// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
+pub(super) const WRITE: usize = 4 << 20;
+
+/// One connection of the broker, and whoever keeps it up.
 #[derive(Debug, Clone)]
-pub(super) enum Link {
-    One(Line),
-    #[cfg(feature = "cluster")]
-    Many(Cluster),
+pub(super) struct Connection {
+    state: watch::Receiver<State>,
+    lost: watch::Sender<u64>,
+    timeout: Duration,
 }
 
-/// An answer to one command.
-pub(super) type Answer = Result<Value, BrokerError>;
+/// Lets go of the connection when the broker is closed: whoever still has a clone of the connection must not keep it open.
+struct Ends(watch::Sender<State>);
 
-impl Link {
-    /// Begins to connect, on `io`, and keeps the connections up until `io` ends or the link is dropped.
-    pub(super) fn open(io: &Io, role: Role) -> Self {
-        #[cfg(feature = "cluster")]
-        if let At::Cluster(topology) = &role.at {
-            let topology = topology.clone();
-            return Self::Many(Cluster::open(io.spawner(), role, topology));
-        }
-        Self::One(Line::open(&io.spawner(), role))
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.send_replace(State::Down(closed()));
+    }
+}
+
+/// Where a connection is in its life.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// On its way.
+    Opening,
+    /// Of use, until somebody reports this generation as lost.
+    Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
+    /// The last attempt failed so; the next one follows.
+    Down(BrokerError),
+}
+
+/// A connection that is up.
+struct Up {
+    connection: OpenConnection,
+    generation: u64,
+    identity: Option<Arc<Identity>>,
+}
+
+/// What came back for one call: as Redis said it, errors included.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    pub(super) value: Result<Value, BrokerError>,
+    /// Why the durability that was asked for was not reached.
+    pub(super) doubt: Option<BrokerError>,
+}
+
+impl Connection {
+    /// Begins to connect, and keeps the connection up until the broker's thread ends or the connection is dropped.
+    pub(super) fn open(io: &Spawner, role: Role) -> Self {
+        let (state, watched) = watch::channel(State::Opening);
+        let (lost, reports) = watch::channel(0);
+        let connection = Self { state: watched, lost: lost.clone(), timeout: role.timeout };
+        let keeper = ConnectionManager::new(role, state.clone(), lost);
+        let ends = Ends(state);
+        io.spawn(async move {
+            tokio::select! {
+                () = keeper.run(reports) => {}
+                // The last clone of the connection was dropped.
+                () = ends.0.closed() => {}
+            }
+        });
+        connection
     }
 
     /// Waits for the outcome of the first attempt to connect.
     pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
-        match self {
-            Self::One(line) => line.first_attempt().await,
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => cluster.first_attempt().await,
+        let mut state = self.state.clone();
+        let state = state.wait_for(|state| !matches!(state, State::Opening)).await.map_err(|_| closed())?;
+        match &*state {
+            State::Down(error) => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
-    /// Differs after a connection was made; then Redis may be another or have restarted.
+    /// Counts the connections made; a new number means that Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
-        match self {
-            Self::One(line) => line.generation(),
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => cluster.generation(),
+        match &*self.state.borrow() {
+            State::Up { generation, .. } => *generation,
+            _ => 0,
         }
     }
 
-    /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer each.
-    /// Calls whose keys are on different masters run in no order. A script that Redis does not know is sent again with
-    /// its text, and a call that a node of a cluster sent on without running it goes to the node it named; nothing else
-    /// is ever sent twice.
+    /// Waits until this connection is not the one in use any more; for ever if the broker is closed, which
+    /// [`ended`](Self::ended) tells.
+    pub(super) async fn leaves(&self, connection: u64) {
+        let is_other = |state: &State| match state {
+            State::Up { generation, .. } => *generation != connection,
+            State::Down(error) => error.kind() != BrokerErrorKind::Closed,
+            State::Opening => true,
+        };
+        if self.state.clone().wait_for(is_other).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The server it is connected to now, and which connection of which process it is, where Redis says so.
+    pub(super) fn present(&self) -> Option<(Address, Arc<Identity>)> {
+        match &*self.state.borrow() {
+            State::Up { to, identity, .. } => Some((to.clone(), Arc::clone(identity.as_ref()?))),
+            _ => None,
+        }
+    }
+
+    /// Makes sure that what was sent on another connection of ours is not run from now on. If Redis is another process
+    /// by now, there is nothing left to run.
+    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+        let up = self.up().await?;
+        if up.identity.as_ref().is_none_or(|own| own.run_id != other.run_id) {
+            return Ok(());
+        }
+        let mut kill = Pipeline::new();
+        kill.add_command(other.kill());
+        // It may be gone, or we may not be allowed to; but without an answer it is still to do.
+        self.exchange_on(up, &kill).await.map(|_| ())
+    }
+
+    /// The server it is connected to now.
+    #[cfg(feature = "cluster")]
+    pub(super) fn connected_to(&self) -> Option<Address> {
+        match &*self.state.borrow() {
+            State::Up { to, .. } => Some(to.clone()),
+            _ => None,
+        }
+    }
+
+    /// Drops the connection; the next one may lead to another server.
+    #[cfg(feature = "cluster")]
+    pub(super) fn reconnect(&self) {
+        self.report_lost(self.generation());
+    }
+
+    /// Sends `calls` in one write, or in several where they are large, each followed by the wait that `durability` asks
+    /// for, and returns one reply each. A script that Redis does not know is sent again with its text, alone; nothing
+    /// else is ever sent twice.
     ///
     /// # Errors
     ///
     /// No answer at all. Whether any of the calls took effect is then unknown.
-    pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
-        let replies = self.deliver(calls, Durability::Async).await?;
-        Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
+    pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        let size = calls.len();
+        let mut replies = Vec::with_capacity(size);
+        for write in writes(calls) {
+            let many = write.len();
+            match self.write(write, durability).await {
+                Ok(some) => replies.extend(some),
+                Err(error) if replies.is_empty() && many == size => return Err(error),
+                Err(error) => replies.extend(vec![Reply { value: Err(error), doubt: None }; many]),
+            }
+        }
+        Ok(replies)
     }
 
-    /// Sends one call.
-    pub(super) async fn send_one(&self, call: Call) -> Answer {
-        self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
+    async fn write(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts: Vec<Option<(&'static Script, bool)>> = Vec::with_capacity(calls.len());
+        // Where in the pipeline each call is: some have a word before them.
+        let mut places = Vec::with_capacity(calls.len());
+        for call in calls {
+            let (script, asking, command) = call.into_parts();
+            push(&mut pipeline, asking, command);
+            places.push(pipeline.len() - 1);
+            scripts.push(script.map(|script| (script, asking)));
+        }
+        let (values, mut doubt) = self.exchange_and_wait(&mut pipeline, durability).await?;
+        let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
+        let mut answers: Vec<Result<Value, BrokerError>> = Vec::with_capacity(scripts.len());
+        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
+        for (i, (place, script)) in places.into_iter().zip(scripts).enumerate() {
+            let value = values.get_mut(place).and_then(Option::take).unwrap_or_default();
+            if let (true, Some((script, asking))) = (is_noscript(&value), script)
+                && let Some(command) = pipeline.cmd_iter().nth(place)
+            {
+                push(&mut again, asking, script.with_text(command));
+                forgotten.push((i, again.len() - 1));
+            }
+            answers.push(Ok(value));
+        }
+        if !forgotten.is_empty() {
+            // The others were answered: that counts whatever becomes of these.
+            match self.exchange_and_wait(&mut again, durability).await {
+                Ok((values, later)) => {
+                    doubt = doubt.or(later);
+                    let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
+                    for (i, place) in forgotten {
+                        answers[i] = Ok(values.get_mut(place).and_then(Option::take).unwrap_or_default());
+                    }
+                }
+                Err(error) => forgotten.into_iter().for_each(|(i, _)| answers[i] = Err(error.clone())),
+            }
+        }
+        Ok(answers.into_iter().map(|value| Reply { value, doubt: doubt.clone() }).collect())
     }
 
-    /// The same, and says of each call why it is not as safe as `durability` asks for. The connection is kept waiting
-    /// meanwhile: it should be used for nothing else.
-    pub(super) async fn send_safely(
+    /// The answers to `pipeline`, and why the durability was not reached.
+    async fn exchange_and_wait(
         &self,
-        calls: Vec<Call>,
+        pipeline: &mut Pipeline,
         durability: Durability,
-    ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
-        let replies = self.deliver(calls, durability).await?;
-        Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
+    ) -> Result<(Vec<Value>, Option<BrokerError>), BrokerError> {
+        let Some(wait) = durability.wait() else { return Ok((self.exchange(pipeline).await?, None)) };
+        let (_, _, command) = wait.into_parts();
+        pipeline.add_command(command);
+        let mut values = self.exchange(pipeline).await?;
+        let last = values.pop().unwrap_or_default();
+        Ok((values, durability.confirmed(answer(last)).err()))
     }
 
-    /// Makes sure that what was sent on another connection of ours is not run from now on.
-    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
-        match self {
-            Self::One(line) => line.silence(other).await,
-            // Nobody has a connection beside those of the cluster.
-            #[cfg(feature = "cluster")]
-            Self::Many(_) => Ok(()),
+    async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
+        self.exchange_on(self.up().await?, pipeline).await
+    }
+
+    async fn exchange_on(&self, up: Up, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
+        let Up { connection, generation, .. } = up;
+        match connection.exchange(pipeline).await {
+            Ok(values) if values.len() == pipeline.len() => {
+                if values.iter().any(is_demoted) {
+                    self.report_lost(generation);
+                }
+                Ok(values)
+            }
+            Ok(_) => {
+                self.report_lost(generation);
+                Err(reply::unexpected("a wrong number of answers"))
+            }
+            Err(error) => {
+                // A connection that does not answer may never do so again: a new one finds out.
+                self.report_lost(generation);
+                if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
+            }
         }
     }
 
-    /// Asks every server that takes writes.
-    pub(super) async fn send_to_each(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
-        match self {
-            Self::One(_) => self.send(vec![call]).await,
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => {
-                let replies = cluster.send_to_each(&call).await?;
-                Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
+    /// The connection, waiting for one until the time-out.
+    async fn up(&self) -> Result<Up, BrokerError> {
+        let usable = |state: &State| match state {
+            // Whoever saw it fail has said so, before the keeper could take it away.
+            State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
+            State::Up { connection, generation, identity, .. } => {
+                Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))
             }
+            // Waiting does not change these.
+            State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
+            State::Down(_) | State::Opening => None,
+        };
+        if self.state.has_changed().is_err() {
+            return Err(closed());
+        }
+        if let Some(found) = usable(&self.state.borrow()) {
+            return found;
+        }
+        let mut state = self.state.clone();
+        match timeout(self.timeout, state.wait_for(|state| usable(state).is_some())).await {
+            Ok(Ok(state)) => usable(&state).unwrap_or_else(|| Err(closed())),
+            Ok(Err(_)) => Err(closed()),
+            Err(_) => match &*self.state.borrow() {
+                State::Down(error) => Err(error.clone()),
+                _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),
+            },
         }
     }
 
     /// Waits until the broker is closed, and returns the error that says so.
     pub(super) async fn ended(&self) -> BrokerError {
-        match self {
-            Self::One(line) => line.ended().await,
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => cluster.ended().await,
-        }
+        let mut state = self.state.clone();
+        while state.changed().await.is_ok() {}
+        closed()
     }
 
-    async fn deliver(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
-        match self {
-            Self::One(line) => line.send(calls, durability).await,
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => cluster.send(calls, durability).await,
+    fn report_lost(&self, generation: u64) {
+        report_lost(&self.lost, generation);
+    }
+}
+
+/// Adds a command, with the word before it that a node which is only about to own its slot wants.
+fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
+    if asking {
+        pipeline.cmd("ASKING");
+    }
+    pipeline.add_command(command);
+}
+
+/// An answer, or what an error in its place means.
+pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
+    match value {
+        Value::ServerError(error) => Err(reply::refused(&error)),
+        value => Ok(value),
+    }
+}
+
+/// Portions of at most [`WRITE`] bytes, or of one call.
+fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
+    let mut writes = vec![Vec::new()];
+    let mut bytes = 0;
+    for call in calls {
+        let size = call.bytes();
+        bytes += size;
+        match writes.last_mut() {
+            Some(write) if write.is_empty() || bytes <= WRITE => write.push(call),
+            _ => {
+                bytes = size;
+                writes.push(vec![call]);
+            }
         }
+    }
+    writes.retain(|write| !write.is_empty());
+    writes
+}
+
+pub(super) fn is_noscript(value: &Value) -> bool {
+    reply::error_code(value) == Some("NOSCRIPT")
+}
+
+/// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
+pub(super) fn is_demoted(value: &Value) -> bool {
+    reply::error_code(value) == Some("READONLY")
+}
+
+pub(super) fn closed() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_became_a_replica_is_noticed_in_the_answers_of_old_and_new_servers() {
+        let answer = |connection: &str| redis::parse_redis_value(format!("-{connection}\r\n").as_bytes()).unwrap();
+        for demoted in [
+            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
+            "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
+             against a read only replica. ",
+        ] {
+            assert!(is_demoted(&answer(demoted)), "{demoted}");
+        }
+        assert!(!is_demoted(&answer("ERR unknown command 'READ'")) && !is_demoted(&Value::Okay));
+        assert!(is_noscript(&answer("NOSCRIPT No matching script. Please use EVAL.")) && !is_noscript(&Value::Okay));
+    }
+
+    #[test]
+    fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {
+        let call = |bytes: usize| Call::plain("SET").arg(vec![0_u8; bytes]);
+        let sizes = |calls: &[usize]| -> Vec<usize> {
+            writes(calls.iter().map(|&bytes| call(bytes)).collect()).iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(&[]), [] as [usize; 0]);
+        assert_eq!(sizes(&[10; 500]), [500]);
+        assert_eq!(sizes(&[WRITE * 2, 1, WRITE - 100, 1000, 1]), [1, 2, 2]);
     }
 }

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
-    connection::Answer,
-    direct::{Direct, Sent, Taken},
-    keeper::Identity,
+    router::Answer,
+    dedicated::{DedicatedConnection, Sent, Taken},
+    connection_manager::Identity,
     keys::Keys,
     reply,
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
@@ -41,7 +41,7 @@ impl Consume for RedisBroker {
         if asks.is_empty() {
             return self.answer(member, resumed(parts), failure);
         }
-        let mut own = self.fetching.as_ref().and_then(Direct::take);
+        let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
         let (stray, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
         let note = |queue: &QueueName| {
             let asked = Asked::new(queue.clone(), self.clock.token());
@@ -100,7 +100,7 @@ impl Consume for RedisBroker {
         // What goes back last is the next to be taken.
         lost.sort_by_key(|lost| Reverse(lost.asked().token));
         let calls = lost.iter().map(|lost| self.release_call(lost.asked())).collect();
-        for (lost, answer) in lost.into_iter().zip(self.link.send(calls).await?) {
+        for (lost, answer) in lost.into_iter().zip(self.router.send(calls).await?) {
             match answer.and_then(reply::array) {
                 Ok(ids) => {
                     let queue = &lost.asked().queue;
@@ -127,7 +127,7 @@ impl Consume for RedisBroker {
             .iter()
             .map(Keys::new)
             .flat_map(|keys| [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]);
-        let answers = self.link.send(calls.collect()).await?;
+        let answers = self.router.send(calls.collect()).await?;
         let is_ready = |queue: &QueueName, answers: &[Answer]| match answers {
             [Ok(pending), Ok(paused)] => {
                 let pending = reply::number(pending).unwrap_or_default();
@@ -228,7 +228,7 @@ impl RedisBroker {
                 Sent::Not => {}
             }
         }
-        self.link.send(calls()).await
+        self.router.send(calls()).await
     }
 
     fn resume_call(&self, asked: &Asked, room: usize) -> Call {
@@ -260,7 +260,7 @@ impl RedisBroker {
             without(call, asked)
         };
         let calls: Vec<Call> = self.unanswered.coming(member, older).iter().map(call).collect();
-        if calls.is_empty() { Ok(()) } else { self.link.send(calls).await.map(drop) }
+        if calls.is_empty() { Ok(()) } else { self.router.send(calls).await.map(drop) }
     }
 
     /// Makes sure that none of these calls is still to be run. Without that they stay lost.
@@ -268,7 +268,7 @@ impl RedisBroker {
         let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.asked().stray.as_ref()).collect();
         strays.dedup();
         for stray in strays {
-            self.link.silence(stray).await?;
+            self.router.silence(stray).await?;
         }
         lost.iter_mut().for_each(Unanswered::was_read);
         Ok(())
@@ -285,7 +285,7 @@ impl RedisBroker {
         }
         let (began, room) = (Instant::now(), self.room.of_each(resumption.parts.len()));
         let calls = resumption.parts.iter().map(|part| self.resume_call(part.lost.asked(), room)).collect();
-        let answers = match self.link.send(calls).await {
+        let answers = match self.router.send(calls).await {
             Ok(answers) => answers,
             Err(error) => {
                 self.room.unanswered(&error);

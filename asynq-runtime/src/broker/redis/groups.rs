@@ -73,7 +73,7 @@ impl Groups for RedisBroker {
         let keys = Keys::new(queue);
         let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
         let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
-        let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
+        let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
         let next = answer.next().and_then(next_step);
         let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));
         Ok(RipeGroups::new(names.collect(), next))
@@ -96,7 +96,7 @@ impl Groups for RedisBroker {
             .arg(rules.enough().unwrap_or(TaskSet::MOST))
             .arg(SET_BYTES)
             .arg(TaskSet::DEADLINE.as_secs());
-        read_set(self.link.send_one(call).await?, queue, group, id)
+        read_set(self.router.send_one(call).await?, queue, group, id)
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
@@ -106,7 +106,7 @@ impl Groups for RedisBroker {
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let keys = Keys::new(&set.queue);
         let call = self.put_back_call(&keys, &keys.set(&set.group, &set.id), 1);
-        read_put_back(self.link.send_one(call).await?).map(|_| ())
+        read_put_back(self.router.send_one(call).await?).map(|_| ())
     }
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
@@ -117,7 +117,7 @@ impl Groups for RedisBroker {
         let mut back = 0;
         // Go's sets have no largest size: one that goes back in parts takes several turns.
         for _ in 0..SETS {
-            let (sets, more) = read_put_back(self.link.send_one(self.put_back_call(&keys, "", SETS - back)).await?)?;
+            let (sets, more) = read_put_back(self.router.send_one(self.put_back_call(&keys, "", SETS - back)).await?)?;
             back += sets;
             if !more || back >= SETS {
                 break;
@@ -139,7 +139,7 @@ impl RedisBroker {
         let mut cursor = "0".to_owned();
         loop {
             let call = Call::plain("SSCAN").arg(keys.groups()).arg(&cursor).arg("COUNT").arg(PER_SCAN);
-            let mut parts = reply::array(self.link.send_one(call).await?)?.into_iter();
+            let mut parts = reply::array(self.router.send_one(call).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             reply::array(parts.next().unwrap_or_default())?
                 .into_iter()
@@ -160,7 +160,7 @@ impl RedisBroker {
         }
         let call =
             |part: &&[GroupName]| LIST_GROUPS.on(&part.iter().map(|group| keys.group(group)).collect::<Vec<_>>());
-        let answers = self.link.send(portions.iter().map(call).collect()).await?;
+        let answers = self.router.send(portions.iter().map(call).collect()).await?;
         let mut found = Vec::new();
         for (part, answer) in portions.into_iter().zip(answers) {
             let mut numbers = reply::array(answer?)?.into_iter();

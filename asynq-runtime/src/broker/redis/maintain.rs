@@ -12,7 +12,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
-    keeper::read_time,
+    connection_manager::read_time,
     keys::Keys,
     produce::whole_seconds,
     reply,
@@ -57,7 +57,7 @@ impl Maintain for RedisBroker {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.link.send(calls).await?;
+        let answers = self.router.send(calls).await?;
         let mut settled = vec![Settled::Gone; runs.len()];
         for ((_, places), answer) in portions.iter().zip(answers) {
             for (&place, one) in places.iter().zip(read_settled(answer, places.len())?) {
@@ -111,7 +111,7 @@ impl Maintain for RedisBroker {
             .arg(SLICE)
             .arg(active)
             .arg(pending);
-        let answer = reply::array(self.link.send_one(call).await?)?;
+        let answer = reply::array(self.router.send_one(call).await?)?;
         let numbers: Vec<usize> = answer.into_iter().filter_map(|n| reply::text(n)?.parse().ok()).collect();
         let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
             return Err(reply::unexpected("not four numbers"));
@@ -210,14 +210,14 @@ impl Maintain for RedisBroker {
         if calls.is_empty() {
             return Ok(());
         }
-        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 }
 
 impl RedisBroker {
     /// Whether the first of these moments has come. A plain look: an idle server must not cost a script for nothing.
     pub(super) async fn has_lapsed(&self, zset: String) -> Result<bool, BrokerError> {
-        let first = reply::only_score(self.link.send_one(head(zset)).await?);
+        let first = reply::only_score(self.router.send_one(head(zset)).await?);
         Ok(first.is_some_and(|first| first <= self.clock.now().timestamp()))
     }
 
@@ -227,7 +227,7 @@ impl RedisBroker {
         if max_size < usize::MAX {
             calls.push(Call::plain("ZCARD").arg(archived));
         }
-        let mut answers = self.link.send(calls).await?.into_iter();
+        let mut answers = self.router.send(calls).await?.into_iter();
         let oldest = answers.next().transpose()?.and_then(reply::only_score);
         let size = answers.next().transpose()?.and_then(|size| reply::number(&size)).unwrap_or_default();
         let kept_since = self.clock.now().timestamp().saturating_sub_unsigned(whole_seconds(max_age));
@@ -249,7 +249,7 @@ impl RedisBroker {
 
     /// Looks at Redis's clock; returns how long lapsed leases must not be believed yet.
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
-        let times = self.link.send_to_each(Call::plain("TIME")).await?;
+        let times = self.router.send_to_each(Call::plain("TIME")).await?;
         // Of the masters of a cluster the one that is ahead.
         let ahead = times.into_iter().filter_map(|time| read_time(&time.ok()?)).max();
         let redis = ahead.ok_or_else(|| reply::unexpected("no time"))?;
@@ -262,7 +262,7 @@ impl RedisBroker {
         call: impl Fn(&Keys) -> Call,
     ) -> Result<Vec<Result<Value, BrokerError>>, BrokerError> {
         let calls: Vec<Call> = queues.iter().map(|queue| call(&Keys::new(queue))).collect();
-        if calls.is_empty() { Ok(Vec::new()) } else { self.link.send(calls).await }
+        if calls.is_empty() { Ok(Vec::new()) } else { self.router.send(calls).await }
     }
 
     fn forward_call(&self, keys: &Keys) -> Call {
@@ -310,7 +310,7 @@ impl RedisBroker {
         let mut removed = 0;
         while removed < limit {
             let slice = (limit - removed).min(SLICE);
-            let answer = self.link.send_one(call(slice)).await?;
+            let answer = self.router.send_one(call(slice)).await?;
             let number = reply::number(&answer).and_then(|number| usize::try_from(number).ok());
             let now = number.ok_or_else(|| reply::unexpected("no number"))?;
             removed += now;

@@ -7,19 +7,19 @@ mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod commit;
-mod connection;
+mod router;
 mod consume;
 mod diagnose;
-mod direct;
-mod driven;
+mod dedicated;
+mod caller_driven;
 mod durability;
 mod groups;
 mod hold;
 mod inspect;
 mod io;
-mod keeper;
+mod connection_manager;
 mod keys;
-mod line;
+mod connection;
 mod maintain;
 mod presence;
 mod produce;
@@ -57,12 +57,12 @@ use chrono::{DateTime, Utc};
 pub use self::durability::Durability;
 use self::{
     clock::BrokerClock,
-    connection::Link,
-    direct::Direct,
-    driven::Purpose,
+    router::Router,
+    dedicated::DedicatedConnection,
+    caller_driven::Purpose,
     hold::Hold,
     io::Io,
-    keeper::{At, Role},
+    connection_manager::{At, Role},
     maintain::Sweeps,
     produce::Producer,
     quarantine::PassedQuarantine,
@@ -92,15 +92,15 @@ pub struct RedisBroker {
     connect_timeout: Duration,
     lease: Duration,
     clock: Arc<BrokerClock>,
-    link: Link,
+    router: Router,
     /// Carries the reads of inspectors. A long page delays only other reads, and its time-out does not close the worker's
     /// connection.
-    looking: OnceLock<Link>,
+    looking: OnceLock<Router>,
     wake: OnceLock<Wake>,
     producer: Producer,
     /// For the one who fetches, and waits for something to fetch: the first call is worth a connection.
-    fetching: Option<Direct>,
-    waiting: Option<Direct>,
+    fetching: Option<DedicatedConnection>,
+    waiting: Option<DedicatedConnection>,
     unanswered: UnansweredDequeues,
     room: Room,
     passed: PassedQuarantine,
@@ -220,7 +220,7 @@ impl RedisBroker {
             connect_timeout,
             clock: Arc::clone(&clock),
             greeting: Vec::new(),
-            news: None,
+            on_event: None,
         };
         #[cfg(feature = "cluster")]
         let role = match target.place() {
@@ -228,21 +228,21 @@ impl RedisBroker {
             _ => role,
         };
         let at = role.at.clone();
-        let link = Link::open(&io, role.clone());
-        link.first_attempt().await.map_err(|error| located(&target, error))?;
-        check_eviction(&link, allow_eviction).await?;
+        let router = Router::open(&io, role.clone());
+        router.first_attempt().await.map_err(|error| located(&target, error))?;
+        check_eviction(&router, allow_eviction).await?;
         let produces = match durability.probe() {
-            None => link.clone(),
+            None => router.clone(),
             Some(probe) => {
-                for answer in link.send_to_each(probe).await? {
+                for answer in router.send_to_each(probe).await? {
                     durability.check(answer).map_err(|error| located(&target, error))?;
                 }
                 // Of its own: whoever waits for replicas keeps the connection waiting.
-                Link::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
+                Router::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
-        let fetching = Direct::beside(&link, &role, Purpose::Calls, 1);
-        let waiting = Direct::beside(&link, &role, Purpose::News, 1);
+        let fetching = DedicatedConnection::beside(&router, &role, Purpose::Calls, 1);
+        let waiting = DedicatedConnection::beside(&router, &role, Purpose::Tracking, 1);
         let producer = Producer::start(&io, produces, role, durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
         Ok(Self {
@@ -252,7 +252,7 @@ impl RedisBroker {
             connect_timeout,
             lease,
             clock,
-            link,
+            router,
             looking: OnceLock::new(),
             wake,
             producer,
@@ -279,13 +279,13 @@ impl RedisBroker {
             connect_timeout: self.connect_timeout,
             clock: Arc::clone(&self.clock),
             greeting: Vec::new(),
-            news: None,
+            on_event: None,
         }
     }
 
     /// Returns the connection for inspector reads; the first read opens it.
-    fn looking(&self) -> &Link {
-        self.looking.get_or_init(|| Link::open(&self.io, self.role()))
+    fn looking(&self) -> &Router {
+        self.looking.get_or_init(|| Router::open(&self.io, self.role()))
     }
 
     /// How many servers lived at the last beat of one of ours; 0 before it.
@@ -328,14 +328,14 @@ impl Broker for RedisBroker {
     }
 
     async fn ping(&self) -> Result<(), BrokerError> {
-        self.link.send_one(Call::plain("PING")).await.map(|_| ())
+        self.router.send_one(Call::plain("PING")).await.map(|_| ())
     }
 
     async fn close(&self) {
         self.io.stop();
         self.producer.close();
-        self.fetching.iter().chain(&self.waiting).for_each(Direct::close);
-        self.link.ended().await;
+        self.fetching.iter().chain(&self.waiting).for_each(DedicatedConnection::close);
+        self.router.ended().await;
         if let Some(looking) = self.looking.get() {
             looking.ended().await;
         }
@@ -355,12 +355,12 @@ fn located(target: &Target, error: BrokerError) -> BrokerError {
 }
 
 /// A Redis that evicts keys loses tasks, or the locks of unique ones, without a word.
-async fn check_eviction(link: &Link, allowed: bool) -> Result<(), BrokerError> {
+async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerError> {
     if allowed {
         return Ok(());
     }
     // Who may not ask is believed.
-    for info in link.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
+    for info in router.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
         let info = info.ok().and_then(reply::text).unwrap_or_default();
         let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();
         if !matches!(policy, "" | "noeviction") {

@@ -9,7 +9,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
-    connection::Link,
+    router::Router,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
     script::{ANNOUNCE, BEAT, Call, LIVE},
@@ -42,11 +42,11 @@ impl Presence for RedisBroker {
             Call::plain("ZREM").arg(WORKERS).arg(&workers_key),
             Call::plain("DEL").arg(info_key).arg(workers_key),
         ];
-        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
-        let live = self.link.send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
+        let live = self.router.send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
         let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
         let (listed, _) = listed.as_chunks::<2>();
         if listed.is_empty() {
@@ -60,7 +60,7 @@ impl Presence for RedisBroker {
             calls.push(Call::plain("PTTL").arg(name));
         }
         let before = self.clock.now();
-        let mut answers = self.link.send(calls).await?.into_iter();
+        let mut answers = self.router.send(calls).await?.into_iter();
         let asked = before + (self.clock.now() - before) / 2;
         let mut servers = Vec::with_capacity(listed.len());
         for [_, listed_until] in listed {
@@ -88,7 +88,7 @@ impl Presence for RedisBroker {
     }
 
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
-        self.link.send_one(Call::plain("PUBLISH").arg(CANCEL).arg(id.as_str())).await.map(|_| ())
+        self.router.send_one(Call::plain("PUBLISH").arg(CANCEL).arg(id.as_str())).await.map(|_| ())
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
@@ -110,7 +110,7 @@ impl RedisBroker {
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
         // In a cluster the lists are elsewhere.
-        if is_first || !matches!(self.link, Link::One(_)) {
+        if is_first || !matches!(self.router, Router::One(_)) {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
             let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
             calls.extend(lists.map(|(list, key)| announce(list).arg(key)));
@@ -126,7 +126,7 @@ impl RedisBroker {
         }
         calls.push(beat);
         let before = Utc::now();
-        let answers = self.link.send(calls).await?;
+        let answers = self.router.send(calls).await?;
         let after = Utc::now();
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         // The first one is about the list of servers, the last one about both where that list is beside what it writes.

@@ -20,14 +20,14 @@ use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
     RedisBroker,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
-    connection::Link,
-    direct::Direct,
-    driven::Purpose,
+    router::Router,
+    dedicated::DedicatedConnection,
+    caller_driven::Purpose,
     durability::Durability,
     io::Io,
-    keeper::Role,
-    line::WRITE,
-    line::closed,
+    connection_manager::Role,
+    connection::WRITE,
+    connection::closed,
     reply,
     script::PER_SCRIPT,
     socket::longest,
@@ -55,7 +55,7 @@ pub(super) struct Producer {
     commit: Arc<Commit>,
     patience: Duration,
     /// None where it cannot be: see [`Producer::start`].
-    direct: Option<Direct>,
+    direct: Option<DedicatedConnection>,
     /// Calls that have not returned.
     under_way: AtomicUsize,
 }
@@ -82,15 +82,15 @@ pub(super) struct Item {
 }
 
 impl Producer {
-    /// Sends through `link`. A caller who is alone may send on a connection of its own, where nothing is to be waited for
+    /// Sends through `router`. A caller who is alone may send on a connection of its own, where nothing is to be waited for
     /// behind each write.
-    pub(super) fn start(io: &Io, link: Link, role: Role, durability: Durability) -> Self {
+    pub(super) fn start(io: &Io, router: Router, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
         let call_timeout = role.timeout.saturating_add(durability.patience());
         let patience = patience(call_timeout);
         let is_plain = durability == Durability::Async;
-        let direct = is_plain.then(|| Direct::beside(&link, &role, Purpose::Calls, OFTEN)).flatten();
-        let commit = Arc::new(Commit::new(link, role.clock, durability, call_timeout));
+        let direct = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
+        let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
         io.spawn(Arc::clone(&commit).run(queue));
         Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }
     }

@@ -224,7 +224,7 @@ mod tests {
             (readonly_7, Some("READONLY")),
             ("-READONLY You can't write against a read only replica.", Some("READONLY")),
             ("-NOSCRIPT No matching script. Please use EVAL.", Some("NOSCRIPT")),
-            ("-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", Some("MASTERDOWN")),
+            ("-MASTERDOWN Router with MASTER is down and replica-serve-stale-data is set to 'no'.", Some("MASTERDOWN")),
             (
                 "-ERR Error running script (call to f_a8b3): @user_script:3: @user_script: 3: -CLUSTERDOWN The cluster \
                  is down",

@@ -40,24 +40,24 @@ impl Schedules for RedisBroker {
             .arg(plan.revision)
             .arg(whole_seconds(plan.keep).max(1))
             .arg(plan.supersedes.map(|revision| revision.to_string()).unwrap_or_default());
-        read_planned(self.link.send_one(call).await?)
+        read_planned(self.router.send_one(call).await?)
     }
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
         let call = ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument());
-        read_state(reply::array(self.link.send_one(call).await?)?)
+        read_state(reply::array(self.router.send_one(call).await?)?)
     }
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
         let call = PAUSE_ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument()).arg(i32::from(paused));
-        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
+        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
         // One command per key: the two lie on different nodes of a Cluster.
         let delete = |key: String| Call::plain("DEL").arg(key);
         let calls = vec![delete(Keys::new(queue).cron(entry)), delete(keys::scheduler_history(entry.as_str()))];
-        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {

@@ -36,7 +36,7 @@ impl Semaphores for RedisBroker {
 
 impl RedisBroker {
     async fn ask_whether(&self, call: Call) -> Result<bool, BrokerError> {
-        match reply::number(&self.link.send_one(call).await?) {
+        match reply::number(&self.router.send_one(call).await?) {
             Some(0) => Ok(false),
             Some(1) => Ok(true),
             _ => Err(reply::unexpected("neither 0 nor 1")),

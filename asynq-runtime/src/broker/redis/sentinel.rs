@@ -7,9 +7,9 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    line::answer,
+    connection::answer,
     reply,
-    socket::{Connection, Socket},
+    socket::{OpenConnection, Socket},
     url::{Address, Sentinels, Target},
 };
 
@@ -47,7 +47,7 @@ async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patienc
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
     let (redis, driver) = opened.map_err(reply::failed)?;
-    let connection = Connection::start(redis, driver, progress, patience);
+    let connection = OpenConnection::start(redis, driver, progress, patience);
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
     let values = connection.exchange(&question).await.map_err(reply::failed)?;

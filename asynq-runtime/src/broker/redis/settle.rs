@@ -30,7 +30,7 @@ impl Settle for RedisBroker {
                 false => call::settle(batch, queue, places, &given, now),
             })
             .collect();
-        let answers = match self.link.send(calls).await {
+        let answers = match self.router.send(calls).await {
             Ok(answers) => answers,
             Err(error) => return vec![Err(error); batch.len()],
         };
@@ -58,7 +58,7 @@ impl Settle for RedisBroker {
         // A key outside the queue is no lock of its tasks; the task's own key is none either, and answers the fence alone.
         let lock = if key.starts_with(keys.prefix()) { key } else { &task };
         let call = FREE_LOCK.on(&[task.as_str(), lock]).arg(run.token.to_string()).arg(run.id.as_str());
-        written(self.link.send_one(call).await?)
+        written(self.router.send_one(call).await?)
     }
 }
 
@@ -66,7 +66,7 @@ impl RedisBroker {
     async fn write(&self, run: &RunKey, field: &str, value: &[u8]) -> Result<Settled, BrokerError> {
         let key = Keys::new(&run.queue).task(run.id.as_str());
         let call = WRITE.on(&[key]).arg(run.token.to_string()).arg(field).arg(value);
-        written(self.link.send_one(call).await?)
+        written(self.router.send_one(call).await?)
     }
 }
 

@@ -13,16 +13,16 @@ impl Shapes for RedisBroker {
             let key = keys::shape(&shape.job, shape.fingerprint);
             Call::plain("SET").arg(key).arg(&shape.body[..]).arg("EX").arg(SHAPE_TTL.as_secs())
         };
-        let answers = self.link.send(shapes.iter().map(keep).collect()).await?;
+        let answers = self.router.send(shapes.iter().map(keep).collect()).await?;
         answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let key = keys::shape(job, fingerprint);
         let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
-        let kept = reply::bytes(self.link.send_one(read).await?).filter(|kept| !kept.is_empty());
+        let kept = reply::bytes(self.router.send_one(read).await?).filter(|kept| !kept.is_empty());
         if kept.is_some() {
-            self.link.send_one(Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs())).await?;
+            self.router.send_one(Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs())).await?;
         }
         Ok(kept.map(Bytes::from))
     }

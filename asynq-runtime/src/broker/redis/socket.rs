@@ -260,7 +260,7 @@ pub(super) fn timed_out() -> RedisError {
 
 /// A connection whose bytes are moved by a task of its own, which ends with the last clone.
 #[derive(Debug, Clone)]
-pub(super) struct Connection {
+pub(super) struct OpenConnection {
     redis: MultiplexedConnection,
     progress: Progress,
     silence: Duration,
@@ -276,7 +276,7 @@ impl Drop for Driver {
     }
 }
 
-impl Connection {
+impl OpenConnection {
     /// Moves the bytes of `redis` on the current runtime. A call is given up after so much `silence`.
     pub(super) fn start(
         redis: MultiplexedConnection,

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     super::{BrokerError, Member, RunToken, Wanted},
-    keeper::Identity,
+    connection_manager::Identity,
     socket::Progress,
 };
 use crate::task::{QueueName, TaskId};
@@ -230,7 +230,7 @@ mod tests {
         assert!(again.into_iter().all(Unanswered::answered));
         assert!(all.take(&member(), &wanted("a")).is_empty());
         assert!(!all.has(&member(), &wanted("a")));
-        all.keep_error(&member(), crate::broker::redis::line::closed());
+        all.keep_error(&member(), crate::broker::redis::connection::closed());
         assert!(all.has(&member(), &wanted("a")), "an error to be told");
     }
 

@@ -19,10 +19,10 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
     await_end::KeyWaiters,
-    connection::{Answer, Link},
-    direct::{Direct, Sent, Taken},
+    router::{Answer, Router},
+    dedicated::{DedicatedConnection, Sent, Taken},
     io::Io,
-    keeper::{News, Role},
+    connection_manager::{ConnectionEvent, Role},
     script::Call,
     seen::{self, Change, Question, SharedSeen, Topic},
 };
@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(250);
 /// The tracking connection that all share who have none of their own, and the channel that tells of changes.
 #[derive(Debug)]
 pub(super) struct Wake {
-    pub(super) link: Link,
+    pub(super) router: Router,
     seen: SharedSeen,
     notifier: watch::Sender<()>,
     /// Those who wait for changes of certain keys.
@@ -48,12 +48,12 @@ impl Wake {
         let waiting = waiters.clone();
         let news = move |news| {
             let change = match news {
-                News::Push(push) => Change::read(push),
-                News::Lost => Some(Change::All),
+                ConnectionEvent::Push(push) => Change::read(push),
+                ConnectionEvent::Lost => Some(Change::All),
                 // A key that is not there says nothing when its slot goes to another node.
                 #[cfg(feature = "cluster")]
-                News::Moved => Some(Change::All),
-                News::Connected => None,
+                ConnectionEvent::Moved => Some(Change::All),
+                ConnectionEvent::Connected => None,
             };
             if let Some(change) = change {
                 waiting.notify(&change);
@@ -63,8 +63,8 @@ impl Wake {
         };
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
-        let link = Link::open(io, Role { greeting: vec![track], news: Some(Arc::new(news)), ..role });
-        Self { link, seen, notifier, waiters }
+        let router = Router::open(io, Role { greeting: vec![track], on_event: Some(Arc::new(news)), ..role });
+        Self { router, seen, notifier, waiters }
     }
 }
 
@@ -108,7 +108,7 @@ impl RedisBroker {
 
     /// On a connection of the caller's own; on the shared one while there is none.
     pub(super) fn own_reads(&self) -> TrackedReads<'_> {
-        let Some(mut own) = self.waiting.as_ref().and_then(Direct::take) else { return self.reads(Topic::Work) };
+        let Some(mut own) = self.waiting.as_ref().and_then(DedicatedConnection::take) else { return self.reads(Topic::Work) };
         // What was announced while nobody listened.
         if !own.catch_up() {
             return self.reads(Topic::Work);
@@ -219,12 +219,12 @@ impl TrackedReads<'_> {
                 Sent::Answered(answers) => return Ok(Some(answers)),
                 Sent::Not | Sent::Unanswered(_) => *self = self.broker.reads(self.topic),
             },
-            Source::Shared(_) => match self.broker.wake().link.send(calls).await {
+            Source::Shared(_) => match self.broker.wake().router.send(calls).await {
                 Ok(answers) => return Ok(Some(answers)),
                 Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => return Err(error),
                 Err(_) => (self.seen, self.source) = (SharedSeen::default(), Source::Poll),
             },
-            Source::Poll => return self.broker.link.send(calls).await.map(Some),
+            Source::Poll => return self.broker.router.send(calls).await.map(Some),
         }
         Ok(None)
     }
@@ -254,7 +254,7 @@ impl TrackedReads<'_> {
         };
         let heard = tokio::select! {
             heard = changed => Ok(heard),
-            closed = broker.link.ended() => Err(closed),
+            closed = broker.router.ended() => Err(closed),
         };
         // Before the caller looks what it was about.
         self.changes = seen::lock(&self.seen).changes();

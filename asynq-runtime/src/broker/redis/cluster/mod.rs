@@ -22,8 +22,8 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     durability::Durability,
     io::Spawner,
-    keeper::{At, News, Role},
-    line::{Line, Reply, closed},
+    connection_manager::{At, ConnectionEvent, Role},
+    connection::{Connection, Reply, closed},
     script::Call,
     url::Address,
 };
@@ -39,7 +39,7 @@ struct Shared {
     topology: Topology,
     role: Role,
     io: Spawner,
-    lines: Mutex<HashMap<Address, Line>>,
+    connections: Mutex<HashMap<Address, Connection>>,
 }
 
 /// One call on its way.
@@ -55,15 +55,15 @@ type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {
     pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
-        if let Some(news) = role.news.clone() {
+        if let Some(news) = role.on_event.clone() {
             let mut maps = topology.watch();
             io.spawn(async move {
                 while maps.changed().await.is_ok() {
-                    news(News::Moved);
+                    news(ConnectionEvent::Moved);
                 }
             });
         }
-        Self(Arc::new(Shared { topology, role, io, lines: Mutex::default() }))
+        Self(Arc::new(Shared { topology, role, io, connections: Mutex::default() }))
     }
 
     /// Waits until the nodes of the cluster are known.
@@ -73,16 +73,16 @@ impl Cluster {
 
     /// Differs after any of the connections was made again.
     pub(super) fn generation(&self) -> u64 {
-        let lines = self.lock();
+        let connections = self.lock();
         let mut generations: Vec<(String, u64)> =
-            lines.iter().map(|(address, line)| (address.to_string(), line.generation())).collect();
+            connections.iter().map(|(address, connection)| (address.to_string(), connection.generation())).collect();
         generations.sort();
         let mut hasher = DefaultHasher::new();
         generations.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// See [`Link::send`](super::connection::Link::send).
+    /// See [`Router::send`](super::router::Router::send).
     pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
         let deadline = Instant::now() + self.0.role.timeout;
@@ -144,9 +144,9 @@ impl Cluster {
     pub(super) async fn ended(&self) -> BrokerError {
         let error = self.0.topology.ended().await;
         // The nodes' tasks end in any order, and what is opened from now on is never up.
-        let lines: Vec<Line> = self.lock().values().cloned().collect();
-        for line in lines {
-            line.ended().await;
+        let connections: Vec<Connection> = self.lock().values().cloned().collect();
+        for connection in connections {
+            connection.ended().await;
         }
         error
     }
@@ -162,8 +162,8 @@ impl Cluster {
         if let Some(key) = call.routing_key() {
             return map.owner(slots::slot(key)).cloned();
         }
-        let lines = self.lock();
-        let up = map.masters().iter().find(|master| lines.get(*master).is_some_and(|line| line.generation() > 0));
+        let connections = self.lock();
+        let up = map.masters().iter().find(|master| connections.get(*master).is_some_and(|connection| connection.generation() > 0));
         up.or_else(|| map.masters().first()).cloned()
     }
 
@@ -179,12 +179,12 @@ impl Cluster {
         if by_node.len() == 1
             && let Some((to, routed_calls)) = by_node.pop()
         {
-            return vec![trip(self.line(&to), to, routed_calls, durability).await];
+            return vec![trip(self.connection(&to), to, routed_calls, durability).await];
         }
         let order: Vec<Address> = by_node.iter().map(|(to, _)| to.clone()).collect();
         let mut under_way = JoinSet::new();
         for (to, routed_calls) in by_node {
-            under_way.spawn(trip(self.line(&to), to, routed_calls, durability));
+            under_way.spawn(trip(self.connection(&to), to, routed_calls, durability));
         }
         // Who asks each node several things tells the answers apart by their order.
         let mut trips = under_way.join_all().await;
@@ -193,27 +193,27 @@ impl Cluster {
     }
 
     /// The connection to a node; those to nodes that have left are closed.
-    fn line(&self, to: &Address) -> Line {
-        let mut lines = self.lock();
-        if let Some(line) = lines.get(to) {
-            return line.clone();
+    fn connection(&self, to: &Address) -> Connection {
+        let mut connections = self.lock();
+        if let Some(connection) = connections.get(to) {
+            return connection.clone();
         }
         let map = self.0.topology.now();
-        lines.retain(|address, _| map.masters().contains(address));
-        let line = Line::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
-        lines.insert(to.clone(), line.clone());
-        line
+        connections.retain(|address, _| map.masters().contains(address));
+        let connection = Connection::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
+        connections.insert(to.clone(), connection.clone());
+        connection
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Line>> {
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Connection>> {
+        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn trip(line: Line, to: Address, routed_calls: Vec<RoutedCall>, durability: Durability) -> Trip {
+async fn trip(connection: Connection, to: Address, routed_calls: Vec<RoutedCall>, durability: Durability) -> Trip {
     // A copy each: a node may send a call on.
     let calls = routed_calls.iter().map(|routed| routed.call.clone()).collect();
-    let outcome = line.send(calls, durability).await;
+    let outcome = connection.send(calls, durability).await;
     (to, routed_calls, outcome)
 }
 

@@ -14,8 +14,8 @@ use tokio::{
 
 use super::{
     super::{
-        keeper::{At, Role},
-        line::{Line, answer},
+        connection_manager::{At, Role},
+        connection::{Connection, answer},
         url::{Address, Place},
     },
     BrokerError, BrokerErrorKind, Call, Durability, SlotMap, Spawner, closed,
@@ -34,7 +34,7 @@ struct Inner {
     known: watch::Sender<Known>,
     /// Somebody has seen that the map is not true any more.
     doubt: Notify,
-    line: OnceLock<Line>,
+    connection: OnceLock<Connection>,
 }
 
 #[derive(Debug, Clone)]
@@ -52,19 +52,19 @@ impl Topology {
             _ => Vec::new(),
         };
         let (known, _) = watch::channel(Known { map: Arc::new(SlotMap::empty()), asked: None });
-        let topology = Self(Arc::new(Inner { seeds, known, doubt: Notify::new(), line: OnceLock::new() }));
-        let line = Line::open(io, Role { at: At::AnyNode(topology.clone()), ..role });
+        let topology = Self(Arc::new(Inner { seeds, known, doubt: Notify::new(), connection: OnceLock::new() }));
+        let connection = Connection::open(io, Role { at: At::AnyNode(topology.clone()), ..role });
         // It is set here and nowhere else.
-        let _ = topology.0.line.set(line.clone());
-        io.spawn(topology.clone().keep(line));
+        let _ = topology.0.connection.set(connection.clone());
+        io.spawn(topology.clone().keep(connection));
         topology
     }
 
-    async fn keep(self, line: Line) {
+    async fn keep(self, connection: Connection) {
         loop {
-            let asked = ask(&line).await;
+            let asked = ask(&connection).await;
             if asked.is_err() {
-                line.reconnect();
+                connection.reconnect();
             }
             self.0.known.send_if_modified(|known| {
                 let first = known.asked.is_none();
@@ -151,15 +151,15 @@ impl Topology {
     }
 
     pub(super) async fn ended(&self) -> BrokerError {
-        match self.0.line.get() {
-            Some(line) => line.ended().await,
+        match self.0.connection.get() {
+            Some(connection) => connection.ended().await,
             None => closed(),
         }
     }
 }
 
-async fn ask(line: &Line) -> Result<SlotMap, BrokerError> {
-    let mut replies = line.send(vec![Call::plain("CLUSTER").arg("SLOTS")], Durability::Async).await?;
+async fn ask(connection: &Connection) -> Result<SlotMap, BrokerError> {
+    let mut replies = connection.send(vec![Call::plain("CLUSTER").arg("SLOTS")], Durability::Async).await?;
     let value = replies.pop().map_or_else(|| Err(closed()), |reply| reply.value).and_then(answer);
     let value = value.map_err(|error| match error.kind() {
         BrokerErrorKind::Unexpected => BrokerError::with_source(
@@ -169,7 +169,7 @@ async fn ask(line: &Line) -> Result<SlotMap, BrokerError> {
         ),
         _ => error,
     })?;
-    let from = line.connected_to().ok_or_else(|| lost("the connection was lost"))?;
+    let from = connection.connected_to().ok_or_else(|| lost("the connection was lost"))?;
     let map = SlotMap::read(value, &from)?;
     // A node that was thrown out, or has not met the others yet.
     if map.masters().is_empty() { Err(lost("this node of the cluster knows of no slots")) } else { Ok(map) }

@@ -29,7 +29,7 @@ impl RedisBroker {
             return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
         }
         let call = call(set, outcome, &self.clock.argument(), self.clock.now().timestamp());
-        read_end(self.link.send_one(call).await.map_err(SetError::from)?, set)
+        read_end(self.router.send_one(call).await.map_err(SetError::from)?, set)
     }
 }
 

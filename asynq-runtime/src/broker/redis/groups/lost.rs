@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use super::super::{
     RedisBroker,
-    connection::Link,
+    router::Router,
     keys::{self, Keys},
     reply,
     script::{Call, FIND_LOST},
@@ -26,15 +26,15 @@ impl RedisBroker {
             return Ok(0);
         }
         let mut restored = 0;
-        match &self.link {
-            Link::One(_) => {
+        match &self.router {
+            Router::One(_) => {
                 let served: HashMap<String, Keys> =
                     queues.iter().map(Keys::new).map(|keys| (keys.prefix().to_owned(), keys)).collect();
                 restored += self.search(None, keys::ANY_GROUP.to_owned(), &served).await?;
             }
             // Each node has its own keys, and the cursors of its own.
             #[cfg(feature = "cluster")]
-            Link::Many(_) => {
+            Router::Many(_) => {
                 for queue in queues {
                     let keys = Keys::new(queue);
                     let pattern = keys.group_pattern();
@@ -58,7 +58,7 @@ impl RedisBroker {
         for _ in 0..SCANS {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(PER_SCAN);
             let scan = served.values().next().map_or(scan.clone(), |keys| scan.beside(keys.groups()));
-            let mut parts = reply::array(self.link.send_one(scan).await?)?.into_iter();
+            let mut parts = reply::array(self.router.send_one(scan).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let mut found: HashMap<&str, Vec<String>> = HashMap::new();
             for key in
@@ -86,7 +86,7 @@ impl RedisBroker {
         let mut all = vec![keys.groups(), keys.sets()];
         all.extend_from_slice(found);
         let call = FIND_LOST.on(&all).arg(self.clock.argument()).arg(keys.prefix());
-        let restored = reply::number(&self.link.send_one(call).await?);
+        let restored = reply::number(&self.router.send_one(call).await?);
         restored.and_then(|n| usize::try_from(n).ok()).ok_or_else(|| reply::unexpected("no number"))
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 impl RedisBroker {
     pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>, BrokerError> {
         // On the main connection: servers ask for the names as well, and look at nothing else.
-        let names = reply::array(self.link.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
+        let names = reply::array(self.router.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
         let mut names: Vec<QueueName> =
             names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
         names.sort();
@@ -61,12 +61,12 @@ impl RedisBroker {
     pub(super) async fn set_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let now = self.clock.now().timestamp();
         let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
-        Ok(self.link.send_one(call).await? != Value::Nil)
+        Ok(self.router.send_one(call).await? != Value::Nil)
     }
 
     pub(super) async fn clear_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let call = Call::plain("DEL").arg(Keys::new(queue).paused());
-        Ok(reply::number(&self.link.send_one(call).await?) == Some(1))
+        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 }
 

@@ -43,7 +43,7 @@ impl RedisBroker {
                 // The script decides: a task that holds no lock any more keeps its old key.
                 call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());
             }
-            let mut answer = reply::array(self.link.send_one(call).await?)?.into_iter();
+            let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
             let (word, holder) = (answer.next(), answer.next().and_then(reply::text));
             let word = word.ok_or_else(|| reply::unexpected("no word"))?;
             if word == redis::Value::BulkString(b"duplicate".to_vec()) {

@@ -90,7 +90,7 @@ impl Repair for RedisBroker {
                 .arg(state.as_str())
                 .arg(group)
                 .arg(&step);
-            let (mut slice, next) = read_slice(self.link.send_one(call).await?)?;
+            let (mut slice, next) = read_slice(self.router.send_one(call).await?)?;
             let found_nothing = slice == BulkSlice::default();
             slice.more |= next.is_some();
             match next {
@@ -122,7 +122,7 @@ impl RedisBroker {
             .arg(word(action))
             .arg(id.as_str())
             .arg(only.map_or("", TaskState::as_str));
-        read_changed(self.link.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
+        read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 
     /// State and message of a task; `None` where there is none.
@@ -132,7 +132,7 @@ impl RedisBroker {
         id: &TaskId,
     ) -> Result<Option<(Option<TaskState>, Bytes)>, BrokerError> {
         let call = Call::plain("HMGET").arg(keys.task(id.as_str())).arg("state").arg("msg");
-        let fields = match self.link.send_one(call).await {
+        let fields = match self.router.send_one(call).await {
             // Something else lies under the key of the task, so there is no task.
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(None),
             answer => reply::array(answer?)?,

@@ -131,7 +131,7 @@ impl RedisBroker {
     async fn look(&self, queue: &QueueName, id: &TaskId) -> Result<Option<Found>, BrokerError> {
         let keys = Keys::new(queue);
         let call = on_task(&LOOK, &keys, id).arg(self.clock.argument()).arg(keys.prefix()).arg(id.as_str());
-        Found::read(self.link.send_one(call).await?)
+        Found::read(self.router.send_one(call).await?)
     }
 
     /// Whether the other queue has room for it, asked before anything is changed.
@@ -153,10 +153,10 @@ impl RedisBroker {
         if moving.lock_ends_ms.is_none() || lock.is_empty() {
             return Ok(());
         }
-        let Some(holder) = reply::text(self.link.send_one(Call::plain("GET").arg(lock)).await?) else { return Ok(()) };
+        let Some(holder) = reply::text(self.router.send_one(Call::plain("GET").arg(lock)).await?) else { return Ok(()) };
         let task = Keys::new(&moving.queue(End::Target)).task(&holder);
         // A lock whose task is gone holds nobody up.
-        let is_held = reply::number(&self.link.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
+        let is_held = reply::number(&self.router.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
         if holder == id.as_str() || !is_held {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl RedisBroker {
             .arg(&moving.message_meanwhile(End::Source)[..])
             .arg(moving.to_bytes());
         // Held or not: the next look tells.
-        self.link.send_one(call).await.map(|_| ())
+        self.router.send_one(call).await.map(|_| ())
     }
 
     /// Whether the copy is there; `false` if this move has ended.
@@ -202,7 +202,7 @@ impl RedisBroker {
             call.push(&value[..]);
         }
         let known = Call::plain("SADD").arg(QUEUES).arg(&moving.to);
-        let mut answers = self.link.send(vec![known, call]).await?.into_iter();
+        let mut answers = self.router.send(vec![known, call]).await?.into_iter();
         answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         let mut answer = reply::array(answer)?.into_iter().map(reply::text);
@@ -234,7 +234,7 @@ impl RedisBroker {
             .arg(&moving.name)
             .arg(&moving.message_meanwhile(end)[..])
             .arg(i32::from(receipt));
-        match reply::text(self.link.send_one(call).await?).as_deref() {
+        match reply::text(self.router.send_one(call).await?).as_deref() {
             Some("done") => Ok(Dropped::Done),
             Some("none") => Ok(Dropped::None),
             Some("changed") => Ok(Dropped::Changed),
@@ -265,7 +265,7 @@ impl RedisBroker {
             .arg(if end == End::Source { "head" } else { "tail" });
         // A queue that was deleted meanwhile is known again.
         let known = Call::plain("SADD").arg(QUEUES).arg(queue.as_str());
-        let answer = self.link.send(vec![known, call]).await?.pop();
+        let answer = self.router.send(vec![known, call]).await?.pop();
         let answer = answer.ok_or_else(|| reply::unexpected("no answer"))??;
         Ok(reply::text(answer).as_deref() == Some("done"))
     }

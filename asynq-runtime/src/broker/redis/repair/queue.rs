@@ -18,7 +18,7 @@ impl RedisBroker {
     pub(super) async fn delete_everything(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let keys = Keys::new(queue);
         let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
-        let is_known = reply::number(&self.link.send_one(is_known).await?) == Some(1);
+        let is_known = reply::number(&self.router.send_one(is_known).await?) == Some(1);
         // No task is touched: names and ids that mean no task are taken out of groups, whether anybody knows of these or not.
         let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
         match (is_known, is_empty) {
@@ -29,11 +29,11 @@ impl RedisBroker {
         if !self.for_each_slice(&keys, "", Step::Delete).await? {
             return Ok(QueueDeleted::NotEmpty);
         }
-        self.link.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
+        self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.forget(queue);
         // Who enqueued in between believes that the name is known.
         if !self.step(&keys, &[], Step::Ask).await? {
-            self.link.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
+            self.router.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
         Ok(QueueDeleted::Done)
@@ -47,7 +47,7 @@ impl RedisBroker {
         loop {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
             let scan = scan.beside(keys.pending());
-            let mut parts = reply::array(self.link.send_one(scan).await?)?.into_iter();
+            let mut parts = reply::array(self.router.send_one(scan).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
             let found: Vec<String> =
@@ -73,7 +73,7 @@ impl RedisBroker {
             Step::Ask | Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(step == Step::Ask)),
         };
         loop {
-            match reply::number(&self.link.send_one(call.clone()).await?) {
+            match reply::number(&self.router.send_one(call.clone()).await?) {
                 Some(2) => {}
                 answer => return Ok(answer == Some(1)),
             }

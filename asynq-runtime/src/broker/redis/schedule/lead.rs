@@ -20,7 +20,7 @@ impl RedisBroker {
         let ttl = milliseconds(ttl).max(1);
         let (program, want) = (&candidate.program, leader_want(&candidate.program));
         let lead = LEAD.on(&[leader(program)]).arg(value(candidate)).arg(ttl);
-        let mut answers = self.link.send(vec![lead, Call::plain("GET").arg(&want)]).await?.into_iter();
+        let mut answers = self.router.send(vec![lead, Call::plain("GET").arg(&want)]).await?.into_iter();
         let mut next = || answers.next().ok_or_else(|| reply::unexpected("no answer"))?;
         let mut who = reply::array(next()?)?.into_iter();
         let holder = who.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
@@ -33,19 +33,19 @@ impl RedisBroker {
             let newer = by.is_some_and(|by| by > candidate.revision);
             if let Some(wanted) = wanted.filter(|_| !newer) {
                 // It is fulfilled; a failure only makes an older program, if one leads next, resign once.
-                let _ = self.link.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
+                let _ = self.router.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
             }
             return Ok(Lead::Ours { wanted: newer });
         }
         if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
             let wish = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
-            self.link.send_one(wish).await?;
+            self.router.send_one(wish).await?;
         }
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
     }
 
     pub(super) async fn give_lead_up(&self, candidate: &Candidate) -> Result<(), BrokerError> {
-        self.link.send_one(DROP_SEEN.on(&[leader(&candidate.program)]).arg(value(candidate))).await.map(|_| ())
+        self.router.send_one(DROP_SEEN.on(&[leader(&candidate.program)]).arg(value(candidate))).await.map(|_| ())
     }
 }
 

@@ -34,13 +34,13 @@ impl RedisBroker {
         for entry in entries {
             show.push(entry.encode_to_vec());
         }
-        self.link.send(vec![announce, show]).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send(vec![announce, show]).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     pub(super) async fn withdraw(&self, scheduler: &str) -> Result<(), BrokerError> {
         let key = scheduler_entries(scheduler);
         let calls = vec![Call::plain("ZREM").arg(SCHEDULERS).arg(&key), Call::plain("DEL").arg(key)];
-        self.link.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     pub(super) async fn record(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
@@ -49,18 +49,18 @@ impl RedisBroker {
             .arg(event.enqueue_time.map_or(0, |at| at.seconds))
             .arg(event.encode_to_vec())
             .arg(HISTORY_KEPT.as_secs());
-        self.link.send_one(call).await.map(|_| ())
+        self.router.send_one(call).await.map(|_| ())
     }
 
     pub(super) async fn shown_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        let live = self.link.send_one(LIST_SCHEDULERS.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
+        let live = self.router.send_one(LIST_SCHEDULERS.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
         let names = reply::array(live)?.into_iter().filter_map(reply::text);
         let calls: Vec<Call> = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
         if calls.is_empty() {
             return Ok(Vec::new());
         }
         let mut entries = Vec::new();
-        for answer in self.link.send(calls).await? {
+        for answer in self.router.send(calls).await? {
             // Gone since, or not ours to read: the others are shown all the same.
             let list = answer.and_then(reply::array).unwrap_or_default();
             // The list begins with what was pushed last.
@@ -77,7 +77,7 @@ impl RedisBroker {
             return Ok(Vec::new());
         };
         let call = Call::plain("ZREVRANGE").arg(scheduler_history(entry)).arg(index(page.offset())).arg(index(last));
-        let events = reply::array(self.link.send_one(call).await?)?.into_iter().filter_map(reply::bytes);
+        let events = reply::array(self.router.send_one(call).await?)?.into_iter().filter_map(reply::bytes);
         Ok(events.filter_map(|event| SchedulerEnqueueEvent::decode(event.as_slice()).ok()).collect())
     }
 }

@@ -31,7 +31,7 @@ impl RedisBroker {
         }
         // The name of the queue is for Go's tools only: whether it could be written decides nothing.
         let known = Call::plain("SADD").arg(QUEUES).arg(plan.queue.as_str());
-        let answer = self.link.send(vec![known, call(tick, &self.clock.argument())]).await?.pop();
+        let answer = self.router.send(vec![known, call(tick, &self.clock.argument())]).await?.pop();
         read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)
     }
 }

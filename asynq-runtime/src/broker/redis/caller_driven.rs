@@ -19,8 +19,8 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    keeper::Identity,
-    line::{answer, is_demoted, is_noscript},
+    connection_manager::Identity,
+    connection::{answer, is_demoted, is_noscript},
     reply,
     script::{Call, Script},
     seen::{self, Change, SharedSeen},
@@ -29,7 +29,7 @@ use super::{
 };
 
 /// A connection to one Redis process, on the runtime that opened it.
-pub(super) struct Driven {
+pub(super) struct CallerDrivenConnection {
     connection: MultiplexedConnection,
     /// Reads and writes the socket when polled; ends with the connection.
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -51,7 +51,7 @@ pub(super) enum Purpose {
     /// Scripts.
     Calls,
     /// Reading, and hearing when what was read changes. No script may run on it (see `wake.rs`).
-    News,
+    Tracking,
 }
 
 /// What became of a call.
@@ -64,7 +64,7 @@ pub(super) enum Sent {
     Unanswered,
 }
 
-impl Driven {
+impl CallerDrivenConnection {
     /// Connects on the runtime of the caller to the process that `wanted` names, at `address`.
     ///
     /// # Errors
@@ -92,11 +92,11 @@ impl Driven {
         // Every server and proxy knows the second version; only the third tells news.
         let protocol = match purpose {
             Purpose::Calls => ProtocolVersion::RESP2,
-            Purpose::News => ProtocolVersion::RESP3,
+            Purpose::Tracking => ProtocolVersion::RESP3,
         };
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
         let seen = SharedSeen::default();
-        if purpose == Purpose::News {
+        if purpose == Purpose::Tracking {
             let told = Arc::clone(&seen);
             config = config.set_push_sender(move |push: PushInfo| {
                 if let Some(change) = Change::read(push) {
@@ -121,7 +121,7 @@ impl Driven {
             seen,
         };
         driven.greet(wanted).await?;
-        if purpose == Purpose::News {
+        if purpose == Purpose::Tracking {
             let mut track = redis::pipe();
             track.cmd("CLIENT").arg("TRACKING").arg("ON");
             let mut values = driven.exchange(&track).await.map_err(reply::failed)?;

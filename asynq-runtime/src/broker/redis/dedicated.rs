@@ -20,10 +20,10 @@ use tokio::{
 
 use super::{
     super::BrokerError,
-    connection::Link,
-    driven::{self, Driven, Purpose},
-    keeper::{Identity, Role, back_off},
-    line::Line,
+    router::Router,
+    caller_driven::{self, CallerDrivenConnection, Purpose},
+    connection_manager::{Identity, Role, back_off},
+    connection::Connection,
     script::Call,
     seen::SharedSeen,
     socket::Progress,
@@ -37,8 +37,8 @@ const LASTS: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(86_400);
 
 /// The connection, if there is one.
-pub(super) struct Direct {
-    line: Line,
+pub(super) struct DedicatedConnection {
+    connection: Connection,
     role: Role,
     purpose: Purpose,
     often: u32,
@@ -78,7 +78,7 @@ struct Streak {
 }
 
 struct Own {
-    driven: Driven,
+    driven: CallerDrivenConnection,
     /// Of the broker's own connection when this one was opened.
     generation: u64,
     since: Instant,
@@ -87,23 +87,23 @@ struct Own {
     sends: u64,
 }
 
-impl Direct {
+impl DedicatedConnection {
     /// Beside the broker's own connection, opened when lone callers of one runtime have come `often` in a row. None where
     /// it cannot be: in a cluster.
-    pub(super) fn beside(link: &Link, role: &Role, purpose: Purpose, often: u32) -> Option<Self> {
-        match link {
-            Link::One(line) => {
-                Some(Self { line: line.clone(), role: role.clone(), purpose, often, slot: Arc::default() })
+    pub(super) fn beside(router: &Router, role: &Role, purpose: Purpose, often: u32) -> Option<Self> {
+        match router {
+            Router::One(connection) => {
+                Some(Self { connection: connection.clone(), role: role.clone(), purpose, often, slot: Arc::default() })
             }
             #[cfg(feature = "cluster")]
-            Link::Many(_) => None,
+            Router::Many(_) => None,
         }
     }
 
     /// The connection for one call of a caller who is alone, if it is there and of use.
     pub(super) fn take(&self) -> Option<Taken<'_>> {
         let runtime = Handle::try_current().ok()?;
-        let (now, generation) = (Instant::now(), self.line.generation());
+        let (now, generation) = (Instant::now(), self.connection.generation());
         // Dropped after the lock is.
         let _stale;
         let mut slot = lock(&self.slot);
@@ -156,25 +156,25 @@ impl Direct {
     /// Runs on the caller's runtime, which the connection will belong to.
     fn open(&self, generation: u64, number: u64) -> impl Future<Output = ()> + Send + 'static {
         let opening = Opening { slot: Arc::clone(&self.slot), own: None };
-        let (present, role, purpose) = (self.line.present(), self.role.clone(), self.purpose);
+        let (present, role, purpose) = (self.connection.present(), self.role.clone(), self.purpose);
         async move {
             let Some((address, identity)) = present else { return };
-            if let Ok(driven) = Driven::open(&role.target, &address, &identity, purpose, role.timeout).await {
+            if let Ok(driven) = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await {
                 opening.done(Own { driven, generation, since: Instant::now(), number, sends: 0 });
             }
         }
     }
 }
 
-impl Drop for Direct {
+impl Drop for DedicatedConnection {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl fmt::Debug for Direct {
+impl fmt::Debug for DedicatedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Direct").finish_non_exhaustive()
+        f.debug_struct("DedicatedConnection").finish_non_exhaustive()
     }
 }
 
@@ -246,7 +246,7 @@ pub(super) enum Sent {
 
 /// The connection in the hands of one caller; dropped, it is there for the next one, unless an answer is outstanding.
 pub(super) struct Taken<'d> {
-    direct: &'d Direct,
+    direct: &'d DedicatedConnection,
     own: Option<Box<Own>>,
     in_call: bool,
 }
@@ -281,9 +281,9 @@ impl Taken<'_> {
         let (sent, is_of_use) = own.driven.send(calls).await;
         self.in_call = false;
         let sent = match sent {
-            driven::Sent::Not => Sent::Not,
-            driven::Sent::Answered(answers) => Sent::Answered(answers),
-            driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
+            caller_driven::Sent::Not => Sent::Not,
+            caller_driven::Sent::Answered(answers) => Sent::Answered(answers),
+            caller_driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
         };
         if !is_of_use {
             self.lose();
@@ -314,7 +314,7 @@ impl Taken<'_> {
         let end = now.checked_add(limit).unwrap_or(now + FAR);
         let heard = tokio::select! {
             heard = own.driven.hear(known, end) => heard,
-            () = self.direct.line.leaves(generation) => false,
+            () = self.direct.connection.leaves(generation) => false,
         };
         if !heard {
             self.catch_up();

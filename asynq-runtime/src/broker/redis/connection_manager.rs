@@ -22,16 +22,16 @@ use super::sentinel;
 use super::{
     super::{BrokerError, BrokerErrorKind},
     clock::BrokerClock,
-    line::{State, answer},
+    connection::{State, answer},
     reply,
-    socket::{Connection, Socket},
+    socket::{OpenConnection, Socket},
     url::{Address, Place, Target},
 };
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What one [`Link`](super::connection::Link) is for.
+/// What one [`Router`](super::router::Router) is for.
 #[derive(Clone)]
 pub(super) struct Role {
     /// How to log in.
@@ -46,8 +46,8 @@ pub(super) struct Role {
     pub(super) clock: Arc<BrokerClock>,
     /// Sent on each new connection; a refusal counts as a failure to connect.
     pub(super) greeting: Vec<Cmd>,
-    /// Gets what Redis says unasked; and [`News::Connected`] and [`News::Lost`].
-    pub(super) news: Option<Arc<dyn Fn(News) + Send + Sync>>,
+    /// Gets what Redis says unasked; and [`ConnectionEvent::Connected`] and [`ConnectionEvent::Lost`].
+    pub(super) on_event: Option<Arc<dyn Fn(ConnectionEvent) + Send + Sync>>,
 }
 
 /// Which of the target's servers to connect to.
@@ -79,7 +79,7 @@ impl Role {
 
 /// What happens on a connection besides answers.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum ConnectionEvent {
     /// A new connection is there, greeted.
     Connected,
     /// The connection is gone.
@@ -101,7 +101,7 @@ pub(super) fn report_lost(lost: &watch::Sender<u64>, generation: u64) {
 }
 
 /// The only one that connects.
-pub(super) struct Keeper {
+pub(super) struct ConnectionManager {
     role: Role,
     state: watch::Sender<State>,
     lost: watch::Sender<u64>,
@@ -129,7 +129,7 @@ impl Identity {
     }
 }
 
-impl Keeper {
+impl ConnectionManager {
     pub(super) fn new(role: Role, state: watch::Sender<State>, lost: watch::Sender<u64>) -> Self {
         Self { role, state, lost, previous: None }
     }
@@ -142,12 +142,12 @@ impl Keeper {
                 Ok((connection, to)) => {
                     let since = Instant::now();
                     self.state.send_replace(State::Up { connection, generation, to, identity: self.previous.clone() });
-                    self.tell(News::Connected);
+                    self.tell(ConnectionEvent::Connected);
                     if reports.wait_for(|lost| *lost >= generation).await.is_err() {
                         return;
                     }
                     self.state.send_replace(State::Opening);
-                    self.tell(News::Lost);
+                    self.tell(ConnectionEvent::Lost);
                     // A connection that is cut again and again must not make us spin.
                     failures = u32::from(since.elapsed() < BACK_OFF.1);
                 }
@@ -162,7 +162,7 @@ impl Keeper {
         }
     }
 
-    async fn connect(&mut self, generation: u64) -> Result<(Connection, Address), BrokerError> {
+    async fn connect(&mut self, generation: u64) -> Result<(OpenConnection, Address), BrokerError> {
         let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
         let candidates = self.candidates(generation).await?;
         let opened = timeout(self.role.connect_timeout, self.open_one_of(candidates, generation)).await;
@@ -196,7 +196,7 @@ impl Keeper {
         &mut self,
         candidates: Vec<Address>,
         generation: u64,
-    ) -> Result<(Connection, Address), BrokerError> {
+    ) -> Result<(OpenConnection, Address), BrokerError> {
         let mut failure = None;
         for address in candidates {
             match self.open(&address, generation).await {
@@ -207,10 +207,10 @@ impl Keeper {
         Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
     }
 
-    async fn open(&mut self, address: &Address, generation: u64) -> Result<Connection, BrokerError> {
+    async fn open(&mut self, address: &Address, generation: u64) -> Result<OpenConnection, BrokerError> {
         let opened = match self.open_with(address, ProtocolVersion::RESP3, generation).await? {
             // A proxy, perhaps. Without RESP3 there is no news; whoever needs them has a role of its own.
-            Err(error) if reply::lacks_resp3(&error) && self.role.news.is_none() => {
+            Err(error) if reply::lacks_resp3(&error) && self.role.on_event.is_none() => {
                 self.open_with(address, ProtocolVersion::RESP2, generation).await?
             }
             opened => opened,
@@ -226,15 +226,15 @@ impl Keeper {
         address: &Address,
         protocol: ProtocolVersion,
         generation: u64,
-    ) -> Result<RedisResult<Connection>, BrokerError> {
+    ) -> Result<RedisResult<OpenConnection>, BrokerError> {
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
         if protocol == ProtocolVersion::RESP3 {
-            let (lost, news) = (self.lost.clone(), self.role.news.clone());
+            let (lost, news) = (self.lost.clone(), self.role.on_event.clone());
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
                 if push.kind == PushKind::Disconnection {
                     report_lost(&lost, generation);
                 } else if let Some(news) = &news {
-                    news(News::Push(push));
+                    news(ConnectionEvent::Push(push));
                 }
                 Ok(())
             });
@@ -242,11 +242,11 @@ impl Keeper {
         let socket = Socket::open(address, self.role.target.tls()).await?;
         let (progress, login) = (socket.progress(), self.role.target.login(protocol));
         let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
-        Ok(opened.map(|(redis, driver)| Connection::start(redis, driver, progress, self.role.timeout)))
+        Ok(opened.map(|(redis, driver)| OpenConnection::start(redis, driver, progress, self.role.timeout)))
     }
 
     /// Asks who is there, learns its time, and sends the role's greeting.
-    async fn greet(&mut self, connection: &Connection) -> Result<(), BrokerError> {
+    async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
@@ -290,8 +290,8 @@ impl Keeper {
         Ok(())
     }
 
-    fn tell(&self, news: News) {
-        if let Some(listener) = &self.role.news {
+    fn tell(&self, news: ConnectionEvent) {
+        if let Some(listener) = &self.role.on_event {
             listener(news);
         }
     }

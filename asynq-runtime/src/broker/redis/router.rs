@@ -1,0 +1,124 @@
+//! The way to Redis, wherever it runs: one server, or every master of a cluster.
+
+use redis::Value;
+
+use super::{
+    super::BrokerError,
+    durability::Durability,
+    io::Io,
+    connection_manager::{Identity, Role},
+    connection::{Connection, Reply, answer},
+    reply,
+    script::Call,
+};
+#[cfg(feature = "cluster")]
+use super::{cluster::Cluster, connection_manager::At};
+
+/// Sends calls to whoever keeps their keys.
+#[derive(Debug, Clone)]
+pub(super) enum Router {
+    One(Connection),
+    #[cfg(feature = "cluster")]
+    Many(Cluster),
+}
+
+/// An answer to one command.
+pub(super) type Answer = Result<Value, BrokerError>;
+
+impl Router {
+    /// Begins to connect, on `io`, and keeps the connections up until `io` ends or the router is dropped.
+    pub(super) fn open(io: &Io, role: Role) -> Self {
+        #[cfg(feature = "cluster")]
+        if let At::Cluster(topology) = &role.at {
+            let topology = topology.clone();
+            return Self::Many(Cluster::open(io.spawner(), role, topology));
+        }
+        Self::One(Connection::open(&io.spawner(), role))
+    }
+
+    /// Waits for the outcome of the first attempt to connect.
+    pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
+        match self {
+            Self::One(line) => line.first_attempt().await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.first_attempt().await,
+        }
+    }
+
+    /// Differs after a connection was made; then Redis may be another or have restarted.
+    pub(super) fn generation(&self) -> u64 {
+        match self {
+            Self::One(line) => line.generation(),
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.generation(),
+        }
+    }
+
+    /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer each.
+    /// Calls whose keys are on different masters run in no order. A script that Redis does not know is sent again with
+    /// its text, and a call that a node of a cluster sent on without running it goes to the node it named; nothing else
+    /// is ever sent twice.
+    ///
+    /// # Errors
+    ///
+    /// No answer at all. Whether any of the calls took effect is then unknown.
+    pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
+        let replies = self.deliver(calls, Durability::Async).await?;
+        Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
+    }
+
+    /// Sends one call.
+    pub(super) async fn send_one(&self, call: Call) -> Answer {
+        self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
+    }
+
+    /// The same, and says of each call why it is not as safe as `durability` asks for. The connection is kept waiting
+    /// meanwhile: it should be used for nothing else.
+    pub(super) async fn send_safely(
+        &self,
+        calls: Vec<Call>,
+        durability: Durability,
+    ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
+        let replies = self.deliver(calls, durability).await?;
+        Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
+    }
+
+    /// Makes sure that what was sent on another connection of ours is not run from now on.
+    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+        match self {
+            Self::One(line) => line.silence(other).await,
+            // Nobody has a connection beside those of the cluster.
+            #[cfg(feature = "cluster")]
+            Self::Many(_) => Ok(()),
+        }
+    }
+
+    /// Asks every server that takes writes.
+    pub(super) async fn send_to_each(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
+        match self {
+            Self::One(_) => self.send(vec![call]).await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => {
+                let replies = cluster.send_to_each(&call).await?;
+                Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
+            }
+        }
+    }
+
+    /// Waits until the broker is closed, and returns the error that says so.
+    pub(super) async fn ended(&self) -> BrokerError {
+        match self {
+            Self::One(line) => line.ended().await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.ended().await,
+        }
+    }
+
+    async fn deliver(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+        match self {
+            Self::One(line) => line.send(calls, durability).await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.send(calls, durability).await,
+        }
+    }
+}
