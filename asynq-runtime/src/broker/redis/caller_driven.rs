@@ -19,8 +19,8 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::Identity,
     connection::{answer, is_demoted, is_noscript},
+    connection_manager::Identity,
     reply,
     script::{Call, Script},
     seen::{self, Change, SharedSeen},

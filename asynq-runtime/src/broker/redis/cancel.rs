@@ -10,11 +10,11 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
-    router::Router,
-    io::Io,
     connection_manager::{ConnectionEvent, Role},
+    io::Io,
     keys::CANCEL,
     reply,
+    router::Router,
     script::Call,
 };
 use crate::task::TaskId;
@@ -54,8 +54,10 @@ impl Listener {
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CANCEL);
-        let router =
-            Router::open(io, Role { greeting: vec![subscribe], on_event: Some(Arc::new(news)), ..role.on_one_server() });
+        let router = Router::open(
+            io,
+            Role { greeting: vec![subscribe], on_event: Some(Arc::new(news)), ..role.on_one_server() },
+        );
         router.first_attempt().await?;
         Ok(Self { requests, router })
     }

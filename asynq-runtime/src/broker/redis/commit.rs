@@ -16,13 +16,13 @@ use super::{
     super::{BrokerError, Refused},
     chunk::{Chunk, ordered},
     clock::BrokerClock,
-    router::{Answer, Router},
+    connection_manager::Identity,
     dedicated::{Sent, Taken},
     durability::Durability,
-    connection_manager::Identity,
     keys::QUEUES,
     produce::{Item, Outcome, Waiting},
     reply,
+    router::{Answer, Router},
     script::Call,
 };
 use crate::task::QueueName;

@@ -7,9 +7,9 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    connection_manager::{ConnectionManager, Identity, Role, report_lost},
     durability::Durability,
     io::Spawner,
-    connection_manager::{Identity, ConnectionManager, Role, report_lost},
     reply,
     script::{Call, Script},
     socket::OpenConnection,

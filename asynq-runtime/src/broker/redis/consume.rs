@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
-    router::Answer,
-    dedicated::{DedicatedConnection, Sent, Taken},
     connection_manager::Identity,
+    dedicated::{DedicatedConnection, Sent, Taken},
     keys::Keys,
     reply,
+    router::Answer,
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{Asked, Unanswered},
 };

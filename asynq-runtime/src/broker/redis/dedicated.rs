@@ -20,10 +20,10 @@ use tokio::{
 
 use super::{
     super::BrokerError,
-    router::Router,
     caller_driven::{self, CallerDrivenConnection, Purpose},
-    connection_manager::{Identity, Role, back_off},
     connection::Connection,
+    connection_manager::{Identity, Role, back_off},
+    router::Router,
     script::Call,
     seen::SharedSeen,
     socket::Progress,
@@ -159,7 +159,9 @@ impl DedicatedConnection {
         let (present, role, purpose) = (self.connection.present(), self.role.clone(), self.purpose);
         async move {
             let Some((address, identity)) = present else { return };
-            if let Ok(driven) = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await {
+            if let Ok(driven) =
+                CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await
+            {
                 opening.done(Own { driven, generation, since: Instant::now(), number, sends: 0 });
             }
         }

@@ -1,25 +1,24 @@
 //! The Redis broker: asynq's own keys, one script per step and queue, 64 tasks per script.
 
 mod await_end;
+mod caller_driven;
 mod cancel;
 mod chunk;
 mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod commit;
-mod router;
+mod connection;
+mod connection_manager;
 mod consume;
-mod diagnose;
 mod dedicated;
-mod caller_driven;
+mod diagnose;
 mod durability;
 mod groups;
 mod hold;
 mod inspect;
 mod io;
-mod connection_manager;
 mod keys;
-mod connection;
 mod maintain;
 mod presence;
 mod produce;
@@ -27,6 +26,7 @@ mod quarantine;
 mod repair;
 mod reply;
 mod room;
+mod router;
 mod schedule;
 mod script;
 mod seen;
@@ -56,17 +56,17 @@ use chrono::{DateTime, Utc};
 
 pub use self::durability::Durability;
 use self::{
-    clock::BrokerClock,
-    router::Router,
-    dedicated::DedicatedConnection,
     caller_driven::Purpose,
+    clock::BrokerClock,
+    connection_manager::{At, Role},
+    dedicated::DedicatedConnection,
     hold::Hold,
     io::Io,
-    connection_manager::{At, Role},
     maintain::Sweeps,
     produce::Producer,
     quarantine::PassedQuarantine,
     room::Room,
+    router::Router,
     script::Call,
     unanswered::UnansweredDequeues,
     url::Target,

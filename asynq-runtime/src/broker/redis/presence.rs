@@ -9,9 +9,9 @@ use redis::Value;
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
-    router::Router,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
+    router::Router,
     script::{ANNOUNCE, BEAT, Call, LIVE},
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};

@@ -4,10 +4,10 @@ use redis::Value;
 
 use super::{
     super::BrokerError,
+    connection::{Connection, Reply, answer},
+    connection_manager::{Identity, Role},
     durability::Durability,
     io::Io,
-    connection_manager::{Identity, Role},
-    connection::{Connection, Reply, answer},
     reply,
     script::Call,
 };

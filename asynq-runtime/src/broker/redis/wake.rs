@@ -19,10 +19,10 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
     await_end::KeyWaiters,
-    router::{Answer, Router},
+    connection_manager::{ConnectionEvent, Role},
     dedicated::{DedicatedConnection, Sent, Taken},
     io::Io,
-    connection_manager::{ConnectionEvent, Role},
+    router::{Answer, Router},
     script::Call,
     seen::{self, Change, Question, SharedSeen, Topic},
 };
@@ -108,7 +108,9 @@ impl RedisBroker {
 
     /// On a connection of the caller's own; on the shared one while there is none.
     pub(super) fn own_reads(&self) -> TrackedReads<'_> {
-        let Some(mut own) = self.waiting.as_ref().and_then(DedicatedConnection::take) else { return self.reads(Topic::Work) };
+        let Some(mut own) = self.waiting.as_ref().and_then(DedicatedConnection::take) else {
+            return self.reads(Topic::Work);
+        };
         // What was announced while nobody listened.
         if !own.catch_up() {
             return self.reads(Topic::Work);

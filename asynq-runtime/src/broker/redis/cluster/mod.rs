@@ -20,10 +20,10 @@ use self::{redirect::Redirect, slots::SlotMap};
 pub(super) use self::{slots::slot, topology::Topology};
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    connection::{Connection, Reply, closed},
+    connection_manager::{At, ConnectionEvent, Role},
     durability::Durability,
     io::Spawner,
-    connection_manager::{At, ConnectionEvent, Role},
-    connection::{Connection, Reply, closed},
     script::Call,
     url::Address,
 };
@@ -163,7 +163,10 @@ impl Cluster {
             return map.owner(slots::slot(key)).cloned();
         }
         let connections = self.lock();
-        let up = map.masters().iter().find(|master| connections.get(*master).is_some_and(|connection| connection.generation() > 0));
+        let up = map
+            .masters()
+            .iter()
+            .find(|master| connections.get(*master).is_some_and(|connection| connection.generation() > 0));
         up.or_else(|| map.masters().first()).cloned()
     }
 

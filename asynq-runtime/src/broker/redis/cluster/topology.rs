@@ -14,8 +14,8 @@ use tokio::{
 
 use super::{
     super::{
-        connection_manager::{At, Role},
         connection::{Connection, answer},
+        connection_manager::{At, Role},
         url::{Address, Place},
     },
     BrokerError, BrokerErrorKind, Call, Durability, SlotMap, Spawner, closed,

@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use super::super::{
     RedisBroker,
-    router::Router,
     keys::{self, Keys},
     reply,
+    router::Router,
     script::{Call, FIND_LOST},
 };
 use crate::{broker::BrokerError, task::QueueName};

@@ -153,7 +153,9 @@ impl RedisBroker {
         if moving.lock_ends_ms.is_none() || lock.is_empty() {
             return Ok(());
         }
-        let Some(holder) = reply::text(self.router.send_one(Call::plain("GET").arg(lock)).await?) else { return Ok(()) };
+        let Some(holder) = reply::text(self.router.send_one(Call::plain("GET").arg(lock)).await?) else {
+            return Ok(());
+        };
         let task = Keys::new(&moving.queue(End::Target)).task(&holder);
         // A lock whose task is gone holds nobody up.
         let is_held = reply::number(&self.router.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
