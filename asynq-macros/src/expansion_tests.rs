@@ -42,6 +42,8 @@ fn every_option() {
     backoff = "exponential(500ms, 10m)",
     retention = "7d",
     name = "email:send",
+    alias = ["send_mail", "mail"],
+    upgrade = [old::from_v1, from_v2],
     codec = "postcard",
     fingerprint = "v2",
     on_error = policies::mail,

@@ -167,7 +167,7 @@ pub mod __private {
         Policy, UniqueUntil,
         job::{
             Aggregates, Aggregation, Argument, Checked, Codec, CodecError, FromContext, IntoInstant, IntoJobResult,
-            IntoSpan, Returned, StateKey, Stored, Supplied, encode_key, no_handler, run_blocking, with_policy,
+            IntoSpan, Returned, StateKey, Stored, Supplied, Upgrade, encode_key, no_handler, run_blocking, with_policy,
         },
     };
 }

@@ -187,6 +187,19 @@ impl Broker for ByView {
     }
 }
 
+#[async_trait]
+impl Shapes for ByView {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes).await
+    }
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        self.inner.shape(job, fingerprint).await
+    }
+    fn kept_shapes(&self) -> &KeptShapes {
+        self.inner.kept_shapes()
+    }
+}
+
 /// Hands calls on to the broker behind.
 macro_rules! hand_on {
     ($($contract:ident { $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {

@@ -30,6 +30,8 @@ pub(super) struct Attr {
     pub(super) unique_extend: Option<Setting<bool>>,
     pub(super) retention: Option<Setting<u64>>,
     pub(super) name: Option<Setting<String>>,
+    pub(super) alias: Option<Setting<Vec<String>>>,
+    pub(super) upgrade: Option<Setting<Vec<ExprPath>>>,
     pub(super) codec: Option<Setting<Codec>>,
     pub(super) fingerprint: Option<Setting<String>>,
     pub(super) backoff: Option<Setting<Pause>>,
@@ -147,6 +149,8 @@ impl Attr {
             "unique_extend" => self.unique_extend = entry.setting(entry.flag()),
             "retention" => self.retention = entry.setting(entry.seconds("leave it out to keep nothing")),
             "name" => self.name = entry.setting(entry.name(names::check_job)),
+            "alias" => self.alias = entry.setting(entry.names(names::check_job)),
+            "upgrade" => self.upgrade = entry.setting(entry.paths()),
             "codec" => {
                 self.codec = entry.setting(entry.one_of(&[("postcard", Codec::Postcard), ("json", Codec::Json)]));
             }
@@ -188,6 +192,8 @@ mod tests {
             "backoff = self::pauses::<A>::gentle",
             "derive(Debug, Clone, std::cmp::PartialEq), retry = 1, derive(Hash,)",
             "name = \"email:send\", codec = \"json\"",
+            "alias = \"send_mail\", upgrade = self::old::from_v1",
+            "alias = [\"send_mail\", \"mail\",], upgrade = [from_v1, from_v2::<u8>], retry = 1",
             "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
         ] {
             assert_eq!(mistakes(right), Vec::<String>::new(), "{right}");
@@ -198,6 +204,13 @@ mod tests {
     fn one_mistake_does_not_hide_the_next() {
         let found = mistakes("que = \"x\", retry = \"5\", timeout = \"3 parsecs\", retry = -1, codec json, unique");
         assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn each_mistake_in_a_list_is_told() {
+        let found =
+            mistakes("alias = [\"\", 7, \"mail\"], upgrade = [from_v1, |old| old, 5], alias = [], upgrade = []");
+        assert_eq!(found.len(), 8, "{found:#?}");
     }
 
     #[test]

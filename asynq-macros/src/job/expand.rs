@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{spanned::Spanned};
+use syn::spanned::Spanned;
 
 use super::{
     attr::{Codec, Pause, UniqueUntil},
@@ -150,6 +150,7 @@ fn implementation(job: &JobModel) -> TokenStream {
         .fingerprint
         .as_ref()
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
+    let evolution = evolution(job);
     let backoff = job.backoff.as_ref().map(backoff);
     let contract = job.is_contract.then(|| {
         quote!(
@@ -166,6 +167,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #requires
             #codec
             #fingerprint
+            #evolution
             #backoff
             #contract
             type Output = #output;
@@ -173,6 +175,27 @@ fn implementation(job: &JobModel) -> TokenStream {
             #run
         }
     }
+}
+
+/// What lets this job run tasks of earlier versions.
+fn evolution(job: &JobModel) -> TokenStream {
+    let mut arguments = job.arguments();
+    let argument = match (arguments.next(), arguments.next()) {
+        (Some(argument), None) => {
+            let name = argument.name();
+            Some(quote!(const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some(#name);))
+        }
+        _ => None,
+    };
+    let aliases = &job.aliases;
+    let aliases = (!aliases.is_empty()).then(|| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
+    let upgrades = job.upgrades.iter().map(|path| {
+        let earlier = local("earlier");
+        quote_spanned!(at(path.span())=> __rt::Upgrade::new(|#earlier| #earlier.through(#path)))
+    });
+    let upgrades =
+        (!job.upgrades.is_empty()).then(|| quote!(const UPGRADES: &'static [__rt::Upgrade<Self>] = &[#(#upgrades),*];));
+    quote!(#argument #aliases #upgrades)
 }
 
 fn registration(job: &JobModel) -> TokenStream {

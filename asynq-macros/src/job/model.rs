@@ -31,6 +31,10 @@ pub(super) struct JobModel {
     pub(super) options: Options,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
+    /// The names that it had before.
+    pub(super) aliases: Vec<String>,
+    /// What makes this job of the arguments of earlier versions.
+    pub(super) upgrades: Vec<ExprPath>,
     pub(super) codec: Codec,
     pub(super) fingerprint: Option<String>,
     pub(super) backoff: Option<Pause>,
@@ -100,6 +104,8 @@ impl JobModel {
                 kill_after: attr.kill_after.map(Setting::into_value),
             },
             unique_by,
+            aliases: attr.alias.map(Setting::into_value).unwrap_or_default(),
+            upgrades: attr.upgrade.map(Setting::into_value).unwrap_or_default(),
             codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
             fingerprint: attr.fingerprint.map(Setting::into_value),
             backoff: attr.backoff.map(Setting::into_value),

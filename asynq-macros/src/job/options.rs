@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 23] = [
+const OPTIONS: [Known; 25] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -32,6 +32,8 @@ const OPTIONS: [Known; 23] = [
     Known { name: "aggregates", takes: "the path of a job", example: "note" },
     Known { name: "backoff", takes: "pauses in quotes or the path of a function", example: "\"exponential(1s, 10m)\"" },
     Known { name: "name", takes: TEXT, example: "\"email:send\"" },
+    Known { name: "alias", takes: "an earlier name in quotes, or a list of them", example: "\"send_mail\"" },
+    Known { name: "upgrade", takes: "the path of a function, or a list of them", example: "from_v1" },
     Known { name: "codec", takes: TEXT, example: "\"json\"" },
     Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
@@ -54,7 +56,7 @@ const OF_SCHEDULES: [Known; 5] = [
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
-const ELSEWHERE: [(&str, &str); 33] = [
+const ELSEWHERE: [(&str, &str); 37] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -85,6 +87,10 @@ const ELSEWHERE: [(&str, &str); 33] = [
     ("type", "name"),
     ("kind", "name"),
     ("rename", "name"),
+    ("aliases", "alias"),
+    ("renamed_from", "alias"),
+    ("upgrades", "upgrade"),
+    ("upcast", "upgrade"),
     ("format", "codec"),
     ("policy", "on_error"),
     ("krate", "crate"),

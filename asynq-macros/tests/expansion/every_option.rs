@@ -12,6 +12,8 @@
 //     backoff = "exponential(500ms, 10m)",
 //     retention = "7d",
 //     name = "email:send",
+//     alias = ["send_mail", "mail"],
+//     upgrade = [old::from_v1, from_v2],
 //     codec = "postcard",
 //     fingerprint = "v2",
 //     on_error = policies::mail,
@@ -189,6 +191,11 @@ const _: () = {
             .retention(__rt::Duration::from_secs(604800))
             .max_crashes(3);
         const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some("v2");
+        const ALIASES: &'static [&'static str] = &["send_mail", "mail"];
+        const UPGRADES: &'static [__rt::Upgrade<Self>] = &[
+            __rt::Upgrade::new(|earlier| earlier.through(old::from_v1)),
+            __rt::Upgrade::new(|earlier| earlier.through(from_v2)),
+        ];
         const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(
             __rt::Backoff::exponential(
                 __rt::Duration::from_millis(500),

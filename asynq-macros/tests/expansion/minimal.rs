@@ -132,6 +132,7 @@ const _: () = {
     }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = JobResult;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await

@@ -123,6 +123,7 @@ const _: () = {
     }
     impl __rt::Job for pay {
         const NAME: &'static str = "pay";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("cents");
         type Output = __rt::JobResult<
             <Result<
                 Receipt,

@@ -118,6 +118,7 @@ const _: () = {
     }
     impl __rt::Job for tick {
         const NAME: &'static str = "tick";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("at");
         type Output = ();
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             tick(self.at).await

@@ -125,6 +125,7 @@ const _: () = {
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
             .retention(__rt::Duration::from_secs(3600));
         const CODEC: __rt::Codec = __rt::Codec::Json;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("args");
         type Output = JobResult<u64>;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             resize(self.args).await

@@ -1,8 +1,8 @@
-//! The contract of a broker: eleven small traits, one file each, with equal file names in every implementation's folder.
+//! The contract of a broker: twelve small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
 //! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires periodic
-//! entries, and *semaphores* count across programs. Every primitive of the hot path takes a batch and the single form is a
+//! entries, *semaphores* count across programs, and *shapes* tell programs of other versions what payloads mean. Every primitive of the hot path takes a batch and the single form is a
 //! batch of one, so that it never pays one round trip per task.
 //!
 //! Rules that hold for every method of every broker:
@@ -28,6 +28,7 @@ mod repair;
 mod schedule;
 mod semaphore;
 mod settle;
+mod shapes;
 mod task_end;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod timeouts;
@@ -71,6 +72,7 @@ pub use self::{
     sealed::Sealed,
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
+    shapes::{KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes},
     task_end::TaskEnd,
 };
 
@@ -97,6 +99,7 @@ pub trait Broker:
     + Schedules
     + Semaphores
     + Sealed
+    + Shapes
     + fmt::Debug
     + Send
     + Sync

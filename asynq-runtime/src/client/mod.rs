@@ -22,7 +22,7 @@ use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
     inspector::Inspector,
-    job::{EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
+    job::{DueShapes, EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
 
@@ -162,6 +162,7 @@ impl Client {
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
+        let shapes = DueShapes::among(&*self.broker, tasks.iter().filter_map(PreparedTask::shape));
         let mut batch = Vec::with_capacity(tasks.len());
         let mut outcomes = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -178,7 +179,13 @@ impl Client {
             crate::metrics::enqueued(&outcomes);
             return outcomes;
         }
-        let mut answers = self.broker.enqueue(batch).await.into_iter();
+        let answers = if shapes.is_empty() {
+            self.broker.enqueue(batch).await
+        } else {
+            // At the same time: the first enqueue of a process is not slower for it.
+            tokio::join!(self.broker.enqueue(batch), shapes.keep()).0
+        };
+        let mut answers = answers.into_iter();
         for outcome in &mut outcomes {
             let Ok(info) = outcome else { continue };
             match answers.next() {

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{
-    EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until, codec::encode_arguments,
+    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until,
+    codec::encode_arguments,
 };
 use crate::{
     broker::When,
@@ -261,6 +262,8 @@ pub(crate) struct Prepared {
     pub(crate) when: Option<When>,
     pub(crate) id: Option<TaskId>,
     pub(crate) headers: Vec<(String, String)>,
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) shape: Option<ArgumentShape>,
 }
 
 impl PreparedTask {
@@ -294,6 +297,11 @@ impl PreparedTask {
     /// The value of a header.
     pub fn header_value(&self, key: &str) -> Option<&str> {
         self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) fn shape(&self) -> Option<ArgumentShape> {
+        self.facts()?.shape
     }
 
     pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
@@ -334,6 +342,7 @@ impl PreparedTask {
                 when: None,
                 id: None,
                 headers: Vec::new(),
+                shape: Some(ArgumentShape::of::<J>()),
             })
         };
         Self(made())
@@ -362,6 +371,7 @@ impl PreparedTask {
             when: None,
             id: None,
             headers: Vec::new(),
+            shape: None,
         }))
     }
 

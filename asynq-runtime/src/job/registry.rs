@@ -10,7 +10,14 @@ use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
 /// The jobs of a server.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<BTreeMap<&'static str, JobDescriptor>>);
+pub struct Registry(Arc<Jobs>);
+
+#[derive(Debug, Clone, Default)]
+struct Jobs {
+    by_name: BTreeMap<&'static str, JobDescriptor>,
+    /// The names of the jobs that have another one.
+    by_alias: BTreeMap<&'static str, &'static str>,
+}
 
 /// A set of jobs that cannot be served, with the reason.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -123,36 +130,40 @@ impl Registry {
                 }
                 // The first stays: what is linked knows its file and line.
                 Entry::Occupied(known) if known.get().is_same_job(&job) => {}
-                Entry::Occupied(known) => {
-                    // The order of linking means nothing, so that of the places makes the text the same every time.
-                    let mut places = [Box::new(*known.get()), Box::new(job)];
-                    places.sort_by_key(|job| (job.file, job.line, job.type_name()));
-                    let [first, second] = places;
-                    return Err(RegistryError::DuplicateName { name: job.name, first, second });
+                Entry::Occupied(known) => return Err(duplicate(job.name, known.get(), &job)),
+            }
+        }
+        let mut by_alias = BTreeMap::new();
+        for job in map.values() {
+            for alias in job.aliases.iter().copied().filter(|alias| *alias != job.name) {
+                let before = by_alias.insert(alias, job.name).and_then(|name| map.get(name));
+                if let Some(other) = map.get(alias).or(before).filter(|other| other.name != job.name) {
+                    return Err(duplicate(alias, other, job));
                 }
             }
         }
-        Ok(Self(Arc::new(map)))
+        Ok(Self(Arc::new(Jobs { by_name: map, by_alias })))
     }
 
-    /// The job of this name.
+    /// The job of this name, or the one that has it as an alias.
     pub fn get(&self, name: &str) -> Option<&JobDescriptor> {
-        self.0.get(name)
+        let Jobs { by_name, by_alias } = &*self.0;
+        by_name.get(name).or_else(|| by_name.get(by_alias.get(name)?))
     }
 
     /// Every job, by name.
     pub fn iter(&self) -> impl Iterator<Item = &JobDescriptor> {
-        self.0.values()
+        self.0.by_name.values()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.by_name.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.by_name.is_empty()
     }
 
     /// Checks that postcard can carry the arguments of every job that is encoded with it.
@@ -183,6 +194,14 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// The order of linking means nothing, so that of the places makes the text the same every time.
+fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> RegistryError {
+    let mut places = [Box::new(*one), Box::new(*other)];
+    places.sort_by_key(|job| (job.file, job.line, job.type_name()));
+    let [first, second] = places;
+    RegistryError::DuplicateName { name, first, second }
 }
 
 /// A tuple of jobs.
@@ -282,6 +301,27 @@ mod tests {
         let registry = Registry::from_descriptors([linked, by_hand]).unwrap();
         assert_eq!(registry.len(), 1);
         assert_eq!(registry.get("mail:welcome").map(|job| job.line), Some(3));
+    }
+
+    #[test]
+    fn a_job_answers_to_its_aliases_and_counts_once() {
+        let mut renamed = JobDescriptor::of::<Welcome>("src/a.rs", 3);
+        renamed.aliases = &["mail:hello", "mail:bye"];
+        let registry = Registry::from_descriptors([renamed]).unwrap();
+        assert_eq!((registry.len(), registry.iter().count()), (1, 1));
+        for name in ["mail:hello", "mail:bye", "mail:welcome"] {
+            assert_eq!(registry.get(name).map(|job| job.name), Some("mail:welcome"), "{name}");
+        }
+        assert!(registry.get("mail").is_none());
+        let bye = JobDescriptor::of::<Bye>("src/b.rs", 7);
+        for jobs in [[renamed, bye], [bye, renamed]] {
+            let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
+            assert!(error.starts_with("two jobs are named `mail:bye`: src/a.rs:3 and src/b.rs:7"), "{error}");
+        }
+        let mut also = bye;
+        (also.name, also.aliases) = ("mail:other", &["mail:hello"]);
+        let error = Registry::from_descriptors([renamed, also]).unwrap_err().to_string();
+        assert!(error.starts_with("two jobs are named `mail:hello`"), "{error}");
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod running;
 mod served_queues;
 mod server_context;
 mod service;
+mod shape_cache;
 mod shutdown;
 mod signals;
 mod stop;

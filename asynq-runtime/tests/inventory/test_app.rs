@@ -196,7 +196,7 @@ mod other_version {
     #[derive(serde::Serialize, serde::Deserialize)]
     pub(super) struct Doubled {
         pub(super) factor: u8,
-        pub(super) n: u64,
+        pub(super) number: u64,
     }
 
     impl Job for Doubled {
@@ -212,7 +212,7 @@ mod other_version {
 #[tokio::test]
 async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shapes() {
     let app = TestApp::new().await;
-    let theirs = other_version::Doubled { factor: 3, n: 7 };
+    let theirs = other_version::Doubled { factor: 3, number: 7 };
     let task = theirs.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
     let waiting = app.task(&task).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shape
 #[tokio::test]
 async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
     let app = TestApp::new().await;
-    other_version::Doubled { factor: 3, n: 7 }.enqueue(app.client()).await.unwrap();
+    other_version::Doubled { factor: 3, number: 7 }.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
     let app = app.registry(Registry::only::<(other_version::Doubled,)>().unwrap());
     app.advance("5s").await;
@@ -275,7 +275,7 @@ async fn json_that_lacks_a_field_is_handed_back_for_a_day_and_archived_with_the_
 #[tokio::test]
 async fn undecodable_arguments_are_archived_at_once() {
     let app = TestApp::new().await;
-    app.client().enqueue_raw(RawTask::new("double", "{}")).await.unwrap();
+    app.client().enqueue_raw(RawTask::new("double", "{")).await.unwrap();
     let drained = app.drain().await;
     assert_eq!(drained.archived, 1);
     assert!(drained.failures[0].error.contains("it looks like JSON"), "{drained:?}");

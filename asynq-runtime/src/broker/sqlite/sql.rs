@@ -153,6 +153,10 @@ statements! {
     SEMAPHORE_OUT = "semaphore/out";
     SEMAPHORE_ACQUIRE = "semaphore/acquire";
     SEMAPHORE_RELEASE = "semaphore/release";
+    SHAPES_KEEP = "shapes/keep";
+    SHAPES_FIND = "shapes/find";
+    SHAPES_EXTEND = "shapes/extend";
+    SHAPES_FORGET = "shapes/forget";
     PRESENCE_JOIN = "presence/join";
     PRESENCE_REJOIN = "presence/rejoin";
     PRESENCE_FORGET_NAME = "presence/forget_name";

@@ -7,12 +7,13 @@ use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
-        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, Lead,
-        LockPage, MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
-        Semaphores, SetError, SetOutcome, TaskEnd, TaskSet, Tick, Ticked,
+        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, KeptShapes,
+        Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair,
+        RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::Flaky;
@@ -220,6 +221,22 @@ impl Semaphores for Flaky {
 
     async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
         self.inner.release_token(scope, task).await
+    }
+}
+
+#[async_trait]
+impl Shapes for Flaky {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes).await
+    }
+
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        self.pulse("shape").await;
+        self.inner.shape(job, fingerprint).await
+    }
+
+    fn kept_shapes(&self) -> &KeptShapes {
+        self.inner.kept_shapes()
     }
 }
 
