@@ -6,7 +6,7 @@
 // #[tracing::instrument(skip_all)]
 // #[inline]
 // pub async fn old(
-//     /// Who gets it.
+//     /// The receiver.
 //     to: String,
 //     #[serde(default, rename = "Retries")]
 //     #[allow(unused)]
@@ -47,7 +47,7 @@ pub async fn old(to: String, #[allow(unused)] retries: u8) -> JobResult {
 #[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
 #[serde(crate = "::asynq_runtime::__private::serde")]
 pub struct old {
-    /// Who gets it.
+    /// The receiver.
     #[serde(
         bound(
             serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <old as ::asynq_runtime::__private::Checked>::OK }>",

@@ -28,6 +28,12 @@ async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobR
 #[serde(transparent)]
 struct import {
     /// Argument `file` of [`import()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <import as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <import as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     file: String,
 }
 #[allow(
@@ -114,11 +120,23 @@ impl import {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for import {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <JobResult as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for import {
         const NAME: &'static str = "import";
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("file");
+        type Output = __rt::JobResult<
+            <JobResult as __rt::Returned<{ <import as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::IntoJobResult>::into_job_result(
+            <JobResult as __rt::Returned<
+                { <import as __rt::Checked>::OK },
+            >>::into_job_result(
                 import(ctx, __rt::JobContext::checkpoint::<u64>(ctx).await?, self.file)
                     .await,
             )

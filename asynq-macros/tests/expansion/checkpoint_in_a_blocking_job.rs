@@ -26,6 +26,12 @@ fn import(cursor: runtime::Checkpoint<(u64, String)>, file: &Path) {
 #[serde(transparent)]
 struct import {
     /// Argument `file` of [`import()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> < Path as :: std :: borrow :: ToOwned > :: Owned: ::asynq_runtime::__private::Stored<'__job, { <import as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> < Path as :: std :: borrow :: ToOwned > :: Owned: ::asynq_runtime::__private::Stored<'__job, { <import as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     file: <Path as ::std::borrow::ToOwned>::Owned,
 }
 #[allow(
@@ -110,16 +116,26 @@ impl import {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for import {
+        const OK: usize = {
+            let () = <<Path as ::std::borrow::ToOwned>::Owned as __rt::Argument>::FITS;
+            let () = <() as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for import {
         const NAME: &'static str = "import";
-        type Output = __rt::JobResult<<() as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("file");
+        type Output = __rt::JobResult<
+            <() as __rt::Returned<{ <import as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             let state_0 = __rt::JobContext::checkpoint::<(u64, String)>(ctx).await?;
             __rt::run_blocking(
                     ctx,
-                    move |_| <() as __rt::IntoJobResult>::into_job_result(
-                        import(state_0, &self.file),
-                    ),
+                    move |_| <() as __rt::Returned<
+                        { <import as __rt::Checked>::OK },
+                    >>::into_job_result(import(state_0, &self.file)),
                 )
                 .await
         }

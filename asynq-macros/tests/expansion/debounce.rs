@@ -25,8 +25,20 @@ async fn index(doc: u64, text: String) -> JobResult {
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct index {
     /// Argument `doc` of [`index()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     doc: u64,
     /// Argument `text` of [`index()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     text: String,
 }
 #[allow(
@@ -118,6 +130,13 @@ impl index {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for index {
+        const OK: usize = {
+            let () = <u64 as __rt::Argument>::FITS;
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for index {
         const NAME: &'static str = "index";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()

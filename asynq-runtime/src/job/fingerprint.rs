@@ -88,19 +88,6 @@ fn once(traced: &Traced, of: TypeId, trace: impl FnOnce() -> Fingerprint) -> Arc
     Arc::clone(traced.entry(of).or_insert(fresh))
 }
 
-type Known = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
-
-/// What was traced before, or is now.
-fn known(traced: &Known, id: TypeId, trace: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
-    let traced = traced.get_or_init(RwLock::default);
-    if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-        return Arc::clone(known);
-    }
-    let fresh = Arc::new(trace());
-    let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(traced.entry(id).or_insert(fresh))
-}
-
 impl PartialEq for Fingerprint {
     /// Whether the shapes are the same. The names of types, which `reads` goes by, are not part of a shape.
     fn eq(&self, other: &Self) -> bool {
