@@ -24,7 +24,7 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A task `id` with this payload that replaces whoever has the lock `k`, and is due in 30 s.
+/// A task `id` with this payload that replaces the holder of the lock `k`, and is due in 30 s.
 fn debounced(id: &str, payload: &'static str) -> NewTask {
     let replaces = Some(Replaces::default());
     NewTask { replaces, ..task(id).locked(&lock_key("k"), 60).with_payload(payload).after(30 * SECOND) }

@@ -10,6 +10,7 @@ mod literal;
 mod model;
 mod options;
 mod parameter;
+mod run;
 mod schedule;
 mod signature;
 

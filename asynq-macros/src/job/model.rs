@@ -155,7 +155,7 @@ impl JobModel {
 
 impl ToTokens for JobModel {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        // Only its struct is there; `fn` without a body is no Rust.
+        // Only its struct is there; `fn` without a body is not Rust.
         if !self.is_contract {
             self.function.to_tokens(tokens);
         }

@@ -81,8 +81,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where the tasks are. Redis and SQLite implement it, and nobody else can: its contracts may gain methods in any version, so they
-/// are no part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
+/// Where the tasks are. Redis and SQLite implement it, and no other type can: its contracts may gain methods in any version, so they
+/// are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
 ///
 /// The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a type parameter.
 #[async_trait::async_trait]

@@ -45,7 +45,7 @@ pub trait Settle {
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
 
     /// Keeps where a run has got to, in place of what was kept before. It stays with the task until a run succeeds or its payload
-    /// is edited, whoever runs it next; only [`checkpoint`](Self::checkpoint) reads it.
+    /// is edited, whichever server runs it next; only [`checkpoint`](Self::checkpoint) reads it.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::BrokerError;
 
 /// How long a shape is kept after a program last used it: 400 days, longer than the default archive (90 days) and than most
-/// tasks are scheduled ahead. Whoever keeps a shape or asks for one begins this time anew.
+/// tasks are scheduled ahead. A program that keeps a shape or asks for one begins this time anew.
 pub const SHAPE_TTL: Duration = Duration::from_secs(400 * 86_400);
 
 /// Longest shape in bytes that [`Shapes::shape`] answers with.

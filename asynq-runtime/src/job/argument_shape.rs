@@ -67,7 +67,7 @@ impl<'b> DueShapes<'b> {
         self.shapes.is_empty()
     }
 
-    /// Keeps them. A failure is no error: tasks are enqueued all the same, and a later use tries again.
+    /// Keeps them. A failure is not an error: tasks are enqueued all the same, and a later use tries again.
     pub(crate) async fn keep(mut self) {
         if self.is_empty() {
             return;

@@ -134,7 +134,7 @@ impl fmt::Debug for JobError {
     }
 }
 
-/// What a job without a body returns to whoever runs it all the same, such as a test.
+/// What a job without a body returns to a caller that runs it all the same, such as a test.
 pub fn no_handler<J: super::Job>() -> JobError {
     JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
 }

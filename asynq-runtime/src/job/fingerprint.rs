@@ -49,7 +49,7 @@ impl Fingerprint {
         once(&TRACED, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
     }
 
-    /// The fingerprint of a value that is no job's arguments and is kept in postcard, traced once per type.
+    /// The fingerprint of a value beside a job's arguments and is kept in postcard, traced once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
         static TRACED: Traced = OnceLock::new();
         once(&TRACED, TypeId::of::<T>(), || fingerprint(trace::trace::<T>(false), None, &short_name::<T>()))

@@ -213,7 +213,7 @@ fn a_lone_argument_becomes_a_named_one_and_back() {
     assert_eq!(read(Two { to: to(), n: Some(3) }), Ok(Lone { to: to() }));
     assert_eq!(read(JsonLone { to: to() }), Ok(JsonTwo { to: to(), n: None }));
     assert_eq!(read(JsonTwo { to: to(), n: Some(3) }), Ok(JsonLone { to: to() }));
-    // Its name is no part of a payload.
+    // Its name is not part of a payload.
     assert_eq!(read(Lone { to: to() }), Ok(LoneOther { recipient: to() }));
     // Another name is another argument: nobody knows whether it means the same.
     let text = reason::<Mail>(LoneOther { recipient: to() });

@@ -144,7 +144,7 @@ impl ShapeDocument {
         serde_json::from_slice(bytes).map_err(malformed)
     }
 
-    /// Whether both are the same but for the name of a lone argument, which is no part of a payload.
+    /// Whether both are the same but for the name of a lone argument, which is not part of a payload.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.root == other.root && self.types == other.types
     }

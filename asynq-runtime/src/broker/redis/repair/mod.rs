@@ -109,7 +109,7 @@ impl Repair for RedisBroker {
         stuck: bool,
     ) -> Result<bool, BrokerError> {
         let keys = Keys::new(queue);
-        // Any other key is no lock.
+        // Any other key is not a lock.
         if !key.strip_prefix(keys.prefix()).is_some_and(|name| name.starts_with("unique:")) {
             return Ok(false);
         }

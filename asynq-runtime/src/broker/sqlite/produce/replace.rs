@@ -26,7 +26,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Whom the task replaces.
+    /// The task that this one replaces.
     pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
         if task.replaces.is_none() {
             return Ok(None);
