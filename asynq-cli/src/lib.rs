@@ -7,7 +7,8 @@
 //!
 //! - `go`: what users of Go's tool write, and what it means here.
 //! - `session`: what a command works with: the broker, the output, the person to ask.
-//! - `command`: `cli`, what can be written, and one module per command. A new one is a module with a `clap::Args` and a `run`, and a line in `Command`.
+//! - `command`: `cli`, what can be written, and one module per command. A new one is a module with a `clap::Args` and a
+//!   `run`, and a line in `Command`.
 //! - `dash`: the full-screen view.
 //! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
 //! - `entries`: periodic entries as schedulers list them.

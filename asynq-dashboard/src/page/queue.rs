@@ -68,7 +68,7 @@ struct View<'a> {
 #[derive(Debug)]
 enum List {
     Page(Span, Vec<TaskBrief>),
-    SearchResult(SearchResult),
+    Found(SearchResult),
 }
 
 /// Answers `/queues/{queue}`.
@@ -103,12 +103,12 @@ pub(crate) async fn get(
             after: wish.after.clone(),
             ..Query::default()
         };
-        List::SearchResult(search::search(&app, &query, search::FOR_A_PAGE).await?)
+        List::Found(search::search(&app, &query, search::FOR_A_PAGE).await?)
     };
     let mut charts = curves::charts(&app.samples().series(Some(&queue)));
     charts.push(days(&broker.history(&stats.name, DAYS).await?));
     let memory = broker.memory_usage(&stats.name).await?;
-    let is_search = matches!(list, List::SearchResult(_));
+    let is_search = matches!(list, List::Found(_));
     let room = inspector.archive_room(&queue).await?;
     let body = render(&View { app: &app, stats, memory, state, wish, list, room, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
@@ -234,7 +234,7 @@ fn tasks(view: &View<'_>) -> Markup {
     };
     let rows = match &view.list {
         List::Page(_, tasks) => tasks,
-        List::SearchResult(found) => &found.tasks,
+        List::Found(found) => &found.tasks,
     };
     html! {
         section.panel.flush aria-label={ "Tasks that are " (view.state) } {
@@ -259,12 +259,12 @@ fn tasks(view: &View<'_>) -> Markup {
             @if rows.is_empty() { (nothing(view, &path)) } @else { (table.show(rows)) }
             @match &view.list {
                 List::Page(span, _) => { @if span.total > 0 { (span.pages(|page| link("page", &page.to_string()))) } },
-                List::SearchResult(found) => (super::search::how_far(found, |after| link("after", after))),
+                List::Found(found) => (super::search::how_far(found, |after| link("after", after))),
             }
         }
         // The script of a search may still find some.
-        @if can_change && (!rows.is_empty() || matches!(view.list, List::SearchResult(_))) {
-            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::SearchResult(_) => None }, view.room))
+        @if can_change && (!rows.is_empty() || matches!(view.list, List::Found(_))) {
+            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }, view.room))
         }
     }
 }

@@ -60,11 +60,11 @@ impl Connection {
         let (state, watched) = watch::channel(State::Opening);
         let (lost, reports) = watch::channel(0);
         let connection = Self { state: watched, lost: lost.clone(), timeout: role.timeout };
-        let keeper = ConnectionManager::new(role, state.clone(), lost);
+        let manager = ConnectionManager::new(role, state.clone(), lost);
         let ends = Ends(state);
         io.spawn(async move {
             tokio::select! {
-                () = keeper.run(reports) => {}
+                () = manager.run(reports) => {}
                 // The last clone of the connection was dropped.
                 () = ends.0.closed() => {}
             }
@@ -243,7 +243,7 @@ impl Connection {
     /// The connection, waiting for one until the time-out.
     async fn up(&self) -> Result<Up, BrokerError> {
         let usable = |state: &State| match state {
-            // The caller that saw it fail has reported that, before the keeper could take it away.
+            // The caller that saw it fail has reported that, before the manager could take it away.
             State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
             State::Up { connection, generation, identity, .. } => {
                 Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))

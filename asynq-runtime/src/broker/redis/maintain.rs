@@ -15,7 +15,6 @@ use super::{
     keys::Keys,
     produce::whole_seconds,
     reply,
-    reply::time as read_time,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
     settle::read_settled,
@@ -251,7 +250,7 @@ impl RedisBroker {
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
         let times = self.router.send_to_each(Call::plain("TIME")).await?;
         // Of the masters of a cluster the one that is ahead.
-        let ahead = times.into_iter().filter_map(|time| read_time(&time.ok()?)).max();
+        let ahead = times.into_iter().filter_map(|time| reply::time(&time.ok()?)).max();
         let redis = ahead.ok_or_else(|| reply::unexpected("no time"))?;
         Ok(self.hold.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), redis))
     }

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_master_that_became_a_replica_is_noticed_in_the_answers_of_old_and_new_servers() {
-        let answer = |connection: &str| redis::parse_redis_value(format!("-{connection}\r\n").as_bytes()).unwrap();
+        let answer = |line: &str| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
         for demoted in [
             "READONLY You can't write against a read only replica.",
             "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
@@ -269,7 +269,7 @@ mod tests {
             (readonly_7, Some("READONLY")),
             ("-READONLY You can't write against a read only replica.", Some("READONLY")),
             ("-NOSCRIPT No matching script. Please use EVAL.", Some("NOSCRIPT")),
-            ("-MASTERDOWN Router with MASTER is down and replica-serve-stale-data is set to 'no'.", Some("MASTERDOWN")),
+            ("-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", Some("MASTERDOWN")),
             (
                 "-ERR Error running script (call to f_a8b3): @user_script:3: @user_script: 3: -CLUSTERDOWN The cluster \
                  is down",
@@ -291,5 +291,16 @@ mod tests {
         assert_eq!(only_score(old), Some(1_700_000_000_123));
         assert_eq!(only_score(new), Some(1));
         assert_eq!(only_score(Value::Array(Vec::new())), None);
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_none() {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        assert_eq!(
+            time(&Value::Array(vec![bulk("1700000000"), bulk("250000")])).map(|time| time.timestamp_millis()),
+            Some(1_700_000_000_250)
+        );
+        assert_eq!(time(&Value::Array(vec![bulk("now")])), None);
+        assert_eq!(time(&Value::Okay), None);
     }
 }

@@ -47,14 +47,14 @@ mod tests {
         Address::Tcp { host: host.into(), port }
     }
 
-    fn refusal(connection: &str) -> Result<Value, BrokerError> {
-        redis::parse_redis_value(format!("-{connection}\r\n").as_bytes()).map_err(|_| unreachable!("it can be read"))
+    fn refusal(line: &str) -> Result<Value, BrokerError> {
+        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).map_err(|_| unreachable!("it can be read"))
     }
 
     #[test]
     fn moved_and_ask_name_slot_and_node() {
         let from = at("here", 1);
-        let read = |connection: &str| Redirect::read(&refusal(connection), &from);
+        let read = |line: &str| Redirect::read(&refusal(line), &from);
         let to = |slot, to, asking| Some(Redirect { slot, to, asking });
         assert_eq!(read("MOVED 3999 10.0.0.1:7000"), to(3999, at("10.0.0.1", 7000), false));
         assert_eq!(read("ASK 0 redis-2.local:7001"), to(0, at("redis-2.local", 7001), true));
@@ -71,7 +71,7 @@ mod tests {
     fn a_part_of_the_cluster_that_waits_for_a_failover_is_known_by_the_answers_of_old_and_new_nodes() {
         for down in [
             "CLUSTERDOWN The cluster is down",
-            "MASTERDOWN Router with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
             "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
              against a read only replica. ",

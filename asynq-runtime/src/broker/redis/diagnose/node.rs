@@ -44,7 +44,7 @@ impl RedisBroker {
                 _ => place.clone(),
             };
             node.version = node.fact("redis_version").unwrap_or("unknown").to_owned();
-            if let Some(time) = time.ok().and_then(read_time) {
+            if let Some(time) = time.ok().as_ref().and_then(reply::time) {
                 node.ahead = time - (begun + took / 2);
                 node.precision = (took / 2).to_std().unwrap_or_default();
             }
@@ -66,13 +66,6 @@ fn read_info(info: &str) -> Vec<Fact> {
         }
     }
     facts
-}
-
-fn read_time(value: Value) -> Option<DateTime<Utc>> {
-    let parts = reply::array(value).ok()?;
-    let [seconds, micros] = &parts[..] else { return None };
-    let micros = u32::try_from(reply::number(micros)?).ok()?;
-    DateTime::from_timestamp(reply::number(seconds)?, micros.checked_mul(1_000)?)
 }
 
 fn read_slow_calls(value: Value) -> Vec<SlowCall> {
@@ -128,15 +121,5 @@ mod tests {
         assert_eq!(calls[0].what, "EVALSHA asynq:{q}:pending asynq:{q}:t:1");
         assert_eq!(calls[0].took, Duration::from_millis(12));
         assert!(read_slow_calls(Value::Okay).is_empty());
-    }
-
-    #[test]
-    fn a_time_that_cannot_be_read_is_none() {
-        assert_eq!(
-            read_time(Value::Array(vec![text("1700000000"), text("250000")])).map(|time| time.timestamp_millis()),
-            Some(1_700_000_000_250)
-        );
-        assert_eq!(read_time(Value::Array(vec![text("now")])), None);
-        assert_eq!(read_time(Value::Okay), None);
     }
 }
