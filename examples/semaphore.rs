@@ -33,7 +33,7 @@ async fn main() -> Result<(), BoxError> {
     let client = Client::connect(&url).await?;
     let server = Server::builder(&url)
         .concurrency(10)
-        .state(Semaphore::new(&client, "partner", 2)?)
+        .state(Semaphore::new("partner", 2)?)
         .state(Line::default())
         .build()
         .await?;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
     }
     running.drained().await?;
     running.shutdown().await?;
-    if let Err(error) = Semaphore::new(&client, "partner", 0) {
+    if let Err(error) = Semaphore::new("partner", 0) {
         println!("refused: {error}");
     }
     Ok(())

@@ -69,6 +69,7 @@ fn exact_task_of(entry: &SchedulerEntry, now: DateTime<Utc>) -> Option<NewTask> 
         when,
         group: (!message.group_key.is_empty()).then(|| GroupName::from_wire(&message.group_key)),
         unique: lock,
+        replaces: None,
         extra,
         message,
     })

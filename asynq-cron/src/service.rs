@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use asynq_runtime::{
     BoxError,
     job::BoxFuture,
-    server::{Service, ServiceContext, ServiceEntry, ServiceRow},
+    server::{Flag, Flags, Service, ServiceContext, ServiceEntry, ServiceRow},
 };
 use chrono::Utc;
 
@@ -211,21 +211,20 @@ fn release(variable: Option<String>) -> Result<u64, BoxError> {
 }
 
 asynq_runtime::__private::inventory::submit! {
-    ServiceEntry { name: "periodic", make, args, rows }
+    ServiceEntry { name: "periodic", make, flags, rows }
 }
 
-fn make(flags: &clap::ArgMatches) -> Option<Box<dyn Service>> {
-    let is_off = flags.try_get_one("no-schedule").ok().flatten().copied().unwrap_or(false);
-    (!is_off && !PeriodicEntry::linked().is_empty()).then(|| Box::new(SchedulerService::new()) as Box<dyn Service>)
+fn make(flags: &Flags) -> Option<Box<dyn Service>> {
+    let is_on = !flags.is_set(NO_SCHEDULE) && !PeriodicEntry::linked().is_empty();
+    is_on.then(|| Box::new(SchedulerService::new()) as Box<dyn Service>)
 }
 
-fn args(command: clap::Command) -> clap::Command {
-    let flag = clap::Arg::new("no-schedule")
-        .long("no-schedule")
-        .action(clap::ArgAction::SetTrue)
-        .help("Run jobs only, and leave the periodic ones to other programs to schedule");
+const NO_SCHEDULE: &str = "no-schedule";
+
+fn flags() -> Vec<Flag> {
+    let flag = Flag::switch(NO_SCHEDULE, "Run jobs only, and leave the periodic ones to other programs to schedule");
     // A program without periodic jobs has no use for it.
-    command.arg(flag.hide(PeriodicEntry::linked().is_empty()))
+    vec![flag.hidden(PeriodicEntry::linked().is_empty())]
 }
 
 fn rows() -> Vec<ServiceRow> {

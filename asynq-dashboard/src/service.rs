@@ -5,9 +5,8 @@ use std::{fmt, future::Future};
 use asynq_runtime::{
     BoxError,
     job::BoxFuture,
-    server::{Service, ServiceContext, ServiceEntry},
+    server::{Flag, Flags, Service, ServiceContext, ServiceEntry},
 };
-use clap::{Arg, ArgAction, ArgMatches};
 
 use crate::{
     builder::Dashboard,
@@ -114,60 +113,45 @@ impl fmt::Debug for DashboardService {
 }
 
 inventory::submit! {
-    ServiceEntry { name: "dashboard", make, args, rows: Vec::new }
+    ServiceEntry { name: "dashboard", make, flags, rows: Vec::new }
 }
 
-fn make(flags: &ArgMatches) -> Option<Box<dyn Service>> {
-    let flag = |name: &str| flags.try_get_one::<String>(name).ok().flatten().cloned();
-    let given = |name: &str, variable| flag(name).or_else(|| environment::text(variable));
+fn make(flags: &Flags) -> Option<Box<dyn Service>> {
+    let given = |name: &str, variable| flags.value(name).map(str::to_owned).or_else(|| environment::text(variable));
     let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
     if address.is_none() && metrics.is_none() {
         return None;
     }
-    let read_only = flags.try_get_one("dashboard-read-only").ok().flatten().copied().unwrap_or(false);
-    let hosts = flags.try_get_many::<String>("dashboard-host").ok().flatten();
-    let hosts: Vec<_> = hosts.unwrap_or_default().cloned().collect();
+    let read_only = flags.is_set("dashboard-read-only");
+    let hosts: Vec<String> = flags.values("dashboard-host").map(str::to_owned).collect();
     let configure = move |dashboard: Dashboard| {
         environment::flag(METRICS_QUEUES)?;
         let dashboard =
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
-    let metrics_of_queues = flags.try_get_one("metrics-queues").ok().flatten().copied().unwrap_or(false)
-        || environment::flag(METRICS_QUEUES).unwrap_or(false);
+    let metrics_of_queues = flags.is_set("metrics-queues") || environment::flag(METRICS_QUEUES).unwrap_or(false);
     Some(Box::new(DashboardService { address, metrics, metrics_of_queues, configure: Box::new(configure) }))
 }
 
-fn args(command: clap::Command) -> clap::Command {
-    command
-        .arg(
-            Arg::new("dashboard")
-                .long("dashboard")
-                .value_name("ADDR")
-                .help("Serves a web dashboard there, such as 127.0.0.1:8080 [env: ASYNQ_DASHBOARD]"),
+fn flags() -> Vec<Flag> {
+    vec![
+        Flag::value("dashboard", "ADDR", "Serves a web dashboard there, such as 127.0.0.1:8080 [env: ASYNQ_DASHBOARD]"),
+        Flag::switch("dashboard-read-only", "Refuses all changes by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
+        Flag::value(
+            "dashboard-host",
+            "HOST",
+            "Lets the dashboard answer to this host name too [env: ASYNQ_DASHBOARD_HOSTS]",
         )
-        .arg(
-            Arg::new("dashboard-read-only")
-                .long("dashboard-read-only")
-                .action(ArgAction::SetTrue)
-                .help("Refuses all changes by the dashboard [env: ASYNQ_DASHBOARD_READ_ONLY]"),
-        )
-        .arg(
-            Arg::new("dashboard-host")
-                .long("dashboard-host")
-                .value_name("HOST")
-                .action(ArgAction::Append)
-                .help("Lets the dashboard answer to this host name too [env: ASYNQ_DASHBOARD_HOSTS]"),
-        )
-        .arg(
-            Arg::new("metrics")
-                .long("metrics")
-                .value_name("ADDR")
-                .help("Serves metrics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]"),
-        )
-        .arg(
-            Arg::new("metrics-queues").long("metrics-queues").action(ArgAction::SetTrue).help(
-                "Adds the numbers of all queues to the metrics, for one worker of many [env: ASYNQ_METRICS_QUEUES]",
-            ),
-        )
+        .repeated(),
+        Flag::value(
+            "metrics",
+            "ADDR",
+            "Serves metrics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]",
+        ),
+        Flag::switch(
+            "metrics-queues",
+            "Adds the numbers of all queues to the metrics, for one worker of many [env: ASYNQ_METRICS_QUEUES]",
+        ),
+    ]
 }

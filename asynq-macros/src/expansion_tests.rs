@@ -42,6 +42,8 @@ fn every_option() {
     backoff = "exponential(500ms, 10m)",
     retention = "7d",
     name = "email:send",
+    alias = ["send_mail", "mail"],
+    upgrade = [old::from_v1, from_v2],
     codec = "postcard",
     fingerprint = "v2",
     on_error = policies::mail,
@@ -112,6 +114,33 @@ pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: ru
 }
 
 #[test]
+fn checkpoint() {
+    golden(
+        "checkpoint",
+        r#"
+#[job]
+async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobResult {
+    cursor.save(1).await?;
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
+fn checkpoint_in_a_blocking_job() {
+    golden(
+        "checkpoint_in_a_blocking_job",
+        r#"
+#[job]
+fn import(cursor: runtime::Checkpoint<(u64, String)>, file: &Path) {
+    body()
+}
+"#,
+    );
+}
+
+#[test]
 fn blocking() {
     golden(
         "blocking",
@@ -139,6 +168,19 @@ fn thumbnail(store: State<Store>, ctx: &JobContext, path: &str, size: u32) -> Jo
 }
 
 #[test]
+fn debounce() {
+    golden(
+        "debounce",
+        r#"
+#[job(unique_by = "doc", debounce = "1500ms", debounce_max = "5m")]
+async fn index(doc: u64, text: String) -> JobResult {
+    Ok(())
+}
+"#,
+    );
+}
+
+#[test]
 fn unique_by_one() {
     golden(
         "unique_by_one",
@@ -160,6 +202,18 @@ fn on_error_in_a_blocking_job() {
 fn pay(cents: u64) -> Result<Receipt, PayError> {
     charge(cents)
 }
+"#,
+    );
+}
+
+#[test]
+fn without_a_body() {
+    golden(
+        "without_a_body",
+        r#"
+/// Makes a picture smaller.
+#[job(queue = "images", retention = "1h")]
+pub async fn resize(path: &str, width: u32) -> Result<u64, ImageError>;
 "#,
     );
 }

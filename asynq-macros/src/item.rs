@@ -1,6 +1,6 @@
 //! A function whose body is kept as it was written: never parsed, never reprinted.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt};
 use syn::{
     Attribute, FnArg, Ident, Result, Signature, Token, Visibility,
@@ -18,6 +18,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Whether a semicolon stands where the body would.
+    pub(crate) fn is_without_body(&self) -> bool {
+        matches!(self.body.clone().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == ';')
+    }
+
     /// Takes away the attributes of parameters that do not belong on a function, such as `#[serde(…)]`.
     pub(crate) fn strip_parameters(&mut self, is_foreign: impl Fn(&Attribute) -> bool) {
         for input in &mut self.sig.inputs {

@@ -20,7 +20,9 @@ use proc_macro::TokenStream;
 /// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
 /// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
 ///
-/// `&JobContext` and `State<T>` are supplied by the worker; every other parameter is an argument and is stored. A
+/// `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and what is marked with
+/// `#[from_context]`, whose type implements `FromContext`, are supplied by the worker; every other parameter is an argument
+/// and is stored, and one whose type happens to be called `State` is marked with `#[arg]`. A
 /// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
 /// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
 /// field.
@@ -35,6 +37,8 @@ use proc_macro::TokenStream;
 /// | `group` | the group that it waits in to be aggregated | runs by itself |
 /// | `aggregates` | the job whose tasks become one of this; the argument is `Vec` of it | none |
 /// | `unique` | how long an equal task is refused | not unique |
+/// | `debounce` | how long it has to be quiet: an equal task that waits takes the new arguments and this time again | runs at once |
+/// | `debounce_max` | how long at most such a task waits, from the first of those enqueues on | as long as they come |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
 /// | `unique_until` | what frees the lock: any `"end"`, `"success"` as in asynq, or its `"start"` | `"end"` |
 /// | `unique_extend` | `true`: the lock lasts at least as long as the task runs | `false` |
@@ -46,15 +50,30 @@ use proc_macro::TokenStream;
 /// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
 /// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
 /// | `kill_after` | for an `fn`: how long after its timeout or a cancel it is given up if its thread has not returned | never |
+/// | `derive(…)` | what the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
 ///
 /// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
+///
+/// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same struct with
+/// the same functions, for a program that enqueues the job and leaves it to another one to run. Both write the same name,
+/// parameters and codec; a task that does not fit is handed back like any of an unknown shape.
 ///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
 #[proc_macro_attribute]
 pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Job, options.into(), item.into()).into()
+}
+
+/// Puts what stands in its parentheses behind the item; for the expansion of the others alone.
+///
+/// In an `impl` the struct is refused with one error of the compiler, and everything that hangs on it goes with it.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn beside(items: TokenStream, mut item: TokenStream) -> TokenStream {
+    item.extend(items);
+    item
 }
 
 /// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule, of which each time fires once, however
@@ -69,6 +88,7 @@ pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | `tz` | the time zone of the schedule: `"Europe/Berlin"` | UTC |
 /// | `missed` | what becomes of times at which no scheduler lived: `"skip"`, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
 /// | `overlap` | while the previous task waits or runs: `"allow"`, `"skip"` this time, or `"replace"` the previous task | `"allow"` |
+/// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
 /// | `jitter` | each time is put off by up to this, the same in every replica | none |
 ///
 /// And every option of `#[job]`. Beside the function stands the same struct as for any job, so that it can also be

@@ -7,13 +7,15 @@ use syn::Path;
 /// The way from the user's crate to the runtime.
 pub(crate) struct Paths {
     root: TokenStream,
+    cron: TokenStream,
 }
 
 impl Paths {
-    /// `crate_path` is the user's `crate = …`, for a renamed or re-exported dependency.
-    pub(crate) fn new(crate_path: Option<&Path>) -> Self {
+    /// The user's `crate = …` and `cron_crate = …`, for renamed or re-exported dependencies.
+    pub(crate) fn new(crate_path: Option<&Path>, cron_crate: Option<&Path>) -> Self {
         let root = crate_path.map_or_else(|| quote!(::asynq_runtime), ToTokens::to_token_stream);
-        Self { root }
+        let cron = cron_crate.map_or_else(|| quote!(::asynq_cron), ToTokens::to_token_stream);
+        Self { root, cron }
     }
 
     /// The module for generated code alone.
@@ -24,13 +26,18 @@ impl Paths {
 
     /// What the expansion of a schedule needs besides.
     pub(crate) fn cron(&self) -> TokenStream {
-        quote!(::asynq_cron::__private)
+        let cron = &self.cron;
+        quote!(#cron::__private)
     }
 
     /// serde by way of the runtime, as `#[serde(crate = "…")]` wants it.
     pub(crate) fn serde(&self) -> String {
+        self.private_text() + "::serde"
+    }
+
+    /// [`private`](Self::private) for attributes that take paths in quotes.
+    pub(crate) fn private_text(&self) -> String {
         let mut path = self.private().to_string();
-        path.push_str("::serde");
         path.retain(|c| c != ' ');
         path
     }

@@ -27,6 +27,11 @@ pub(crate) fn url_from_env() -> Result<String, BrokerError> {
     })
 }
 
+/// Whether each connection to `url` has a database of its own.
+pub(crate) fn is_in_memory(url: &str) -> bool {
+    url.split('?').next().is_some_and(|place| matches!(place, "sqlite::memory:" | "sqlite://:memory:"))
+}
+
 /// Connects to the broker at `url`.
 ///
 /// # Errors

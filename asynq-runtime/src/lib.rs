@@ -70,6 +70,7 @@
 //! | | |
 //! |---|---|
 //! | `redis`, `sqlite` | each brings its broker; both on by default |
+//! | `main` | [`main!`], with its flags and commands; on by default. Producers and servers in a program that has a `main` leave it out |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
 //! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry |
@@ -129,8 +130,8 @@ pub use self::{
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        Backoff, BoxError, EnqueueError, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions, JobResult,
-        Policy, PreparedTask, RawTask, Registry, Secret, State,
+        Backoff, BoxError, Checkpoint, EnqueueError, FromContext, Job, JobBuilder, JobContext, JobDescriptor, JobError,
+        JobOptions, JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -139,8 +140,9 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, Backoff, BoxError, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError, JobOptions,
-        JobResult, Policy, RawTask, Registry, Secret, Server, State, TaskInfo, TaskState, UniqueUntil, job,
+        App, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError,
+        JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState,
+        UniqueUntil, job,
     };
 }
 
@@ -155,6 +157,7 @@ pub mod __private {
         vec::Vec,
     };
 
+    pub use asynq_macros::beside;
     pub use bytes::Bytes;
     pub use inventory;
     pub use serde::{self, Deserialize, Serialize};
@@ -163,8 +166,8 @@ pub mod __private {
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
         Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Codec, CodecError, IntoInstant, IntoJobResult, IntoSpan, StateKey, encode_key,
-            run_blocking, state, with_policy,
+            Aggregates, Aggregation, Argument, Checked, Codec, CodecError, FromContext, IntoInstant, IntoJobResult,
+            IntoSpan, Returned, StateKey, Stored, Supplied, Upgrade, encode_key, no_handler, run_blocking, with_policy,
         },
     };
 }

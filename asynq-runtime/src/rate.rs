@@ -18,8 +18,7 @@
 //! }
 //!
 //! async fn setup(app: App) -> Result<App, BoxError> {
-//!     let client = Client::from_env().await?;
-//!     Ok(app.state(Semaphore::new(&client, "partner", 5)?))
+//!     Ok(app.state(Semaphore::new("partner", 5)?))
 //! }
 //! # fn main() {}
 //! ```
@@ -34,17 +33,16 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use crate::{
     broker::{Broker, BrokerError},
-    client::Client,
     job::JobContext,
     task::TaskId,
 };
 
-/// Tokens of one scope, of which at most `max` are out at a time. Cheap to clone; keep one in the server's states.
+/// Tokens of one scope, of which at most `max` are out at a time. They are kept by the broker that a task comes from. Cheap to
+/// clone; keep one in the server's states.
 #[derive(Clone)]
 pub struct Semaphore(Arc<Inner>);
 
 struct Inner {
-    broker: Arc<dyn Broker>,
     scope: String,
     max: usize,
     /// Tokens on their way back that were dropped, not released; they end with the last clone.
@@ -83,13 +81,13 @@ pub enum SemaphoreError {
 }
 
 impl Semaphore {
-    /// The tokens of `scope` at the client's broker, of which at most `max` are out. Every program should give the same
-    /// `max`: each looks only at its own.
+    /// The tokens of `scope`, of which at most `max` are out. Every program should give the same `max`: each looks only at
+    /// its own.
     ///
     /// # Errors
     ///
     /// A blank scope, or no tokens.
-    pub fn new(client: &Client, scope: impl Into<String>, max: usize) -> Result<Self, SemaphoreError> {
+    pub fn new(scope: impl Into<String>, max: usize) -> Result<Self, SemaphoreError> {
         let scope = scope.into();
         if scope.trim().is_empty() {
             return Err(SemaphoreError::BlankScope);
@@ -97,8 +95,7 @@ impl Semaphore {
         if max == 0 {
             return Err(SemaphoreError::NoTokens);
         }
-        let broker = Arc::clone(client.broker());
-        Ok(Self(Arc::new(Inner { broker, scope, max, returning: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { scope, max, returning: Mutex::default() })))
     }
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. It is out until it is released,
@@ -109,13 +106,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// The attempt has no deadline, or the broker failed.
+    /// The attempt has no deadline, the context is [detached](JobContext::detached), or the broker failed.
     pub async fn acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
         let id = ctx.id().clone();
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
-        let Inner { broker, scope, max, .. } = &*self.0;
-        let got = broker.acquire_token(scope, *max, &id, until).await?;
-        Ok(got.then(|| Token { semaphore: Some(self.clone()), id, until }))
+        let broker = Arc::clone(ctx.client()?.broker());
+        let got = broker.acquire_token(&self.0.scope, self.0.max, &id, until).await?;
+        Ok(got.then(|| Token { held: Some((self.clone(), broker)), id, until }))
     }
 
     /// The name of what is limited.
@@ -136,8 +133,8 @@ impl Semaphore {
 /// states, one does). Where it fails, or the process dies, the token is out until the attempt's deadline.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
-    /// `None` once it was released.
-    semaphore: Option<Semaphore>,
+    /// What it is a token of, and where; `None` once it was released.
+    held: Option<(Semaphore, Arc<dyn Broker>)>,
     id: TaskId,
     until: DateTime<Utc>,
 }
@@ -154,18 +151,18 @@ impl Token {
     ///
     /// [`SemaphoreError::Gone`], or the broker failed: then it is tried once more, as for one that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
-        let Some(semaphore) = self.semaphore.clone() else { return Ok(()) };
-        let Inner { broker, scope, .. } = &*semaphore.0;
+        let Some((semaphore, broker)) = self.held.clone() else { return Ok(()) };
+        let scope = &semaphore.0.scope;
         let had_one = broker.release_token(scope, &self.id).await?;
-        self.semaphore = None;
+        self.held = None;
         if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.clone(), id: self.id.clone() }) }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let (Some(semaphore), Ok(runtime)) = (self.semaphore.take(), Handle::try_current()) else { return };
-        let (broker, scope) = (Arc::clone(&semaphore.0.broker), semaphore.0.scope.clone());
+        let (Some((semaphore, broker)), Ok(runtime)) = (self.held.take(), Handle::try_current()) else { return };
+        let scope = semaphore.0.scope.clone();
         let id = self.id.clone();
         let mut returning = semaphore.0.returning.lock().unwrap_or_else(PoisonError::into_inner);
         while returning.try_join_next().is_some() {}

@@ -11,6 +11,9 @@ pub mod start {}
 #[doc = include_str!("../../docs/jobs.md")]
 pub mod jobs {}
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/changing-a-job.md")]
+pub mod changing_a_job {}
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/failures.md")]
 pub mod failures {}
 #[cfg(doctest)]

@@ -215,3 +215,28 @@ async fn an_attempt_that_a_go_worker_saw_counts() {
     let message = TaskMessage::decode(t.take_one().await.text().encode().into()).unwrap();
     assert_eq!(message.retried, 3);
 }
+
+#[tokio::test]
+async fn only_the_newest_text_is_whole() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    // Two bytes a character: 256 bytes end between two of them, and behind an odd byte within one.
+    let texts = [format!("{}x", "ä".repeat(2047)), format!("x{}", "ä".repeat(2047))];
+    for n in 0..12 {
+        fail(&t, &texts[n % 2]).await;
+        let failures = failures(&t, "t1").await;
+        let bytes: Vec<usize> = failures.iter().map(|failure| failure.error.len()).collect();
+        assert_eq!(bytes[0], 4095, "{bytes:?}");
+        assert!(bytes[1..].iter().all(|&bytes| bytes == 255 || bytes == 256), "{bytes:?}");
+        assert_eq!(bytes.len(), (n + 1).min(10));
+        for (failure, text) in failures.iter().zip(texts.iter().cycle().skip(n % 2)) {
+            assert!(text.starts_with(&failure.error), "the beginning is kept");
+        }
+    }
+    let all: usize = failures(&t, "t1").await.iter().map(|failure| failure.error.len()).sum();
+    assert!(all <= 4095 + 9 * 256, "{all} bytes");
+    // A short one stays as it is.
+    fail(&t, "short").await;
+    fail(&t, "shorter").await;
+    assert_eq!(told(&t, "t1").await[1].1, "short");
+}

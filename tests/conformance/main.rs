@@ -43,10 +43,10 @@ macro_rules! cases {
 
 cases! {
     [
-        await_end, bad_input, consume, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
-        inspect, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
+        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
+        inspect, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
-        served, served_blocked, sets, settle, settle_again, unique, wait_and_take, wake,
+        served, served_blocked, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
     ]
 
     redis: RedisFixture;
@@ -56,12 +56,12 @@ cases! {
 
     redis_sentinel: SentinelFixture only [
         await_end, bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
-        wait_and_take, wake,
+        shapes, wait_and_take, wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
     redis_tls: TlsFixture only [
         await_end, bad_input, consume, diagnose, extremes, presence, produce, races, served, served_blocked, settle,
-        wait_and_take, wake,
+        shapes, wait_and_take, wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
     sqlite: SqliteFixture;
@@ -77,7 +77,9 @@ cases! {
 mod formatted {
     mod await_end;
     mod bad_input;
+    mod checkpoint;
     mod consume;
+    mod debounce;
     mod diagnose;
     mod extremes;
     mod failures;
@@ -87,6 +89,7 @@ mod formatted {
     mod go_peers;
     mod groups;
     mod inspect;
+    mod locks;
     mod maintain;
     mod model;
     mod pause;
@@ -109,6 +112,7 @@ mod formatted {
     mod sets;
     mod settle;
     mod settle_again;
+    mod shapes;
     mod unique;
     mod wait_and_take;
     mod wake;

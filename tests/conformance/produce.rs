@@ -67,7 +67,7 @@ async fn an_instant_to_come_is_kept_to_the_millisecond() {
     let at = DateTime::from_timestamp(2_000_000_000, 123_000_000).unwrap();
     let new = task("t1").at(at);
 
-    assert_eq!(t.enqueue(new.clone()).await, Placed { state: TaskState::Scheduled, process_at: at });
+    assert_eq!(t.enqueue(new.clone()).await, Placed { state: TaskState::Scheduled, process_at: at, replaced: None });
     assert_eq!(t.snapshot().await.scheduled[0].due, Some(at));
 }
 

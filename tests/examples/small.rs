@@ -326,6 +326,20 @@ fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
 }
 
 #[test]
+fn a_program_enqueues_what_another_one_runs() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let producer = Program::start("contract", at, &[], &[]);
+    producer.line("enqueued resize in images");
+    let worker = Program::start("contract_worker", at, &[], &[]);
+    worker.line("cat.png is now 80 pixels wide");
+    let (status, output) = producer.end();
+    assert!(status.success() && output.contains("the worker wrote 4800 bytes"), "{output}");
+    worker.signal("TERM");
+    assert!(worker.end().0.success());
+}
+
+#[test]
 fn a_worker_runs_the_jobs_that_were_chosen() {
     let folder = tempdir().unwrap();
     let at = folder.path();

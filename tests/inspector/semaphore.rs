@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    Client,
     broker::{Broker, RunKey, RunToken},
     job::{BlockingPool, Cancel, ContextParts, JobContext, StateMap},
     rate::{Semaphore, SemaphoreError},
@@ -14,8 +13,8 @@ use chrono::{DateTime, Utc};
 
 use super::Fixture;
 
-/// The context of an attempt at task `id`.
-fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
+/// The context of an attempt at task `id`, which came from `broker`.
+fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: default_queue(), id: TaskId::from_wire(id), token: RunToken(1), server: 0, row: 0 },
         message: Arc::new(TaskMessage::default()),
@@ -23,34 +22,41 @@ fn attempt(id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
         codec: asynq_runtime::job::Codec::Json,
         deadline,
         cancel: Cancel::default(),
+        stopping: Cancel::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
-        broker: None,
+        broker,
     })
 }
 
 /// One that may take a minute.
 fn minute(t: &Fixture, id: &str) -> JobContext {
-    attempt(id, Some(t.now() + Duration::from_secs(60)))
+    minute_of(t.shared(), t, id)
 }
 
-fn semaphore(broker: Arc<dyn Broker>, max: usize) -> Semaphore {
-    Semaphore::new(&Client::new(broker), "partner", max).unwrap()
+/// The same in a program that has another connection.
+fn minute_of(broker: Arc<dyn Broker>, t: &Fixture, id: &str) -> JobContext {
+    attempt(Some(broker), id, Some(t.now() + Duration::from_secs(60)))
+}
+
+fn semaphore(max: usize) -> Semaphore {
+    Semaphore::new("partner", max).unwrap()
 }
 
 #[tokio::test]
 async fn as_many_tokens_are_out_as_there_are() {
     let t = Fixture::start().await;
-    let partner = semaphore(t.shared(), 2);
-    let elsewhere = semaphore(t.another_broker().await, 2);
+    let partner = semaphore(2);
+    let (elsewhere, far) = (semaphore(2), t.another_broker().await);
     let one = partner.acquire(&minute(&t, "t1")).await.unwrap().expect("the first");
-    let two = elsewhere.acquire(&minute(&t, "t2")).await.unwrap().expect("the second, of another program");
+    let two =
+        elsewhere.acquire(&minute_of(far.clone(), &t, "t2")).await.unwrap().expect("the second, of another program");
     assert!(partner.acquire(&minute(&t, "t3")).await.unwrap().is_none());
-    assert!(elsewhere.acquire(&minute(&t, "t3")).await.unwrap().is_none());
+    assert!(elsewhere.acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().is_none());
     one.release().await.unwrap();
-    let three = elsewhere.acquire(&minute(&t, "t3")).await.unwrap().expect("one came back");
+    let three = elsewhere.acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().expect("one came back");
     assert!(three.until() == t.now() + Duration::from_secs(60));
-    let other = Semaphore::new(&Client::new(t.shared()), "another scope", 1).unwrap();
+    let other = Semaphore::new("another scope", 1).unwrap();
     other.acquire(&minute(&t, "t4")).await.unwrap().expect("scopes are apart").release().await.unwrap();
     two.release().await.unwrap();
     three.release().await.unwrap();
@@ -60,7 +66,7 @@ async fn as_many_tokens_are_out_as_there_are() {
 #[tokio::test]
 async fn a_token_comes_back_when_the_deadline_has_passed() {
     let t = Fixture::start().await;
-    let partner = semaphore(t.shared(), 1);
+    let partner = semaphore(1);
     let lost = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     std::mem::forget(lost);
     t.advance(Duration::from_secs(58));
@@ -72,7 +78,7 @@ async fn a_token_comes_back_when_the_deadline_has_passed() {
 #[tokio::test]
 async fn a_token_that_is_dropped_goes_back() {
     let t = Fixture::start().await;
-    let partner = semaphore(t.shared(), 1);
+    let partner = semaphore(1);
     drop(partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap());
     let taken = async || partner.acquire(&minute(&t, "t2")).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
@@ -81,7 +87,7 @@ async fn a_token_that_is_dropped_goes_back() {
 #[tokio::test]
 async fn a_token_that_is_gone_says_so_when_it_is_released() {
     let t = Fixture::start().await;
-    let partner = semaphore(t.shared(), 1);
+    let partner = semaphore(1);
     let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     assert!(t.broker().release_token("partner", &TaskId::from_wire("t1")).await.unwrap(), "by somebody else");
     let error = token.release().await.unwrap_err();
@@ -91,18 +97,19 @@ async fn a_token_that_is_gone_says_so_when_it_is_released() {
 #[tokio::test]
 async fn what_could_never_work_is_an_error() {
     let t = Fixture::start().await;
-    let client = Client::new(t.shared());
     for scope in ["", " "] {
-        assert!(matches!(Semaphore::new(&client, scope, 1), Err(SemaphoreError::BlankScope)));
+        assert!(matches!(Semaphore::new(scope, 1), Err(SemaphoreError::BlankScope)));
     }
-    assert!(matches!(Semaphore::new(&client, "partner", 0), Err(SemaphoreError::NoTokens)));
-    let endless = semaphore(t.shared(), 1).acquire(&attempt("t1", None)).await.unwrap_err();
+    assert!(matches!(Semaphore::new("partner", 0), Err(SemaphoreError::NoTokens)));
+    let endless = semaphore(1).acquire(&attempt(Some(t.shared()), "t1", None)).await.unwrap_err();
     assert!(matches!(&endless, SemaphoreError::NoDeadline { id } if id == "t1"), "{endless}");
+    let detached = semaphore(1).acquire(&attempt(None, "t1", Some(t.now()))).await.unwrap_err();
+    assert!(detached.to_string().contains("belongs to no broker"), "{detached}");
     let broker = t.another_broker().await;
-    let partner = semaphore(broker.clone(), 1);
-    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    let (partner, ctx) = (semaphore(1), minute_of(broker.clone(), &t, "t1"));
+    let token = partner.acquire(&ctx).await.unwrap().unwrap();
     broker.close().await;
-    assert!(matches!(partner.acquire(&minute(&t, "t2")).await, Err(SemaphoreError::Broker(_))));
+    assert!(matches!(partner.acquire(&minute_of(broker.clone(), &t, "t2")).await, Err(SemaphoreError::Broker(_))));
     assert!(matches!(token.release().await, Err(SemaphoreError::Broker(_))));
 }
 
@@ -114,7 +121,7 @@ async fn go_and_rust_share_the_tokens_of_a_scope() {
         return assert!(t.lacks(asynq_tests::Need::GoPeer));
     };
     let now = t.now().timestamp();
-    let partner = semaphore(t.shared(), 2);
+    let partner = semaphore(2);
     let token = partner.acquire(&minute(&t, "rust")).await.unwrap().unwrap();
     assert!(go.acquire_token("partner", 2, "go", now, now + 60));
     assert!(partner.acquire(&minute(&t, "late")).await.unwrap().is_none(), "Go has the other one");

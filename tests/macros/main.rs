@@ -1,6 +1,7 @@
 //! What `#[job]` makes of a function, seen from the outside.
 
 mod hygiene;
+mod parameters;
 mod reexpansion;
 mod scopes;
 mod usage;

@@ -64,6 +64,7 @@ async fn relative_paths_mean_what_they_mean_in_the_function() {
 /// Stands for a crate that has the runtime under another name.
 mod renamed {
     pub(crate) mod deep {
+        pub(crate) use asynq_cron as cron;
         pub(crate) use asynq_runtime as jobs;
     }
 }
@@ -87,6 +88,30 @@ mod elsewhere {
 async fn the_runtime_may_be_reached_by_another_path() {
     assert_eq!(run(elsewhere::by_a_relative_path { text: "abc".into() }).await.expect("runs"), 3);
     assert_eq!(elsewhere::by_another_path::REQUIRES.len(), 1);
+}
+
+mod scheduled {
+    use super::renamed::deep::{cron, jobs};
+    use jobs::prelude::*;
+
+    #[cron::periodic(
+        "0 9 * * *",
+        tz = "Europe/Berlin",
+        missed = "skip",
+        crate = super::renamed::deep::jobs,
+        cron_crate = super::renamed::deep::cron
+    )]
+    pub(super) async fn by_another_path_too(tick: cron::Tick) -> JobResult {
+        let _ = tick;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_schedule_may_be_reached_by_another_path() {
+    let entries = asynq_cron::__private::PeriodicEntry::linked();
+    let mut jobs = entries.iter().map(|entry| entry.to_periodic().expect("a schedule").job().to_owned());
+    assert!(jobs.any(|job| job == scheduled::by_another_path_too::NAME));
 }
 
 mod imports {

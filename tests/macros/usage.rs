@@ -7,8 +7,10 @@ use std::{
 };
 
 use asynq_runtime::{
+    Outcome,
     job::{Codec, JobDescriptor, StateMap},
     prelude::*,
+    testing::TestApp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -309,4 +311,33 @@ fn every_job_is_registered_with_its_place() {
     let line = source.lines().nth(job.line as usize - 1).expect("the line");
     assert!(line.starts_with("#[job(name = \"image:resize\""), "{line}");
     assert!(registry.get("resize").is_none());
+}
+
+/// What a program has that only enqueues.
+mod contract {
+    use super::*;
+
+    /// Runs elsewhere.
+    #[job(name = "macros: scale", retention = "1h")]
+    pub(super) async fn scale(path: &str, width: u32) -> JobResult<u64>;
+}
+
+/// And what the one has that runs it.
+#[job(name = "macros: scale", retention = "1h")]
+async fn scale(path: String, width: u32) -> JobResult<u64> {
+    Ok(u64::from(width) * path.len() as u64)
+}
+
+#[tokio::test]
+async fn a_job_without_a_body_is_enqueued_and_never_served() {
+    let app = TestApp::new().await.registry(Registry::only::<(scale,)>().unwrap());
+    let task = contract::scale::enqueue(app.client(), "cat.png", 80).await.unwrap();
+    assert_eq!(app.wait(&task, "1h").await, Outcome::Done(560));
+
+    assert!(!JobDescriptor::of::<scale>("", 0).is_contract);
+    assert!(Registry::linked().unwrap().get("macros: scale").is_some_and(|job| !job.is_contract));
+    let error = Registry::only::<(contract::scale,)>().unwrap_err().to_string();
+    assert!(error.contains("job `macros: scale`") && error.contains("has no body"), "{error}");
+    let error = run(contract::scale { path: "cat.png".into(), width: 80 }).await.unwrap_err().to_string();
+    assert!(error.contains("another program runs it"), "{error}");
 }

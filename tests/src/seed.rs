@@ -56,6 +56,7 @@ pub fn task(id: &str) -> NewTask {
         id_is_ours: false,
         when: When::Now,
         unique: None,
+        replaces: None,
         group: None,
         extra: Extra::default(),
     }

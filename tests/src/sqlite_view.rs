@@ -136,6 +136,7 @@ impl ByView {
         Ok(Placed {
             state: TaskState::from_number(state).unwrap(),
             process_at: DateTime::from_timestamp_millis(at).unwrap_or(DateTime::<Utc>::MAX_UTC),
+            replaced: None,
         })
     }
 }
@@ -159,6 +160,8 @@ impl Produce for ByView {
     }
 }
 
+impl asynq_runtime::broker::Sealed for ByView {}
+
 #[async_trait]
 impl Broker for ByView {
     fn kind(&self) -> &'static str {
@@ -181,6 +184,19 @@ impl Broker for ByView {
     }
     async fn close(&self) {
         self.inner.close().await;
+    }
+}
+
+#[async_trait]
+impl Shapes for ByView {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes).await
+    }
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        self.inner.shape(job, fingerprint).await
+    }
+    fn kept_shapes(&self) -> &KeptShapes {
+        self.inner.kept_shapes()
     }
 }
 
@@ -213,6 +229,8 @@ hand_on! {
         write_result(run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
         free_lock(run: &RunKey, key: &str) -> Result<Settled, BrokerError>;
         write_progress(run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+        save_checkpoint(run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError>;
+        checkpoint(run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
     }
     Maintain {
         forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
@@ -250,6 +268,7 @@ hand_on! {
         tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
         task(queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
         group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+        locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
         failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
         history(queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;
         memory_usage(queue: &QueueName) -> Result<u64, BrokerError>;
@@ -271,6 +290,7 @@ hand_on! {
         edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
         end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
         change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;
+        release_lock(queue: &QueueName, key: &str, holder: &TaskId, stuck: bool) -> Result<bool, BrokerError>;
         delete_queue(queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
     }
     Schedules {

@@ -6,6 +6,7 @@ mod cron;
 mod dash;
 mod doctor;
 mod group;
+mod lock;
 mod progress;
 mod queue;
 mod redis;
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     /// Looks at the groups in which tasks wait to be aggregated
     #[command(subcommand)]
     Group(group::Group),
+    /// Looks at the locks of unique tasks, and frees them
+    #[command(subcommand)]
+    Lock(lock::Lock),
     /// Serves the dashboard
     Web(web::Web),
     /// Makes the hash of a password for the dashboard
@@ -64,6 +68,7 @@ impl Command {
             Self::Server(command) => command.run(session).await,
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
+            Self::Lock(command) => command.run(session).await,
             Self::Web(command) => command.run(session).await,
             Self::HashPassword(command) => command.run(session),
             Self::Dash(command) => command.run(session).await,

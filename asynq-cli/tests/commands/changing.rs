@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::TaskState;
-use asynq_tests::{Build as _, queue, task, task_id};
+use asynq_tests::{Build as _, lock_key, queue, task, task_id};
 
 use crate::desk::{Setting, assert_written, on_both_brokers};
 
@@ -35,6 +35,27 @@ on_both_brokers! {
             desk.run("queue rm low --yes").await,
             desk.run("queue ls").await,
         ]);
+    }
+
+    async fn stuck_locks_are_listed_and_freed_after_a_question(desk) {
+        let t = &desk.t;
+        t.enqueue(task("waits").locked(&lock_key("a"), 600)).await;
+        t.store.leave_lock(&queue("default"), &lock_key("b"), &task_id("missing"), t.now() + HOUR);
+        let listed = desk.json("lock ls -q default").await;
+        assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+        let stuck = desk.json("lock ls -q default --stuck").await;
+        assert_eq!((&stuck[0]["lock"], &stuck[0]["holder"]), (&"email:send:b".into(), &"missing".into()));
+        assert!(stuck[0]["state"].is_null() && stuck.as_array().unwrap().len() == 1, "{stuck}");
+        let shown = desk.run("lock ls -q default --stuck").await;
+        assert!(shown.out.contains("email:send:b") && shown.out.contains("gone"), "{shown}");
+        assert_eq!(desk.run_typing("n\n", "lock rm -q default --stuck").await.code, 3);
+        assert_eq!(desk.run_typing("y\n", "lock rm -q default --stuck").await.code, 0);
+        assert_eq!(desk.json("lock ls -q default --stuck").await.as_array().unwrap().len(), 0);
+        let none = desk.run("lock rm -q default email:send:b --yes").await;
+        assert!(none.code == 1 && none.err.contains("no lock \"email:send:b\" is held"), "{none}");
+        let answer = desk.run("lock rm -q default email:send:a --yes --json").await;
+        assert!(answer.code == 0 && answer.out.contains("\"holder\": \"waits\""), "{answer}");
+        t.enqueue(task("equal").locked(&lock_key("a"), 600)).await;
     }
 
     async fn a_queue_with_running_tasks_stays(desk) {

@@ -10,6 +10,7 @@ use crate::CronSpec;
 ///
 /// A tick that is late by less than a minute and less than its interval is on time, and none of this touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Missed {
     /// They are passed over.
     Skip,

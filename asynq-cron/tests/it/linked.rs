@@ -5,20 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use asynq_cron::prelude::*;
 use asynq_runtime::{
     prelude::*,
-    server::{ServerBuilder, ServiceEntry},
+    server::{Flags, ServerBuilder},
 };
 use asynq_test_support::eventually;
 use tempfile::TempDir;
-
-// A service of another crate, with a flag that its program must be given. Without that flag it is left out alone.
-asynq_runtime::__private::inventory::submit! {
-    ServiceEntry {
-        name: "demanding",
-        make: |_| None,
-        args: |command| command.arg(clap::Arg::new("demanded").long("demanded").required(true)),
-        rows: Vec::new,
-    }
-}
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 
@@ -52,8 +42,8 @@ async fn one_scheduler_is_in_a_server_or_none_where_it_is_left_out() {
         (server(&folder).without_linked_services(), &[]),
         (server(&folder).without_linked_services().service(asynq_cron::service()), &["scheduler"]),
         (server(&folder).registry(none().expect("a registry")), &[]),
-        // Flags of a program that knows nothing of the scheduler's.
-        (server(&folder).matches(clap::Command::new("theirs").get_matches_from(["theirs"])), &["scheduler"]),
+        (server(&folder).flags(Flags::default().set("theirs", None)), &["scheduler"]),
+        (server(&folder).flags(Flags::default().set("no-schedule", None)), &[]),
     ] {
         let server = builder.build().await.expect("a server");
         assert_eq!(server.services().collect::<Vec<_>>(), expected);

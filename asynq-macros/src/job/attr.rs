@@ -23,22 +23,31 @@ pub(super) struct Attr {
     pub(super) group: Option<Setting<String>>,
     pub(super) aggregates: Option<Setting<Path>>,
     pub(super) unique: Option<Setting<u64>>,
+    pub(super) debounce: Option<Setting<Duration>>,
+    pub(super) debounce_max: Option<Setting<Duration>>,
     pub(super) unique_by: Option<Setting<LitStr>>,
     pub(super) unique_until: Option<Setting<UniqueUntil>>,
     pub(super) unique_extend: Option<Setting<bool>>,
     pub(super) retention: Option<Setting<u64>>,
     pub(super) name: Option<Setting<String>>,
+    pub(super) alias: Option<Setting<Vec<String>>>,
+    pub(super) upgrade: Option<Setting<Vec<ExprPath>>>,
     pub(super) codec: Option<Setting<Codec>>,
     pub(super) fingerprint: Option<Setting<String>>,
     pub(super) backoff: Option<Setting<Pause>>,
     pub(super) on_error: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) kill_after: Option<Setting<Duration>>,
+    /// What the struct derives besides serde's traits.
+    pub(super) derives: Vec<Path>,
     pub(super) crate_path: Option<Setting<Path>>,
+    pub(super) cron_crate: Option<Setting<Path>>,
     /// What only `#[periodic]` says.
     pub(super) schedule: ScheduleAttr,
     /// `unique` is written, right or wrong: what needs it must not complain a second time.
     pub(super) mentions_unique: bool,
+    /// The same of `debounce`.
+    pub(super) mentions_debounce: bool,
 }
 
 /// A valid value and the option it was written for.
@@ -95,6 +104,10 @@ impl Attr {
             if input.is_empty() {
                 break;
             }
+            if let Some(derives) = Entry::derives(input, errors, place, attribute) {
+                attr.derives.extend(derives);
+                continue;
+            }
             let Some(entry) = Entry::begin(input, errors, place, attribute) else { continue };
             if seen.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
@@ -122,6 +135,11 @@ impl Attr {
                 self.mentions_unique = true;
                 self.unique = entry.setting(entry.seconds("leave it out to allow duplicates"));
             }
+            "debounce" => {
+                self.mentions_debounce = true;
+                self.debounce = entry.setting(entry.span("leave it out to run at once"));
+            }
+            "debounce_max" => self.debounce_max = entry.setting(entry.span("leave it out for no bound")),
             "unique_by" => self.unique_by = entry.setting(entry.text()),
             "unique_until" => {
                 let words =
@@ -131,6 +149,8 @@ impl Attr {
             "unique_extend" => self.unique_extend = entry.setting(entry.flag()),
             "retention" => self.retention = entry.setting(entry.seconds("leave it out to keep nothing")),
             "name" => self.name = entry.setting(entry.name(names::check_job)),
+            "alias" => self.alias = entry.setting(entry.names(names::check_job)),
+            "upgrade" => self.upgrade = entry.setting(entry.paths()),
             "codec" => {
                 self.codec = entry.setting(entry.one_of(&[("postcard", Codec::Postcard), ("json", Codec::Json)]));
             }
@@ -139,6 +159,7 @@ impl Attr {
             "on_error" => self.on_error = entry.setting(entry.path()),
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
             "kill_after" => self.kill_after = entry.setting(entry.span("leave it out to wait for its thread")),
+            "cron_crate" => self.cron_crate = entry.setting(entry.type_path()),
             "crate" => self.crate_path = entry.setting(entry.crate_path()),
             // `Entry::begin` lets known options through and no others.
             _ => self.schedule.set(entry),
@@ -165,10 +186,14 @@ mod tests {
             "retry = 0, timeout = \"90s\", deadline = \"1h30m\", unique = \"1s\", retention = \"2000ms\"",
             "unique = \"1h\", unique_by = \"to\", unique_until = \"end\", unique_extend = true",
             "unique = \"1h\", unique_until = \"start\", unique_extend = false",
+            "unique_by = \"to\", debounce = \"30s\", debounce_max = \"5m\", unique_until = \"start\"",
             "expires = \"500ms\", group = \"digest\", backoff = \"30s\"",
             "aggregates = crate::mails::note, backoff = \"exponential(1s, 10m)\", unique_until = \"success\"",
             "backoff = self::pauses::<A>::gentle",
+            "derive(Debug, Clone, std::cmp::PartialEq), retry = 1, derive(Hash,)",
             "name = \"email:send\", codec = \"json\"",
+            "alias = \"send_mail\", upgrade = self::old::from_v1",
+            "alias = [\"send_mail\", \"mail\",], upgrade = [from_v1, from_v2::<u8>], retry = 1",
             "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
         ] {
             assert_eq!(mistakes(right), Vec::<String>::new(), "{right}");
@@ -179,6 +204,13 @@ mod tests {
     fn one_mistake_does_not_hide_the_next() {
         let found = mistakes("que = \"x\", retry = \"5\", timeout = \"3 parsecs\", retry = -1, codec json, unique");
         assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn each_mistake_in_a_list_is_told() {
+        let found =
+            mistakes("alias = [\"\", 7, \"mail\"], upgrade = [from_v1, |old| old, 5], alias = [], upgrade = []");
+        assert_eq!(found.len(), 8, "{found:#?}");
     }
 
     #[test]

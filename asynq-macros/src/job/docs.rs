@@ -34,7 +34,11 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     let schedule = job.schedule.as_ref().map(|schedule| format!("{}.\n\n", schedule.sentence())).unwrap_or_default();
     let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
     let gap = if has_words { "\n" } else { "" };
-    format!("{gap}{schedule}{}.\nRuns {}.", facts.join(" · "), function(job))
+    let runs = match job.is_contract {
+        true => "Another program runs it.".to_owned(),
+        false => format!("Runs {}.", function(job)),
+    };
+    format!("{gap}{schedule}{}.\n{runs}", facts.join(" · "))
 }
 
 fn facts_of(options: &Options) -> Vec<String> {
@@ -98,5 +102,9 @@ const ERRORS: &str = "# Errors\n\nWhen the task is a duplicate, an option or arg
 /// The function as a link, where rustdoc can follow one.
 fn function(job: &JobModel) -> String {
     let ident = job.ident().to_string();
-    if ident.starts_with("r#") { format!("`{}()`", job.ident().unraw()) } else { format!("[`{ident}()`]") }
+    if ident.starts_with("r#") || job.is_contract {
+        format!("`{}()`", job.ident().unraw())
+    } else {
+        format!("[`{ident}()`]")
+    }
 }

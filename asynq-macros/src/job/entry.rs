@@ -5,13 +5,16 @@ use std::{cell::Cell, fmt::Display, time::Duration};
 use asynq_grammar::{NameError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
-use syn::{ExprClosure, ExprPath, Ident, Lit, LitInt, LitStr, Path, Token, ext::IdentExt, parse::ParseStream};
+use syn::{
+    Expr, ExprArray, ExprClosure, ExprLit, ExprPath, Ident, Lit, LitInt, LitStr, MetaList, Path, Token, ext::IdentExt,
+    parse::ParseStream, punctuated::Punctuated, token::Paren,
+};
 
 use super::{
     Attribute,
     attr::{Pause, Setting},
     literal::within,
-    options::{self, Known},
+    options::{self, DERIVE, Known},
 };
 use crate::errors::{Errors, Place};
 
@@ -27,6 +30,41 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// Reads `derive(Debug, Clone)`, the one option that is written like an attribute; `None` where it is another one.
+    pub(super) fn derives(
+        input: ParseStream<'a>,
+        errors: &'a Errors,
+        place: Place,
+        attribute: Attribute,
+    ) -> Option<Vec<Path>> {
+        let ahead = input.fork();
+        let known = options::known(DERIVE, attribute)?;
+        if !ahead.call(Ident::parse_any).is_ok_and(|key| key == DERIVE) {
+            return None;
+        }
+        if !ahead.peek(Paren) {
+            let _ = input.call(Ident::parse_any);
+            errors.at(place, next_token(input), known.takes());
+            return skip(input).or(Some(Vec::new()));
+        }
+        let meta = input.parse::<MetaList>().ok()?;
+        let mut derives = Vec::new();
+        match meta.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated) {
+            Ok(paths) => derives.extend(paths),
+            Err(error) => errors.push(place, error),
+        }
+        derives.retain(|path| {
+            let is_ours =
+                path.segments.last().is_some_and(|name| name.ident == "Serialize" || name.ident == "Deserialize");
+            if is_ours {
+                errors.at(place, path, "every job derives this already; leave it out");
+            }
+            !is_ours
+        });
+        skip::<()>(input);
+        Some(derives)
+    }
+
     /// Reads `key =`; when that is not what stands there, records it and goes to the next option.
     pub(super) fn begin(
         input: ParseStream<'a>,
@@ -93,10 +131,13 @@ impl<'a> Entry<'a> {
 
     /// A name that passes one of the grammar's checks.
     pub(super) fn name(&self, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
-        let literal = self.text()?;
+        self.checked(&self.text()?, check)
+    }
+
+    fn checked(&self, literal: &LitStr, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
         match check(&literal.value()) {
             Ok(()) => Some(literal.value()),
-            Err(error) => self.refuse_part(&literal, error.range(), &error),
+            Err(error) => self.refuse_part(literal, error.range(), &error),
         }
     }
 
@@ -234,6 +275,48 @@ impl<'a> Entry<'a> {
             Ok(_) => self.input.parse().ok(),
             Err(_) => self.stuck_here(),
         }
+    }
+
+    /// The path of a function, or a list of them in brackets.
+    pub(super) fn paths(&self) -> Option<Vec<ExprPath>> {
+        match self.list()? {
+            None => self.path().map(|path| vec![path]),
+            Some(list) => self.each(&list, |element| match element {
+                Expr::Path(path) => Some(path.clone()),
+                other => self.refuse(other, self.known.takes()),
+            }),
+        }
+    }
+
+    /// A name that passes one of the grammar's checks, or a list of them in brackets.
+    pub(super) fn names(&self, check: fn(&str) -> Result<(), NameError>) -> Option<Vec<String>> {
+        match self.list()? {
+            None => self.name(check).map(|name| vec![name]),
+            Some(list) => self.each(&list, |element| match element {
+                Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) => self.checked(literal, check),
+                other => self.refuse(other, self.known.takes()),
+            }),
+        }
+    }
+
+    /// The list that stands here; the inner `None` is for anything that does not begin with a bracket.
+    fn list(&self) -> Option<Option<ExprArray>> {
+        if !self.input.peek(syn::token::Bracket) {
+            return Some(None);
+        }
+        match self.input.fork().parse::<ExprArray>() {
+            Ok(_) => self.input.parse().ok().map(Some),
+            Err(_) => self.stuck_here(),
+        }
+    }
+
+    /// Reads all elements, so that each mistake is told.
+    fn each<T>(&self, list: &ExprArray, read: impl Fn(&Expr) -> Option<T>) -> Option<Vec<T>> {
+        if list.elems.is_empty() {
+            return self.refuse(list, self.known.takes());
+        }
+        let read: Vec<Option<T>> = list.elems.iter().map(read).collect();
+        read.into_iter().collect()
     }
 
     /// The path of a type.

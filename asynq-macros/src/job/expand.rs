@@ -9,20 +9,29 @@ use syn::spanned::Spanned;
 use super::{
     attr::{Codec, Pause, UniqueUntil},
     docs,
+    fits::{bound, check, ok, requires},
     model::{JobModel, Options},
     parameter::{Argument, Form, Parameter},
+    run::run,
     schedule,
 };
 
 /// Everything beside the function.
 pub(super) fn job(job: &JobModel) -> TokenStream {
-    let payload = payload(job);
+    let payload = payload(job, true);
     let handle = handle(job, &Handle::of(job));
-    let (implementation, registration) = (implementation(job), registration(job));
+    let implementation = implementation(job);
+    let registration = (!job.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
     let entry = job.schedule.as_ref().map(|schedule| schedule::entry(schedule, job));
-    let scoped = scoped(job, &quote!(#implementation #registration #aggregation #entry));
-    quote!(#payload #handle #scoped)
+    let check = check(job);
+    let scoped = scoped(job, &quote!(#check #implementation #registration #aggregation #entry));
+    // The golden files show what stands beside the struct behind it.
+    if cfg!(test) {
+        return quote!(#payload #handle #scoped);
+    }
+    let private = job.paths.private();
+    quote!(#[#private::beside(#handle #scoped)] #payload)
 }
 
 /// The impls, in a scope of their own: `__rt` is not a name in the user's.
@@ -39,10 +48,10 @@ pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
 }
 
 /// The struct: the job's arguments by name, in their owned forms.
-pub(super) fn payload(job: &JobModel) -> TokenStream {
+pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
-    let (shared, own, allow) = (job.shared_attrs(), job.struct_attrs(), allow());
+    let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(schedule::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
@@ -53,7 +62,8 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
         let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));
         // serde points at the first token of a field when its type cannot be stored.
         let doc = (!has_doc).then(|| doc_at(at(argument.ty.span()), &docs::of_field(job, argument)));
-        quote!(#doc #(#attrs)* #vis #ident: #ty)
+        let bound = (is_checked && argument.is_plain()).then(|| bound(job, argument));
+        quote!(#doc #(#attrs)* #bound #vis #ident: #ty)
     });
     quote! {
         #(#shared)*
@@ -61,7 +71,7 @@ pub(super) fn payload(job: &JobModel) -> TokenStream {
         #doc
         #times
         #allow
-        #[derive(#private::Serialize, #private::Deserialize)]
+        #[derive(#private::Serialize, #private::Deserialize #(, #derives)*)]
         #[serde(crate = #serde)]
         #transparent
         #vis struct #ident {
@@ -141,7 +151,13 @@ fn implementation(job: &JobModel) -> TokenStream {
         .fingerprint
         .as_ref()
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
+    let evolution = evolution(job);
     let backoff = job.backoff.as_ref().map(backoff);
+    let contract = job.is_contract.then(|| {
+        quote!(
+            const IS_CONTRACT: bool = true;
+        )
+    });
     let output = output_type(job);
     let unique_by = unique_by(job);
     let run = run(job);
@@ -152,12 +168,35 @@ fn implementation(job: &JobModel) -> TokenStream {
             #requires
             #codec
             #fingerprint
+            #evolution
             #backoff
+            #contract
             type Output = #output;
             #unique_by
             #run
         }
     }
+}
+
+/// What lets this job run tasks of earlier versions.
+fn evolution(job: &JobModel) -> TokenStream {
+    let mut arguments = job.arguments();
+    let argument = match (arguments.next(), arguments.next()) {
+        (Some(argument), None) => {
+            let name = argument.name();
+            Some(quote!(const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some(#name);))
+        }
+        _ => None,
+    };
+    let aliases = &job.aliases;
+    let aliases = (!aliases.is_empty()).then(|| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
+    let upgrades = job.upgrades.iter().map(|path| {
+        let earlier = local("earlier");
+        quote_spanned!(at(path.span())=> __rt::Upgrade::new(|#earlier| #earlier.through(#path)))
+    });
+    let upgrades =
+        (!job.upgrades.is_empty()).then(|| quote!(const UPGRADES: &'static [__rt::Upgrade<Self>] = &[#(#upgrades),*];));
+    quote!(#argument #aliases #upgrades)
 }
 
 fn registration(job: &JobModel) -> TokenStream {
@@ -240,6 +279,14 @@ fn options(options: &Options) -> Option<TokenStream> {
         }),
         options.group.as_ref().map(|group| quote!(.group(#group))),
         seconds("unique", options.unique),
+        options.debounce.map(|quiet| {
+            let quiet = time(quiet);
+            quote!(.debounce(#quiet))
+        }),
+        options.debounce_max.map(|most| {
+            let most = time(most);
+            quote!(.debounce_max(#most))
+        }),
         options.unique_until.and_then(|until| match until {
             // The default.
             UniqueUntil::End => None,
@@ -260,31 +307,22 @@ fn options(options: &Options) -> Option<TokenStream> {
     (!calls.is_empty()).then(|| quote!(const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()#(#calls)*;))
 }
 
-fn requires(job: &JobModel) -> Option<TokenStream> {
-    let states: Vec<_> = job
-        .parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::State(ty) => Some(quote_spanned!(at(ty.span())=> __rt::StateKey::of::<#ty>())),
-            _ => None,
-        })
-        .collect();
-    (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];))
-}
-
 /// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
 fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
     if is_direct(job) {
         return ty.to_token_stream();
     }
-    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::IntoJobResult>::Value>)
+    let ok = ok(job);
+    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>)
 }
 
 /// Whether the function's result is the job's, with nothing between them.
-fn is_direct(job: &JobModel) -> bool {
-    let takes_state = job.parameters.iter().any(|parameter| matches!(parameter, Parameter::State(_)));
-    !job.is_blocking && !takes_state && job.on_error.is_none()
+pub(super) fn is_direct(job: &JobModel) -> bool {
+    let may_lack = job.parameters.iter().any(|parameter| {
+        matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
+    });
+    !job.is_blocking && !may_lack && job.on_error.is_none() && !job.is_contract
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -296,87 +334,8 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
     })
 }
 
-fn run(job: &JobModel) -> TokenStream {
-    let is_needed = job.is_blocking || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
-    let ctx = local(if is_needed { "ctx" } else { "_ctx" });
-    let body = if job.is_blocking { blocking(job, &ctx) } else { asynchronous(job, &ctx) };
-    let this = this();
-    let output = quote_spanned!(at(job.output.span())=> Self::Output);
-    // The place of the function's name: here the compiler says that a future is not `Send`.
-    quote_spanned! {at(job.ident().span())=>
-        async fn run(#this, #ctx: &__rt::JobContext) -> #output {
-            #body
-        }
-    }
-}
-
-fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
-    let function = job.ident();
-    let passed = job.parameters.iter().map(|parameter| match parameter {
-        Parameter::State(ty) => state(ty, ctx),
-        other => passed(job, other, ctx),
-    });
-    settled(job, quote!(#function(#(#passed),*).await))
-}
-
-fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
-    let function = job.ident();
-    let mut states = Vec::new();
-    let passed: Vec<_> = job
-        .parameters
-        .iter()
-        .map(|parameter| match parameter {
-            Parameter::State(ty) => {
-                let name = local(&format!("state_{}", states.len()));
-                let value = state(ty, ctx);
-                states.push(quote!(let #name = #value;));
-                name.into_token_stream()
-            }
-            other => passed(job, other, ctx),
-        })
-        .collect();
-    let takes_context =
-        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
-    let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
-    let settled = settled(job, quote!(#function(#(#passed),*)));
-    quote! {
-        #(#states)*
-        __rt::run_blocking(#ctx, move |#inner| #settled).await
-    }
-}
-
-/// The function's result as the framework's.
-fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
-    match &job.on_error {
-        None if is_direct(job) => call,
-        Some(policy) => quote_spanned!(at(policy.span())=> __rt::with_policy(#call, #policy)),
-        None => {
-            let ty = &job.output;
-            quote_spanned!(at(ty.span())=> <#ty as __rt::IntoJobResult>::into_job_result(#call))
-        }
-    }
-}
-
-fn state(ty: &syn::Type, ctx: &Ident) -> TokenStream {
-    quote_spanned!(at(ty.span())=> __rt::state::<#ty>(#ctx)?)
-}
-
-/// A parameter that is not state, as it is handed to the function.
-fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
-    if let Parameter::Tick(ty) = parameter {
-        let cron = job.paths.cron();
-        return quote_spanned!(at(ty.span())=> #cron::Tick::of(#ctx));
-    }
-    let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
-    let (this, ident) = (this(), &argument.ident);
-    match argument.form {
-        Form::Owned | Form::Text => quote!(#this.#ident),
-        _ => quote!(&#this.#ident),
-    }
-}
-
 /// The type of an argument's field.
-fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
+pub(super) fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
     match &argument.form {
         Form::Owned | Form::Text => argument.ty.to_token_stream(),
         Form::BorrowedText => quote!(#private::String),
@@ -417,7 +376,7 @@ pub(super) fn local(name: &str) -> Ident {
 }
 
 /// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
-fn this() -> Ident {
+pub(super) fn this() -> Ident {
     local("self")
 }
 

@@ -12,7 +12,7 @@ use super::{
 /// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.
 pub(super) fn stub(job: &JobModel) -> TokenStream {
     let (ident, name) = (job.ident(), &job.name);
-    let payload = payload(job);
+    let payload = payload(job, false);
     let handle = handle(job, &anything(job));
     let scoped = scoped(
         job,
@@ -47,6 +47,8 @@ fn anything(job: &JobModel) -> Handle {
             }
             Parameter::Context
             | Parameter::State(_)
+            | Parameter::FromContext(_)
+            | Parameter::Checkpoint(_)
             | Parameter::Tick(_)
             | Parameter::Broken { is_argument: false } => {}
         }

@@ -5,10 +5,12 @@ mod docs;
 mod entry;
 mod expand;
 mod fallback;
+mod fits;
 mod literal;
 mod model;
 mod options;
 mod parameter;
+mod run;
 mod schedule;
 mod signature;
 

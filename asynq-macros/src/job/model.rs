@@ -11,7 +11,7 @@ use super::{
     attr::{Attr, Codec, Pause, Setting, UniqueUntil},
     expand, fallback,
     literal::within,
-    parameter::{Argument, Form, Parameter, moves_to_field},
+    parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
     schedule::Schedule,
     signature::{Health, JobSignature, is_job},
 };
@@ -26,15 +26,23 @@ pub(super) struct JobModel {
     pub(super) parameters: Vec<Parameter>,
     pub(super) output: Type,
     pub(super) is_blocking: bool,
+    /// This program enqueues it, and another one runs it.
+    pub(super) is_contract: bool,
     pub(super) options: Options,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
+    /// The names that it had before.
+    pub(super) aliases: Vec<String>,
+    /// What makes this job of the arguments of earlier versions.
+    pub(super) upgrades: Vec<ExprPath>,
     pub(super) codec: Codec,
     pub(super) fingerprint: Option<String>,
     pub(super) backoff: Option<Pause>,
     pub(super) on_error: Option<ExprPath>,
     /// The job whose tasks become one of this.
     pub(super) aggregates: Option<Path>,
+    /// What the struct derives besides.
+    pub(super) derives: Vec<Path>,
     /// When it runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
@@ -50,6 +58,8 @@ pub(super) struct Options {
     pub(super) expires: Option<Duration>,
     pub(super) group: Option<String>,
     pub(super) unique: Option<u64>,
+    pub(super) debounce: Option<Duration>,
+    pub(super) debounce_max: Option<Duration>,
     pub(super) unique_until: Option<UniqueUntil>,
     pub(super) unique_extend: bool,
     pub(super) retention: Option<u64>,
@@ -61,19 +71,22 @@ impl JobModel {
     /// Puts the two halves together and records where they contradict each other.
     pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
         check_unique(&attr, errors);
+        check_debounce(&attr, errors);
         check_fingerprint(&attr, errors);
+        check_contract(&mut attr, &signature, errors);
         check_kill_after(&attr, &signature, errors);
         check_on_error(&mut attr, &signature, errors);
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
-        function.strip_parameters(moves_to_field);
+        function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr));
         let ident = function.sig.ident.unraw();
         Self {
             name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),
             parameters: signature.parameters,
             output: signature.output,
             is_blocking: signature.is_blocking,
+            is_contract: signature.is_contract,
             options: Options {
                 queue: attr.queue.map(Setting::into_value),
                 retry: attr.retry.map(Setting::into_value),
@@ -84,18 +97,26 @@ impl JobModel {
                 unique_until: attr.unique_until.map(Setting::into_value),
                 unique_extend: attr.unique_extend.is_some_and(Setting::into_value),
                 unique: attr.unique.map(Setting::into_value),
+                debounce: attr.debounce.map(Setting::into_value),
+                debounce_max: attr.debounce_max.map(Setting::into_value),
                 retention: attr.retention.map(Setting::into_value),
                 max_crashes: attr.max_crashes.map(Setting::into_value),
                 kill_after: attr.kill_after.map(Setting::into_value),
             },
             unique_by,
+            aliases: attr.alias.map(Setting::into_value).unwrap_or_default(),
+            upgrades: attr.upgrade.map(Setting::into_value).unwrap_or_default(),
             codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
             fingerprint: attr.fingerprint.map(Setting::into_value),
             backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
             aggregates: attr.aggregates.map(Setting::into_value),
+            derives: attr.derives,
             schedule: attr.schedule.into_schedule(),
-            paths: Paths::new(attr.crate_path.map(Setting::into_value).as_ref()),
+            paths: Paths::new(
+                attr.crate_path.map(Setting::into_value).as_ref(),
+                attr.cron_crate.map(Setting::into_value).as_ref(),
+            ),
             health: signature.health,
             function,
         }
@@ -134,7 +155,10 @@ impl JobModel {
 
 impl ToTokens for JobModel {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        self.function.to_tokens(tokens);
+        // Only its struct is there; `fn` without a body is not Rust.
+        if !self.is_contract {
+            self.function.to_tokens(tokens);
+        }
         match self.health {
             Health::Sound => tokens.extend(expand::job(self)),
             Health::Broken => tokens.extend(fallback::stub(self)),
@@ -149,7 +173,7 @@ fn check_unique(attr: &Attr, errors: &Errors) {
         let message = "`unique_until = \"start\"` frees the lock before there is a run to extend it; leave one out";
         errors.at(extend.place, &extend.key, message);
     }
-    if attr.mentions_unique {
+    if attr.mentions_unique || attr.mentions_debounce {
         return;
     }
     let keys = [
@@ -162,11 +186,48 @@ fn check_unique(attr: &Attr, errors: &Errors) {
     }
 }
 
+/// A task that waits for quiet waits by itself, and somebody enqueues it again and again.
+fn check_debounce(attr: &Attr, errors: &Errors) {
+    if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
+        let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
+        errors.at(most.place, &most.key, message);
+    }
+    let Some(debounce) = &attr.debounce else { return };
+    if let Some(most) = attr.debounce_max.as_ref().filter(|most| most.value < debounce.value) {
+        errors.at(most.place, &most.key, "`debounce_max` must be at least as long as `debounce`");
+    }
+    if attr.group.is_some() {
+        let message = "a task in a group waits for others and not for its time; leave `debounce` or `group` out";
+        errors.at(debounce.place, &debounce.key, message);
+    }
+    if attr.schedule.is_there() {
+        let message = "a periodic job runs when its schedule says; leave `debounce` out";
+        errors.at(debounce.place, &debounce.key, message);
+    }
+}
+
 fn check_fingerprint(attr: &Attr, errors: &Errors) {
     let is_json = attr.codec.as_ref().is_some_and(|setting| setting.value == Codec::Json);
     if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
         errors.at(fingerprint.place, &fingerprint.key, message);
+    }
+}
+
+/// What only the program can say that runs the job.
+fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    if !signature.is_contract {
+        return;
+    }
+    let only_there = [
+        attr.backoff.take().map(|setting| (setting.key, setting.place)),
+        attr.on_error.take().map(|setting| (setting.key, setting.place)),
+        attr.aggregates.take().map(|setting| (setting.key, setting.place)),
+        attr.kill_after.take().map(|setting| (setting.key, setting.place)),
+    ];
+    for (key, place) in only_there.into_iter().flatten() {
+        let message = format!("`{key}` says how the job is run; write it in the program that has the body");
+        errors.at(place, &key, message);
     }
 }
 

@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 20] = [
+const OPTIONS: [Known; 25] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -23,6 +23,8 @@ const OPTIONS: [Known; 20] = [
     Known { name: "expires", takes: DURATION, example: "\"10m\"" },
     Known { name: "unique", takes: DURATION, example: "\"1h\"" },
     Known { name: "unique_by", takes: "the names of arguments in quotes", example: "\"to, campaign\"" },
+    Known { name: "debounce", takes: DURATION, example: "\"30s\"" },
+    Known { name: "debounce_max", takes: DURATION, example: "\"5m\"" },
     Known { name: "unique_until", takes: TEXT, example: "\"success\"" },
     Known { name: "unique_extend", takes: "`true` or `false`", example: "true" },
     Known { name: "retention", takes: DURATION, example: "\"2h\"" },
@@ -30,24 +32,31 @@ const OPTIONS: [Known; 20] = [
     Known { name: "aggregates", takes: "the path of a job", example: "note" },
     Known { name: "backoff", takes: "pauses in quotes or the path of a function", example: "\"exponential(1s, 10m)\"" },
     Known { name: "name", takes: TEXT, example: "\"email:send\"" },
+    Known { name: "alias", takes: "an earlier name in quotes, or a list of them", example: "\"send_mail\"" },
+    Known { name: "upgrade", takes: "the path of a function, or a list of them", example: "from_v1" },
     Known { name: "codec", takes: TEXT, example: "\"json\"" },
     Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
     Known { name: "max_crashes", takes: NUMBER, example: "3" },
     Known { name: "kill_after", takes: DURATION, example: "\"1m\"" },
+    Known { name: DERIVE, takes: "traits in parentheses", example: "(Debug, Clone, PartialEq)" },
     Known { name: "crate", takes: "a path without quotes", example: "::renamed" },
 ];
 
+/// The only option without `=`.
+pub(super) const DERIVE: &str = "derive";
+
 /// What only a schedule has.
-const OF_SCHEDULES: [Known; 4] = [
+const OF_SCHEDULES: [Known; 5] = [
     Known { name: "tz", takes: "a time zone in quotes", example: "\"Europe/Berlin\"" },
     Known { name: "missed", takes: "\"skip\", \"once\" or \"all(n)\"", example: "\"once\"" },
     Known { name: "overlap", takes: TEXT, example: "\"skip\"" },
     Known { name: "jitter", takes: DURATION, example: "\"30s\"" },
+    Known { name: "cron_crate", takes: "a path without quotes", example: "::renamed_cron" },
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
-const ELSEWHERE: [(&str, &str); 31] = [
+const ELSEWHERE: [(&str, &str); 37] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -60,6 +69,8 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("ttl", "unique"),
     ("lock_ttl", "unique"),
     ("unique_while", "unique_until"),
+    ("debounce_delay", "debounce"),
+    ("max_wait", "debounce_max"),
     ("keep_lock", "unique_extend"),
     ("expires_in", "expires"),
     ("expiry", "expires"),
@@ -76,6 +87,10 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("type", "name"),
     ("kind", "name"),
     ("rename", "name"),
+    ("aliases", "alias"),
+    ("renamed_from", "alias"),
+    ("upgrades", "upgrade"),
+    ("upcast", "upgrade"),
     ("format", "codec"),
     ("policy", "on_error"),
     ("krate", "crate"),
@@ -94,12 +109,13 @@ const SCHEDULES_ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// What only one enqueue can say, because it differs from one task to the next.
-const PER_CALL: [&str; 5] = ["process_in", "process_at", "task_id", "header", "delay"];
+const PER_CALL: [&str; 6] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace"];
 
 impl Known {
     /// How it is written: `` `retry = 5` ``.
     pub(super) fn example(&self) -> String {
-        format!("`{} = {}`", self.name, self.example)
+        let equals = if self.name == DERIVE { "" } else { " = " };
+        format!("`{}{equals}{}`", self.name, self.example)
     }
 
     /// What it takes, with an example.
@@ -126,9 +142,10 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
     }
     if PER_CALL.contains(&name) {
+        let argument = if name == "or_replace" { "" } else { "…" };
         let builder = if name == "delay" { "process_in" } else { name };
         return format!(
-            "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}(…)` behind `::job(…)`"
+            "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}({argument})` behind `::job(…)`"
         );
     }
     let names = || all(attribute).map(|known| known.name);

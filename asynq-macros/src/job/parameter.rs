@@ -13,14 +13,26 @@ use crate::errors::{Errors, Place};
 pub(super) enum Parameter {
     /// `ctx: &JobContext`.
     Context,
-    /// `mailer: State<Mailer>`; holds the `Mailer`.
-    State(Box<Type>),
+    /// `mailer: State<Mailer>`.
+    State(Box<SharedState>),
+    /// `#[from_context] tenant: Tenant`; holds the type.
+    FromContext(Box<Type>),
+    /// `cursor: Checkpoint<u64>`; holds the `u64`.
+    Checkpoint(Box<Type>),
     /// `tick: Tick` of a periodic job; holds the type as it is written.
     Tick(Box<Type>),
     /// What is stored in the payload.
     Argument(Box<Argument>),
     /// A mistake has been recorded; whether the caller gives something here all the same.
     Broken { is_argument: bool },
+}
+
+/// A state as a parameter.
+pub(super) struct SharedState {
+    /// The type as it is written.
+    pub(super) ty: Type,
+    /// What is in it.
+    pub(super) inner: Type,
 }
 
 /// A parameter that is stored.
@@ -56,7 +68,13 @@ impl Parameter {
             Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);
-        let supplied = match Supplied::recognise(ty, kind) {
+        let is_marked = |mark: &str| typed.attrs.iter().any(|attr| attr.path().is_ident(mark));
+        let recognised = match (is_marked(FROM_CONTEXT), is_marked(ARG)) {
+            (true, _) => Ok(Some(Supplied::FromContext)),
+            (false, true) => Ok(None),
+            (false, false) => Supplied::recognise(ty, kind),
+        };
+        let supplied = match recognised {
             Ok(supplied) => supplied,
             Err((tokens, message)) => {
                 wrong(&tokens, message);
@@ -68,12 +86,25 @@ impl Parameter {
         {
             wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
+        if supplied.is_some()
+            && let Pat::TupleStruct(pattern) = &*typed.pat
+        {
+            let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
+            let ty = ty.to_token_stream().to_string().replace(' ', "");
+            wrong(
+                pattern,
+                &format!("a state is no tuple to take apart; write `{name}: {ty}`, which dereferences to it"),
+            );
+            return Self::Broken { is_argument: false };
+        }
         if let Some(cfg) = typed.attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
             return wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
         }
         match supplied {
             Some(Supplied::Context) => return Self::Context,
             Some(Supplied::State(state)) => return Self::State(state),
+            Some(Supplied::FromContext) => return Self::FromContext(Box::new(ty.clone())),
+            Some(Supplied::Checkpoint(value)) => return Self::Checkpoint(value),
             Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
             None if kind == Kind::Periodic => {
                 wrong(
@@ -107,11 +138,44 @@ impl Parameter {
     }
 }
 
+impl Parameter {
+    /// The type of what is made of the context, as it is written.
+    pub(super) fn supplied(&self) -> Option<&Type> {
+        match self {
+            Self::State(state) => Some(&state.ty),
+            Self::FromContext(ty) => Some(ty),
+            Self::Context | Self::Checkpoint(_) | Self::Tick(_) | Self::Argument(_) | Self::Broken { .. } => None,
+        }
+    }
+}
+
 impl Argument {
+    /// Whether its type alone decides how it is stored: no `#[serde(with = …)]` or the like, and no `$crate`, which cannot be
+    /// written in quotes.
+    pub(super) fn is_plain(&self) -> bool {
+        const BY_OTHERS: [&str; 7] =
+            ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
+        let by_others = |attr: &Attribute| {
+            let is_serde = attr.path().is_ident("serde");
+            is_serde && BY_OTHERS.iter().any(|word| keyword_in(attr.meta.to_token_stream(), word).is_some())
+        };
+        !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
+    }
+
     /// The name of the argument as a user says it: without `r#`.
     pub(super) fn name(&self) -> String {
         self.ident.unraw().to_string()
     }
+}
+
+/// The mark of a parameter whose type implements `FromContext`.
+const FROM_CONTEXT: &str = "from_context";
+/// The mark of a parameter that is an argument, whatever its type is called.
+const ARG: &str = "arg";
+
+/// Whether an attribute of a parameter speaks to the macro alone.
+pub(super) fn is_mark(attr: &Attribute) -> bool {
+    attr.path().is_ident(FROM_CONTEXT) || attr.path().is_ident(ARG)
 }
 
 /// Whether an attribute of a parameter belongs on the field and not on the function.
@@ -128,7 +192,9 @@ fn mistake<T>(tokens: impl ToTokens, message: &'static str) -> Result<T, Mistake
 /// What the worker supplies.
 enum Supplied {
     Context,
-    State(Box<Type>),
+    State(Box<SharedState>),
+    FromContext,
+    Checkpoint(Box<Type>),
     Tick,
 }
 
@@ -144,24 +210,46 @@ impl Supplied {
             ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
             ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
             ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
-            ("State", None) => Self::state(last).map(Some),
-            ("State", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
+            ("State" | "Shared", None) => Self::state(ty, last).map(Some),
+            ("Checkpoint", None) => Self::checkpoint(last).map(Some),
+            ("Checkpoint", Some(_)) => mistake(ty, "take the checkpoint by value: `Checkpoint<T>`"),
+            ("State" | "Shared", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
             _ => Ok(None),
         }
     }
 
-    /// Only the last segment and its one argument count, so that the type may be named by any path.
-    fn state(segment: &PathSegment) -> Result<Self, Mistake> {
-        if let PathArguments::AngleBracketed(arguments) = &segment.arguments
-            && arguments.args.len() == 1
-            && let Some(GenericArgument::Type(ty)) = arguments.args.first()
-        {
-            if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
-                return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
-            }
-            return Ok(Self::State(Box::new(ty.clone())));
+    fn state(ty: &Type, segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(inner) = only_argument(segment) else {
+            return mistake(
+                segment,
+                "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
+            );
+        };
+        if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
+            return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
         }
-        mistake(segment, "write the type of the state: `State<T>`")
+        Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+    }
+
+    fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(ty) = only_argument(segment) else {
+            return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
+        };
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
+        }
+        Ok(Self::Checkpoint(Box::new(ty.clone())))
+    }
+}
+
+/// Only the last segment and its one argument count, so that the type may be named by any path.
+fn only_argument(segment: &PathSegment) -> Option<&Type> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match arguments.args.first() {
+            Some(GenericArgument::Type(ty)) => Some(ty),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -336,6 +424,8 @@ mod tests {
         let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
             Ok(Some(Supplied::Context)) => "context",
             Ok(Some(Supplied::State(_))) => "state",
+            Ok(Some(Supplied::FromContext)) => "marked",
+            Ok(Some(Supplied::Checkpoint(_))) => "checkpoint",
             Ok(Some(Supplied::Tick)) => "tick",
             Ok(None) => "argument",
             Err(_) => "refused",
@@ -350,7 +440,14 @@ mod tests {
             ("&State<Mailer>", "refused"),
             ("State", "refused"),
             ("State<A, B>", "refused"),
-            ("State<&'static str>", "refused"),
+            ("State<&'static str>", "state"),
+            ("State<&str>", "refused"),
+            ("Shared<Mailer>", "state"),
+            ("Checkpoint<u64>", "checkpoint"),
+            ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
+            ("&Checkpoint<u64>", "refused"),
+            ("Checkpoint", "refused"),
+            ("Checkpoint<&str>", "refused"),
             ("Stateful<A>", "argument"),
             // Anybody's type, where there is no schedule.
             ("Tick", "argument"),

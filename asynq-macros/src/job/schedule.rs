@@ -140,6 +140,11 @@ impl ScheduleAttr {
         }
     }
 
+    /// Whether it says when the job runs.
+    pub(super) fn is_there(&self) -> bool {
+        self.spec.is_some()
+    }
+
     pub(super) fn into_schedule(self) -> Option<Schedule> {
         let (text, spec) = self.spec?;
         Some(Schedule {

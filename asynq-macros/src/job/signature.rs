@@ -19,6 +19,8 @@ pub(super) struct JobSignature {
     pub(super) output: Type,
     /// A `fn` without `async`, which runs on the blocking pool.
     pub(super) is_blocking: bool,
+    /// A semicolon instead of a body: what another program runs.
+    pub(super) is_contract: bool,
     /// How much of it could be understood.
     pub(super) health: Health,
 }
@@ -36,7 +38,8 @@ pub(super) enum Health {
 impl JobSignature {
     pub(super) fn read(item: &Item, kind: Kind, errors: &Errors) -> Self {
         let sig = &item.sig;
-        let mut reader = Reader { kind, errors, health: Health::Sound };
+        let is_contract = item.is_without_body();
+        let mut reader = Reader { kind, errors, is_contract, health: Health::Sound };
         reader.outside(item);
         reader.qualifiers(sig);
         reader.generics(sig);
@@ -45,11 +48,10 @@ impl JobSignature {
         if let Some(clause) = &sig.generics.where_clause {
             reader.wrong(clause, "a job has no type parameters, so it needs no `where`; leave it out");
         }
-        if item.body.to_string() == ";" {
-            reader.wrong(&item.body, "a job needs a body; `#[job]` goes on a free `async fn`");
-            reader.health = Health::Method;
+        if is_contract && kind == Kind::Periodic {
+            reader.wrong(&item.body, "a periodic job needs a body: whoever has the schedule runs it");
         }
-        Self { parameters, output, is_blocking: sig.asyncness.is_none(), health: reader.health }
+        Self { parameters, output, is_blocking: sig.asyncness.is_none(), is_contract, health: reader.health }
     }
 }
 
@@ -61,6 +63,7 @@ pub(super) fn is_job(attr: &Attribute) -> bool {
 struct Reader<'a> {
     kind: Kind,
     errors: &'a Errors,
+    is_contract: bool,
     health: Health,
 }
 
@@ -111,7 +114,7 @@ impl Reader<'_> {
 
     fn parameters(&mut self, sig: &Signature) -> Vec<Parameter> {
         let mut parameters = Vec::new();
-        let (mut has_context, mut has_tick) = (false, false);
+        let (mut has_context, mut has_tick, mut has_checkpoint) = (false, false, false);
         for input in &sig.inputs {
             let typed = match input {
                 FnArg::Typed(typed) => typed,
@@ -122,6 +125,14 @@ impl Reader<'_> {
                 }
             };
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
+            if self.is_contract
+                && matches!(parameter, Parameter::Context | Parameter::State(_) | Parameter::FromContext(_))
+            {
+                self.wrong(
+                    &typed.ty,
+                    "a job without a body is only enqueued here, so nobody gives it this; leave it out",
+                );
+            }
             match parameter {
                 Parameter::Context if has_context => {
                     self.wrong(&typed.ty, "the context is taken twice; leave one `&JobContext` out");
@@ -131,12 +142,16 @@ impl Reader<'_> {
                     self.wrong(&typed.ty, "the tick is taken twice; leave one `Tick` out");
                 }
                 Parameter::Tick(_) => has_tick = true,
+                Parameter::Checkpoint(_) if has_checkpoint => {
+                    self.wrong(&typed.ty, "a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`");
+                }
+                Parameter::Checkpoint(_) => has_checkpoint = true,
                 Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
                 // The types of the others may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {
                     parameter = Parameter::Broken { is_argument: true };
                 }
-                Parameter::State(_) | Parameter::Argument(_) => {}
+                Parameter::State(_) | Parameter::FromContext(_) | Parameter::Argument(_) => {}
             }
             parameters.push(parameter);
         }

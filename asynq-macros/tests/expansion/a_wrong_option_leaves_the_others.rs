@@ -26,6 +26,12 @@ async fn hello(name: String) -> JobResult {
 #[serde(transparent)]
 struct hello {
     /// Argument `name` of [`hello()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     name: String,
 }
 #[allow(
@@ -112,9 +118,16 @@ impl hello {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for hello {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new().queue("low");
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = JobResult;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await
@@ -125,7 +138,7 @@ const _: () = {
     }
 };
 ::core::compile_error! {
-    "unknown option `retyr`; did you mean `retry`? (options: queue, retry, timeout, deadline, expires, unique, unique_by, unique_until, unique_extend, retention, group, aggregates, backoff, name, codec, fingerprint, on_error, max_crashes, kill_after, crate)"
+    "unknown option `retyr`; did you mean `retry`? (options: queue, retry, timeout, deadline, expires, unique, unique_by, debounce, debounce_max, unique_until, unique_extend, retention, group, aggregates, backoff, name, alias, upgrade, codec, fingerprint, on_error, max_crashes, kill_after, derive, crate)"
 }
 ::core::compile_error! {
     "unknown unit `parsecs`; expected a duration such as \"30s\", \"3m\" or \"1h30m\" (units: w, d, h, m, s, ms)"

@@ -30,6 +30,12 @@ async fn digest(
 #[serde(transparent)]
 struct digest {
     /// Argument `notes` of [`digest()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> Vec < mails :: note >: ::asynq_runtime::__private::Stored<'__job, { <digest as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> Vec < mails :: note >: ::asynq_runtime::__private::Stored<'__job, { <digest as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     notes: Vec<mails::note>,
 }
 #[allow(
@@ -112,13 +118,36 @@ impl digest {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for digest {
+        const OK: usize = {
+            let () = <Vec<mails::note> as __rt::Argument>::FITS;
+            let _ = <State<Mailer> as __rt::FromContext>::REQUIRES;
+            let () = <JobResult as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for digest {
         const NAME: &'static str = "digest";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Mailer>()];
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("notes");
+        type Output = __rt::JobResult<
+            <JobResult as __rt::Returned<{ <digest as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::IntoJobResult>::into_job_result(
-                digest(ctx, self.notes, __rt::state::<Mailer>(ctx)?).await,
+            <JobResult as __rt::Returned<
+                { <digest as __rt::Checked>::OK },
+            >>::into_job_result(
+                digest(
+                        ctx,
+                        self.notes,
+                        <State<
+                            Mailer,
+                        > as __rt::Supplied<
+                            { <digest as __rt::Checked>::OK },
+                        >>::from_context(ctx)
+                            .await?,
+                    )
+                    .await,
             )
         }
     }

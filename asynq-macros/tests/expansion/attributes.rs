@@ -48,9 +48,21 @@ pub async fn old(to: String, #[allow(unused)] retries: u8) -> JobResult {
 #[serde(crate = "::asynq_runtime::__private::serde")]
 pub struct old {
     /// The receiver.
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <old as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <old as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub to: String,
     /// Argument `retries` of [`old()`].
     #[serde(default, rename = "Retries")]
+    #[serde(
+        bound(
+            serialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <old as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <old as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub retries: u8,
 }
 #[cfg(feature = "mail")]
@@ -146,6 +158,13 @@ impl old {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for old {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <u8 as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for old {
         const NAME: &'static str = "old";
         type Output = JobResult;

@@ -101,6 +101,9 @@ impl sync {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for sync {
+        const OK: usize = { 0 };
+    }
     impl __rt::Job for sync {
         const NAME: &'static str = "sync";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()

@@ -28,6 +28,12 @@ pub fn thumbnail(path: String) -> JobResult {
 #[serde(transparent)]
 pub struct thumbnail {
     /// Argument `path` of [`thumbnail()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub path: String,
 }
 #[allow(
@@ -114,17 +120,27 @@ impl thumbnail {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for thumbnail {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <JobResult as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for thumbnail {
         const NAME: &'static str = "thumbnail";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
             .kill_after(__rt::Duration::from_secs(90));
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("path");
+        type Output = __rt::JobResult<
+            <JobResult as __rt::Returned<{ <thumbnail as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(
                     ctx,
-                    move |_| <JobResult as __rt::IntoJobResult>::into_job_result(
-                        thumbnail(self.path),
-                    ),
+                    move |_| <JobResult as __rt::Returned<
+                        { <thumbnail as __rt::Checked>::OK },
+                    >>::into_job_result(thumbnail(self.path)),
                 )
                 .await
         }

@@ -30,8 +30,20 @@ fn thumbnail(
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct thumbnail {
     /// Argument `path` of [`thumbnail()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     path: ::asynq_runtime::__private::String,
     /// Argument `size` of [`thumbnail()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u32: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u32: ::asynq_runtime::__private::Stored<'__job, { <thumbnail as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     size: u32,
 }
 #[allow(
@@ -120,19 +132,35 @@ impl thumbnail {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for thumbnail {
+        const OK: usize = {
+            let () = <__rt::String as __rt::Argument>::FITS;
+            let () = <u32 as __rt::Argument>::FITS;
+            let _ = <State<Store> as __rt::FromContext>::REQUIRES;
+            let () = <JobResult<u64> as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for thumbnail {
         const NAME: &'static str = "thumbnail";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Store>()];
-        type Output = __rt::JobResult<<JobResult<u64> as __rt::IntoJobResult>::Value>;
+        type Output = __rt::JobResult<
+            <JobResult<
+                u64,
+            > as __rt::Returned<{ <thumbnail as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            let state_0 = __rt::state::<Store>(ctx)?;
+            let state_0 = <State<
+                Store,
+            > as __rt::Supplied<{ <thumbnail as __rt::Checked>::OK }>>::from_context(ctx)
+                .await?;
             __rt::run_blocking(
                     ctx,
                     move |ctx| <JobResult<
                         u64,
-                    > as __rt::IntoJobResult>::into_job_result(
-                        thumbnail(state_0, ctx, &self.path, self.size),
-                    ),
+                    > as __rt::Returned<
+                        { <thumbnail as __rt::Checked>::OK },
+                    >>::into_job_result(thumbnail(state_0, ctx, &self.path, self.size)),
                 )
                 .await
         }

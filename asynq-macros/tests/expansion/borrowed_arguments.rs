@@ -25,12 +25,36 @@ async fn archive(to: &str, tags: &[Tag], order: &Order, file: &Path) -> JobResul
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct archive {
     /// Argument `to` of [`archive()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     to: ::asynq_runtime::__private::String,
     /// Argument `tags` of [`archive()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: asynq_runtime :: __private :: Vec < Tag >: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: asynq_runtime :: __private :: Vec < Tag >: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     tags: ::asynq_runtime::__private::Vec<Tag>,
     /// Argument `order` of [`archive()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> Order: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> Order: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     order: Order,
     /// Argument `file` of [`archive()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> < Path as :: std :: borrow :: ToOwned > :: Owned: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> < Path as :: std :: borrow :: ToOwned > :: Owned: ::asynq_runtime::__private::Stored<'__job, { <archive as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     file: <Path as ::std::borrow::ToOwned>::Owned,
 }
 #[allow(
@@ -132,6 +156,15 @@ impl archive {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for archive {
+        const OK: usize = {
+            let () = <__rt::String as __rt::Argument>::FITS;
+            let () = <__rt::Vec<Tag> as __rt::Argument>::FITS;
+            let () = <Order as __rt::Argument>::FITS;
+            let () = <<Path as ::std::borrow::ToOwned>::Owned as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for archive {
         const NAME: &'static str = "archive";
         type Output = JobResult;

@@ -31,6 +31,12 @@ pub async fn deliver(
 #[serde(transparent)]
 pub struct deliver {
     /// Argument `to` of [`deliver()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <deliver as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: asynq_runtime :: __private :: String: ::asynq_runtime::__private::Stored<'__job, { <deliver as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub to: ::asynq_runtime::__private::String,
 }
 #[allow(
@@ -115,6 +121,15 @@ impl deliver {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for deliver {
+        const OK: usize = {
+            let () = <__rt::String as __rt::Argument>::FITS;
+            let _ = <State<Mailer> as __rt::FromContext>::REQUIRES;
+            let _ = <runtime::State<Pool> as __rt::FromContext>::REQUIRES;
+            let () = <JobResult as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for deliver {
         const NAME: &'static str = "deliver";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new().retry(3);
@@ -122,14 +137,29 @@ const _: () = {
             __rt::StateKey::of::<Mailer>(),
             __rt::StateKey::of::<Pool>(),
         ];
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("to");
+        type Output = __rt::JobResult<
+            <JobResult as __rt::Returned<{ <deliver as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::IntoJobResult>::into_job_result(
+            <JobResult as __rt::Returned<
+                { <deliver as __rt::Checked>::OK },
+            >>::into_job_result(
                 deliver(
                         ctx,
-                        __rt::state::<Mailer>(ctx)?,
+                        <State<
+                            Mailer,
+                        > as __rt::Supplied<
+                            { <deliver as __rt::Checked>::OK },
+                        >>::from_context(ctx)
+                            .await?,
                         &self.to,
-                        __rt::state::<Pool>(ctx)?,
+                        <runtime::State<
+                            Pool,
+                        > as __rt::Supplied<
+                            { <deliver as __rt::Checked>::OK },
+                        >>::from_context(ctx)
+                            .await?,
                     )
                     .await,
             )

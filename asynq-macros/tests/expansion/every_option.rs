@@ -12,6 +12,8 @@
 //     backoff = "exponential(500ms, 10m)",
 //     retention = "7d",
 //     name = "email:send",
+//     alias = ["send_mail", "mail"],
+//     upgrade = [old::from_v1, from_v2],
 //     codec = "postcard",
 //     fingerprint = "v2",
 //     on_error = policies::mail,
@@ -47,10 +49,28 @@ async fn send_email(
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct send_email {
     /// Argument `to` of [`send_email()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     to: String,
     /// Argument `campaign` of [`send_email()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     campaign: u64,
     /// Argument `subject` of [`send_email()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <send_email as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     subject: String,
 }
 #[allow(
@@ -147,6 +167,15 @@ impl send_email {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for send_email {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <u64 as __rt::Argument>::FITS;
+            let () = <String as __rt::Argument>::FITS;
+            let () = <Result<(), MailError> as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for send_email {
         const NAME: &'static str = "email:send";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
@@ -162,6 +191,11 @@ const _: () = {
             .retention(__rt::Duration::from_secs(604800))
             .max_crashes(3);
         const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some("v2");
+        const ALIASES: &'static [&'static str] = &["send_mail", "mail"];
+        const UPGRADES: &'static [__rt::Upgrade<Self>] = &[
+            __rt::Upgrade::new(|earlier| earlier.through(old::from_v1)),
+            __rt::Upgrade::new(|earlier| earlier.through(from_v2)),
+        ];
         const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(
             __rt::Backoff::exponential(
                 __rt::Duration::from_millis(500),
@@ -169,7 +203,10 @@ const _: () = {
             ),
         );
         type Output = __rt::JobResult<
-            <Result<(), MailError> as __rt::IntoJobResult>::Value,
+            <Result<
+                (),
+                MailError,
+            > as __rt::Returned<{ <send_email as __rt::Checked>::OK }>>::Value,
         >;
         fn unique_by(
             &self,
@@ -177,10 +214,11 @@ const _: () = {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to, &self.campaign)))
         }
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::with_policy(
-                send_email(self.to, self.campaign, self.subject).await,
-                policies::mail,
-            )
+            __rt::with_policy::<
+                { <send_email as __rt::Checked>::OK },
+                _,
+                _,
+            >(send_email(self.to, self.campaign, self.subject).await, policies::mail)
         }
     }
     __rt::inventory::submit! {

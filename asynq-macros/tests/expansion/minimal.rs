@@ -32,6 +32,12 @@ async fn hello(name: String) -> JobResult {
 #[serde(transparent)]
 struct hello {
     /// Argument `name` of [`hello()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <hello as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     name: String,
 }
 #[allow(
@@ -118,8 +124,15 @@ impl hello {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for hello {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = JobResult;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             hello(self.name).await

@@ -97,6 +97,9 @@ impl cleanup {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for cleanup {
+        const OK: usize = { 0 };
+    }
     impl __rt::Job for cleanup {
         const NAME: &'static str = "cleanup";
         type Output = ();

@@ -26,6 +26,12 @@ fn pay(cents: u64) -> Result<Receipt, PayError> {
 #[serde(transparent)]
 struct pay {
     /// Argument `cents` of [`pay()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <pay as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <pay as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     cents: u64,
 }
 #[allow(
@@ -108,15 +114,30 @@ impl pay {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for pay {
+        const OK: usize = {
+            let () = <u64 as __rt::Argument>::FITS;
+            let () = <Result<Receipt, PayError> as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for pay {
         const NAME: &'static str = "pay";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("cents");
         type Output = __rt::JobResult<
-            <Result<Receipt, PayError> as __rt::IntoJobResult>::Value,
+            <Result<
+                Receipt,
+                PayError,
+            > as __rt::Returned<{ <pay as __rt::Checked>::OK }>>::Value,
         >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(
                     ctx,
-                    move |_| __rt::with_policy(pay(self.cents), PayError::policy),
+                    move |_| __rt::with_policy::<
+                        { <pay as __rt::Checked>::OK },
+                        _,
+                        _,
+                    >(pay(self.cents), PayError::policy),
                 )
                 .await
         }

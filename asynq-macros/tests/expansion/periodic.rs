@@ -111,6 +111,9 @@ impl ping {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for ping {
+        const OK: usize = { 0 };
+    }
     impl __rt::Job for ping {
         const NAME: &'static str = "ping";
         type Output = JobResult;

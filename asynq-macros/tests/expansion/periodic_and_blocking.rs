@@ -107,15 +107,23 @@ impl archive {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for archive {
+        const OK: usize = {
+            let () = <() as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for archive {
         const NAME: &'static str = "archive";
-        type Output = __rt::JobResult<<() as __rt::IntoJobResult>::Value>;
+        type Output = __rt::JobResult<
+            <() as __rt::Returned<{ <archive as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             __rt::run_blocking(
                     ctx,
-                    move |ctx| <() as __rt::IntoJobResult>::into_job_result(
-                        archive(::asynq_cron::__private::Tick::of(ctx)),
-                    ),
+                    move |ctx| <() as __rt::Returned<
+                        { <archive as __rt::Checked>::OK },
+                    >>::into_job_result(archive(::asynq_cron::__private::Tick::of(ctx))),
                 )
                 .await
         }

@@ -111,22 +111,39 @@ impl report {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for report {
+        const OK: usize = {
+            let _ = <State<Mailer> as __rt::FromContext>::REQUIRES;
+            let () = <Result<u32, MailError> as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for report {
         const NAME: &'static str = "report";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new().queue("low");
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Mailer>()];
         type Output = __rt::JobResult<
-            <Result<u32, MailError> as __rt::IntoJobResult>::Value,
+            <Result<
+                u32,
+                MailError,
+            > as __rt::Returned<{ <report as __rt::Checked>::OK }>>::Value,
         >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
             <Result<
                 u32,
                 MailError,
-            > as __rt::IntoJobResult>::into_job_result(
+            > as __rt::Returned<
+                { <report as __rt::Checked>::OK },
+            >>::into_job_result(
                 report(
                         ctx,
                         ::asynq_cron::__private::Tick::of(ctx),
-                        __rt::state::<Mailer>(ctx)?,
+                        <State<
+                            Mailer,
+                        > as __rt::Supplied<
+                            { <report as __rt::Checked>::OK },
+                        >>::from_context(ctx)
+                            .await?,
                     )
                     .await,
             )

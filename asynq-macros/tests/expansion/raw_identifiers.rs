@@ -25,8 +25,20 @@ async fn r#match(r#type: u8, value: u8) -> JobResult {
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct r#match {
     /// Argument `type` of `match()`.
+    #[serde(
+        bound(
+            serialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <r#match as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <r#match as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     r#type: u8,
     /// Argument `value` of `match()`.
+    #[serde(
+        bound(
+            serialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <r#match as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u8: ::asynq_runtime::__private::Stored<'__job, { <r#match as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     value: u8,
 }
 #[allow(
@@ -112,6 +124,13 @@ impl r#match {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for r#match {
+        const OK: usize = {
+            let () = <u8 as __rt::Argument>::FITS;
+            let () = <u8 as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for r#match {
         const NAME: &'static str = "match";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()

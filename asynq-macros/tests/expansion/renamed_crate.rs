@@ -26,6 +26,12 @@ async fn hello(state: State<Db>, name: &str) -> JobResult {
 #[serde(transparent)]
 struct hello {
     /// Argument `name` of [`hello()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: jobs :: inner :: __private :: String: ::jobs::inner::__private::Stored<'__job, { <hello as ::jobs::inner::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: jobs :: inner :: __private :: String: ::jobs::inner::__private::Stored<'__job, { <hello as ::jobs::inner::__private::Checked>::OK }>"
+        )
+    )]
     name: ::jobs::inner::__private::String,
 }
 #[allow(
@@ -110,13 +116,35 @@ impl hello {
 )]
 const _: () = {
     use ::jobs::inner::__private as __rt;
+    impl __rt::Checked for hello {
+        const OK: usize = {
+            let () = <__rt::String as __rt::Argument>::FITS;
+            let _ = <State<Db> as __rt::FromContext>::REQUIRES;
+            let () = <JobResult as __rt::IntoJobResult>::FITS;
+            0
+        };
+    }
     impl __rt::Job for hello {
         const NAME: &'static str = "hello";
         const REQUIRES: &'static [__rt::StateKey] = &[__rt::StateKey::of::<Db>()];
-        type Output = __rt::JobResult<<JobResult as __rt::IntoJobResult>::Value>;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
+        type Output = __rt::JobResult<
+            <JobResult as __rt::Returned<{ <hello as __rt::Checked>::OK }>>::Value,
+        >;
         async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::IntoJobResult>::into_job_result(
-                hello(__rt::state::<Db>(ctx)?, &self.name).await,
+            <JobResult as __rt::Returned<
+                { <hello as __rt::Checked>::OK },
+            >>::into_job_result(
+                hello(
+                        <State<
+                            Db,
+                        > as __rt::Supplied<
+                            { <hello as __rt::Checked>::OK },
+                        >>::from_context(ctx)
+                            .await?,
+                        &self.name,
+                    )
+                    .await,
             )
         }
     }

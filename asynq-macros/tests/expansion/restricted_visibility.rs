@@ -22,6 +22,12 @@ pub(crate) async fn tick(at: u64) {}
 #[serde(transparent)]
 pub(crate) struct tick {
     /// Argument `at` of [`tick()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <tick as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <tick as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub(crate) at: u64,
 }
 #[allow(
@@ -104,8 +110,15 @@ impl tick {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for tick {
+        const OK: usize = {
+            let () = <u64 as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for tick {
         const NAME: &'static str = "tick";
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("at");
         type Output = ();
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             tick(self.at).await

@@ -26,6 +26,12 @@ pub async fn resize(args: Resize) -> JobResult<u64> {
 #[serde(transparent)]
 pub struct resize {
     /// Argument `args` of [`resize()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> Resize: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> Resize: ::asynq_runtime::__private::Stored<'__job, { <resize as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     pub args: Resize,
 }
 #[allow(
@@ -108,11 +114,18 @@ impl resize {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for resize {
+        const OK: usize = {
+            let () = <Resize as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for resize {
         const NAME: &'static str = "image:resize";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
             .retention(__rt::Duration::from_secs(3600));
         const CODEC: __rt::Codec = __rt::Codec::Json;
+        const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("args");
         type Output = JobResult<u64>;
         async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
             resize(self.args).await

@@ -25,10 +25,28 @@ async fn log(a: String, b: ::std::string::String, c: Option<String>) -> JobResul
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct log {
     /// Argument `a` of [`log()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     a: String,
     /// Argument `b` of [`log()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> :: std :: string :: String: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> :: std :: string :: String: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     b: ::std::string::String,
     /// Argument `c` of [`log()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> Option < String >: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> Option < String >: ::asynq_runtime::__private::Stored<'__job, { <log as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     c: Option<String>,
 }
 #[allow(
@@ -125,6 +143,14 @@ impl log {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for log {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <::std::string::String as __rt::Argument>::FITS;
+            let () = <Option<String> as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for log {
         const NAME: &'static str = "log";
         type Output = JobResult;

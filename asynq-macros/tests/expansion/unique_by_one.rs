@@ -25,8 +25,20 @@ async fn greet(to: String, text: String) -> JobResult {
 #[serde(crate = "::asynq_runtime::__private::serde")]
 struct greet {
     /// Argument `to` of [`greet()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <greet as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <greet as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     to: String,
     /// Argument `text` of [`greet()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <greet as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <greet as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
     text: String,
 }
 #[allow(
@@ -118,6 +130,13 @@ impl greet {
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for greet {
+        const OK: usize = {
+            let () = <String as __rt::Argument>::FITS;
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
     impl __rt::Job for greet {
         const NAME: &'static str = "greet";
         const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()

@@ -16,7 +16,7 @@ use super::{
     logs,
     main_macro::{Program, SetUp},
 };
-use crate::server::ServiceEntry;
+use crate::server::{Flag, Flags, ServiceEntry};
 
 /// Runs the command that the arguments of this process name.
 pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
@@ -42,7 +42,8 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     if command == WORKER {
         logs::start(format, LevelFilter::INFO);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let ended = runtime.block_on(command::worker(settings, format, flags, setup));
+        let given = given(services, flags);
+        let ended = runtime.block_on(command::worker(settings, format, given, setup));
         // The worker has handed back what did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
         return ended;
@@ -71,7 +72,8 @@ fn parse(
 }
 
 fn command(program: Program, services: &[&ServiceEntry]) -> Command {
-    let worker = |command: Command| services.iter().fold(worker_flags(command), |command, s| (s.args)(command));
+    let flags = || services.iter().flat_map(|service| (service.flags)());
+    let worker = |command: Command| flags().fold(worker_flags(command), |command, flag| command.arg(arg(flag)));
     let root = Command::new(program.name)
         .version(program.version)
         .about("Works on the jobs of this program; without a command it is a worker")
@@ -103,6 +105,31 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
                 .arg(json("An object with `broker` and the arrays `queues` and `servers`")),
         );
     worker(root)
+}
+
+/// A service's flag as clap knows it.
+fn arg(flag: Flag) -> Arg {
+    let arg = Arg::new(flag.name).long(flag.name).help(flag.help).hide(flag.is_hidden);
+    match (flag.value_name, flag.is_repeated) {
+        (None, _) => arg.action(ArgAction::SetTrue),
+        (Some(value_name), false) => arg.value_name(value_name),
+        (Some(value_name), true) => arg.value_name(value_name).action(ArgAction::Append),
+    }
+}
+
+/// What was given for the flags of services.
+fn given(services: &[&ServiceEntry], matches: &ArgMatches) -> Flags {
+    let mut given = Flags::default();
+    for flag in services.iter().flat_map(|service| (service.flags)()) {
+        if flag.value_name.is_none() {
+            given = if matches.get_flag(flag.name) { given.set(flag.name, None) } else { given };
+            continue;
+        }
+        for value in matches.get_many::<String>(flag.name).unwrap_or_default() {
+            given = given.set(flag.name, Some(value.clone()));
+        }
+    }
+    given
 }
 
 fn worker_flags(command: Command) -> Command {

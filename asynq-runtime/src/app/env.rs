@@ -2,8 +2,6 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::ArgMatches;
-
 use super::error::AppError;
 use crate::{connect::URL_VARIABLE, job::IntoSpan, task::QueueName};
 
@@ -50,10 +48,12 @@ impl Settings {
     }
 
     /// What the flags say.
-    pub(super) fn from_flags(flags: &ArgMatches) -> Result<Self, AppError> {
+    #[cfg(feature = "main")]
+    pub(super) fn from_flags(flags: &clap::ArgMatches) -> Result<Self, AppError> {
         Self::read(|field| (field.flag, flags.try_get_one::<String>(field.id).ok().flatten().map(OsString::from)))
     }
 
+    #[cfg(any(feature = "main", test))]
     /// These settings, and `lower` where they say nothing.
     pub(super) fn or(self, lower: Self) -> Self {
         Self {
@@ -93,6 +93,7 @@ impl Settings {
 }
 
 /// One setting's names.
+#[cfg_attr(not(feature = "main"), allow(dead_code, reason = "there are no flags without `main!`"))]
 pub(super) struct Field {
     /// The id of the flag.
     pub(super) id: &'static str,

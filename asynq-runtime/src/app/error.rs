@@ -78,6 +78,7 @@ impl AppError {
     }
 
     /// Its text with every cause that the text does not name already, on one line.
+    #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
         let mut line = self.to_string();
         for cause in chain(self.source()) {

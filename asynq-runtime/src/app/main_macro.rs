@@ -54,6 +54,14 @@ macro_rules! main {
             $crate::app::main_with($crate::main!(@program), $setup)
         }
     };
+    (@link $($wrong:tt)*) => {
+        ::core::compile_error!(
+            "`main!` takes, in this order and each or none: `jobs: [crates with jobs],` `services: [crates with services],` and the \
+             set-up function: `main!(jobs: [mails], services: [asynq_dashboard], setup)`"
+        );
+
+        fn main() {}
+    };
     (@program) => {
         $crate::app::Program {
             name: match ::core::option_env!("CARGO_BIN_NAME") {

@@ -12,24 +12,32 @@
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
+//! `main!` and the flags are there with the feature `main`, which is on by default. The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
 //! `=` and the most tasks at a time after `/`.
 
 mod censor;
+#[cfg(feature = "main")]
 mod cli;
+#[cfg(feature = "main")]
 mod command;
 mod env;
 mod error;
+#[cfg(feature = "main")]
 mod logs;
+#[cfg(feature = "main")]
 mod main_macro;
+#[cfg(feature = "main")]
 mod table;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::OnceLock, time::Duration};
 
 use self::env::Settings;
-pub use self::{censor::without_passwords, error::AppError, main_macro::Program};
+#[cfg(feature = "main")]
+pub use self::main_macro::Program;
+pub use self::{censor::without_passwords, error::AppError};
 use crate::{
-    connect::DEFAULT_URL,
+    client::Client,
+    connect::{self, DEFAULT_URL},
     job::{Aggregates, IntoSpan, InvalidSpan, Job, JobError, Registry, StateMap},
     server::{IntoAggregated, OnUnknown, Server, ServerBuilder, Service},
     task::{GroupName, TaskInfo},
@@ -40,7 +48,11 @@ use crate::{
 /// Flags and environment variables win over what is said here.
 #[must_use = "a set-up function gives it back"]
 pub struct App {
+    /// What flags and environment say, where the program of [`main!`](crate::main) has read them already.
+    settings: Option<Settings>,
     url: Option<String>,
+    /// The URL of the client that was asked for, once it was.
+    client_url: OnceLock<String>,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
     only: Vec<String>,
@@ -56,7 +68,9 @@ impl App {
     /// A worker with all defaults.
     pub fn new() -> Self {
         Self {
+            settings: None,
             url: None,
+            client_url: OnceLock::new(),
             queues: Vec::new(),
             limits: Vec::new(),
             only: Vec::new(),
@@ -72,6 +86,54 @@ impl App {
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
+    }
+
+    /// A worker to which flags and environment say this.
+    #[cfg(any(feature = "main", test))]
+    fn with_settings(settings: Settings) -> Self {
+        Self { settings: Some(settings), ..Self::new() }
+    }
+
+    /// Connects a client to the broker of this worker: the one that flags, environment and [`url`](Self::url) name. For
+    /// whatever the set-up enqueues or hands to others; jobs have `State<Client>` without it.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// #[job]
+    /// async fn warm_up() {}
+    ///
+    /// async fn setup(app: App) -> Result<App, BoxError> {
+    ///     warm_up::job().task_id("warm-up").enqueue(&app.client().await?).await?;
+    ///     Ok(app)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A variable that cannot be read, a broker that is not there, or a database in memory, which only the worker itself
+    /// can reach. [`url`](Self::url) comes before this: a worker whose URL changes afterwards does not start.
+    pub async fn client(&self) -> Result<Client, AppError> {
+        let from_env;
+        let settings = match &self.settings {
+            Some(settings) => settings,
+            None => {
+                from_env = Settings::from_env(env::variable)?;
+                &from_env
+            }
+        };
+        let url = self.chosen_url(settings);
+        if connect::is_in_memory(url) {
+            let reason =
+                "a database in memory has one connection, the worker's: enqueue from a job, by `State<Client>`";
+            return Err(AppError::setting("App::client", reason));
+        }
+        let client = Client::connect(url).await?;
+        let _ = self.client_url.set(url.to_owned());
+        Ok(client)
+    }
+
+    fn chosen_url<'a>(&'a self, settings: &'a Settings) -> &'a str {
+        settings.url.as_deref().or(self.url.as_deref()).unwrap_or(DEFAULT_URL)
     }
 
     /// Serves a queue with this weight, at least 1. The default is `default` and every queue that a job names, weight 1
@@ -134,7 +196,8 @@ impl App {
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first.
+    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`] of the worker's broker
+    /// is there without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
@@ -201,8 +264,7 @@ impl App {
     ///
     /// A variable that cannot be read, or whatever [`ServerBuilder::build`] says.
     pub async fn build(self) -> Result<Server, AppError> {
-        let settings = Settings::from_env(env::variable)?;
-        Ok(self.into_builder(settings)?.build().await?)
+        Ok(self.into_builder()?.build().await?)
     }
 
     /// [`build`](Self::build), then works until it is told to stop.
@@ -214,8 +276,16 @@ impl App {
         Ok(self.build().await?.run().await?)
     }
 
-    fn into_builder(self, settings: Settings) -> Result<ServerBuilder, AppError> {
-        let url = settings.url.or(self.url).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    fn into_builder(mut self) -> Result<ServerBuilder, AppError> {
+        let settings = match self.settings.take() {
+            Some(settings) => settings,
+            None => Settings::from_env(env::variable)?,
+        };
+        let url = self.chosen_url(&settings);
+        if self.client_url.get().is_some_and(|before| before != url) {
+            let reason = "it is named after `App::client`, which connected to another broker: name it first";
+            return Err(AppError::setting("App::url", reason));
+        }
         let mut builder = Server::builder(url).states(self.states);
         match settings.queues {
             None => {
@@ -266,6 +336,7 @@ impl fmt::Debug for App {
     }
 }
 
+#[cfg(feature = "main")]
 #[doc(hidden)]
 pub use self::main_macro::{main_with, main_without};
 
@@ -287,13 +358,18 @@ mod tests {
         }
     }
 
-    fn app() -> App {
-        App::new().url("sqlite::memory:").register::<Tidy>().queue("mails", 2).concurrency(7).strict_priority()
+    fn app(settings: Settings) -> App {
+        App::with_settings(settings)
+            .url("sqlite::memory:")
+            .register::<Tidy>()
+            .queue("mails", 2)
+            .concurrency(7)
+            .strict_priority()
     }
 
     #[tokio::test]
     async fn the_set_up_holds_where_nothing_else_is_said() {
-        let server = app().into_builder(Settings::default()).unwrap().build().await.unwrap();
+        let server = app(Settings::default()).build().await.unwrap();
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (7, vec![("mails", 2)]));
         assert!(server.registry().get("app tests: tidy").is_some());
     }
@@ -304,33 +380,60 @@ mod tests {
         let mails = env::Queue { name: "mails".into(), limit: Some(9), ..low.clone() };
         let queues = Some(vec![low.clone()]);
         let settings = Settings { queues, concurrency: Some(2), ..Settings::default() };
-        let server = app().into_builder(settings).unwrap().build().await.unwrap();
+        let server = app(settings).build().await.unwrap();
         assert_eq!(server.queue_limits().collect::<Vec<_>>(), []);
-        let limited = || app().queue_concurrency("mails", 3).queue_concurrency("low", 4);
+        let limited = |settings| app(settings).queue_concurrency("mails", 3).queue_concurrency("low", 4);
         let settings = Settings { queues: Some(vec![low, mails]), ..Settings::default() };
-        let told = limited().into_builder(settings).unwrap().build().await.unwrap();
+        let told = limited(settings).build().await.unwrap();
         assert_eq!(told.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
-        let error = limited().into_builder(Settings::default()).unwrap().build().await.unwrap_err().to_string();
+        let error = limited(Settings::default()).build().await.unwrap_err().to_string();
         assert!(error.contains("does not serve `low`"), "{error}");
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (2, vec![("low", 1)]));
     }
 
     #[tokio::test]
     async fn a_choice_by_flag_replaces_that_of_the_set_up() {
-        let app = || App::new().url("sqlite::memory:").register::<Tidy>();
+        let app = |settings| App::with_settings(settings).url("sqlite::memory:").register::<Tidy>();
         let only = |name: &str| Settings { only: Some(vec![name.to_owned()]), ..Settings::default() };
-        let built = app().only(["nothing"]).into_builder(only("app tests: *")).unwrap().build().await;
+        let built = app(only("app tests: *")).only(["nothing"]).build().await;
         assert_eq!(built.unwrap().registry().len(), 1);
-        let error = app().into_builder(only("app tests: tidi")).unwrap().build().await.unwrap_err().to_string();
+        let error = app(only("app tests: tidi")).build().await.unwrap_err().to_string();
         assert!(error.contains("did you mean `app tests: tidy`?"), "{error}");
     }
 
     #[test]
     fn a_time_that_cannot_be_read_is_told_unless_a_flag_replaces_it() {
-        let app = || App::new().shutdown_timeout("soon");
-        let error = app().into_builder(Settings::default()).unwrap_err().to_string();
+        let app = |settings| App::with_settings(settings).shutdown_timeout("soon");
+        let error = app(Settings::default()).into_builder().unwrap_err().to_string();
         assert!(error.starts_with("App::shutdown_timeout: invalid duration \"soon\""), "{error}");
         let settings = Settings { shutdown_timeout: Some(Duration::from_secs(1)), ..Settings::default() };
-        assert!(app().into_builder(settings).is_ok());
+        assert!(app(settings).into_builder().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_set_up_reaches_the_broker_that_the_flag_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
+        let flag = Settings { url: Some(url("flag.db")), ..Settings::default() };
+        let app = App::with_settings(flag).url(url("set-up.db")).register::<Tidy>();
+        app.client().await.unwrap().enqueue(Tidy {}).await.unwrap();
+        let server = app.build().await.unwrap();
+        let waiting = Client::new(std::sync::Arc::clone(server.broker())).inspector().queue("default").await.unwrap();
+        assert_eq!(waiting.pending, 1);
+        assert!(!folder.path().join("set-up.db").exists());
+    }
+
+    #[tokio::test]
+    async fn a_client_never_belongs_to_another_broker_than_the_worker() {
+        let folder = tempfile::tempdir().unwrap();
+        let app = App::with_settings(Settings::default()).register::<Tidy>();
+        let app = app.url(format!("sqlite://{}", folder.path().join("first.db").display()));
+        app.client().await.unwrap();
+        let error = app.url("sqlite://another.db").into_builder().unwrap_err().to_string();
+        assert!(error.starts_with("App::url: it is named after `App::client`"), "{error}");
+        for url in ["sqlite::memory:", "sqlite::memory:?durability=normal"] {
+            let error = App::with_settings(Settings::default()).url(url).client().await.unwrap_err().to_string();
+            assert!(error.starts_with("App::client: a database in memory"), "{error}");
+        }
     }
 }

@@ -121,6 +121,15 @@ pub trait Inspect {
     /// The broker failed.
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
 
+    /// Some of the unique locks of a queue that are held, and where to go on: `after` is what an earlier call said, `None` at
+    /// the beginning. On Redis a call looks at a bounded number of the server's keys, so that it may find none and not be the
+    /// last; a lock that changes meanwhile may be missed or come twice. Of another type than a lock is none.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or `after` is nothing that it said.
+    async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
+
     /// The counters of the last `days` days (UTC), today first; at most 90, which is as long as they are kept.
     ///
     /// # Errors
@@ -148,6 +157,30 @@ pub trait Inspect {
     ///
     /// The broker failed.
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError>;
+}
+
+/// Some of the unique locks of a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LockPage {
+    /// The locks, in no particular order.
+    pub locks: Vec<LockInfo>,
+    /// Where to go on; `None` where these were the last.
+    pub next: Option<String>,
+}
+
+/// One unique lock that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// Its full key.
+    pub key: String,
+    /// The id of the task that holds it.
+    pub holder: TaskId,
+    /// The state of that task; `None` where there is no such task: then the lock is stuck, and refuses tasks of Go programs until
+    /// it ends. Tasks of ours take it over.
+    pub state: Option<TaskState>,
+    /// When it ends by itself; `None` for never.
+    pub until: Option<DateTime<Utc>>,
 }
 
 /// A task of a listing, with the beginning of what may be large.

@@ -1,8 +1,8 @@
-//! The contract of a broker: eleven small traits, one file each, with equal file names in every implementation's folder.
+//! The contract of a broker: twelve small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
 //! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires periodic
-//! entries, and *semaphores* count across programs. Every primitive of the hot path takes a batch and the single form is a
+//! entries, *semaphores* count across programs, and *shapes* tell programs of other versions what payloads mean. Every primitive of the hot path takes a batch and the single form is a
 //! batch of one, so that it never pays one round trip per task.
 //!
 //! Rules that hold for every method of every broker:
@@ -28,6 +28,7 @@ mod repair;
 mod schedule;
 mod semaphore;
 mod settle;
+mod shapes;
 mod task_end;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod timeouts;
@@ -46,28 +47,44 @@ use chrono::{DateTime, Utc};
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use self::produce::due_ms;
 pub(crate) use self::settle::shortened;
+// What a program meets: errors, and what the inspector tells.
+pub use self::{
+    diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
+    error::{BrokerError, BrokerErrorKind},
+    groups::GroupStats,
+    inspect::{DayStats, Failure, Page, QueueStats, TaskBrief},
+    presence::{ServerName, ServerState},
+    repair::{Changed, EditError, MoveError, QueueDeleted},
+    schedule::{EntryId, EntryState, Overlap},
+};
+// The contracts, between the brokers and the crates of this project: they change with any version.
+#[doc(hidden)]
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
-    diagnose::{Diagnose, Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
-    error::{BrokerError, BrokerErrorKind},
-    groups::{
-        GroupRules, GroupStats, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
-    },
-    inspect::{DayStats, Failure, Inspect, Page, QueueStats, TaskBrief},
+    diagnose::Diagnose,
+    groups::{GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
+    inspect::{Inspect, LockInfo, LockPage},
     maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
-    presence::{Cancellations, Member, Presence, ServerName, ServerState},
-    produce::{NewTask, Placed, Produce, Refused, UniqueLock, When},
-    repair::{BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair},
-    schedule::{
-        Candidate, EntryId, EntryPlan, EntryState, Lead, Overlap, PlanChange, Planned, Schedules, Tick, Ticked,
-    },
+    presence::{Cancellations, Member, Presence},
+    produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},
+    repair::{BulkAction, BulkSlice, Chosen, PayloadEdit, Repair},
+    schedule::{Candidate, EntryPlan, Lead, PlanChange, Planned, Schedules, Tick, Ticked},
+    sealed::Sealed,
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
+    shapes::{KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes},
     task_end::TaskEnd,
 };
 
-/// Everything a broker does. The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a
-/// type parameter.
+mod sealed {
+    /// Keeps [`Broker`](super::Broker) to the brokers of this project, so that a contract may gain a method in any version.
+    pub trait Sealed {}
+}
+
+/// Where the tasks are. Redis and SQLite implement it, and no other type can: its contracts may gain methods in any version, so they
+/// are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
+///
+/// The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a type parameter.
 #[async_trait::async_trait]
 pub trait Broker:
     Produce
@@ -81,6 +98,8 @@ pub trait Broker:
     + Repair
     + Schedules
     + Semaphores
+    + Sealed
+    + Shapes
     + fmt::Debug
     + Send
     + Sync

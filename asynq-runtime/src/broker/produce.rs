@@ -18,6 +18,17 @@ pub trait Produce {
     /// it is taken, so that an id conflict leaves none behind. A lock that bears the task's own id is what a crash left
     /// behind, for no task of this id exists: it is taken over, with the time of the new task.
     ///
+    /// A task that [replaces](NewTask::replaces) an equal one, in one step with the lock, by where the lock's holder is:
+    ///
+    /// - pending, scheduled or in retry: that task keeps its id and takes the new message, options and time, and the lock begins anew
+    ///   with the time. Nothing of its attempts stays: no retry spent, no crash, failure, checkpoint or result. One that is pending and
+    ///   due at once keeps its turn. The answer names it ([`Placed::replaced`]).
+    /// - active: the new task is stored beside it and takes the lock over. Whatever would run the active one again deletes it, as
+    ///   one that a tick of its schedule replaced; a success ends it as any other.
+    /// - anywhere else (archived with its lock, in a group or a set, on its way to another queue): the new task is refused as a duplicate.
+    ///
+    /// Several of one call come one after the other, in their order.
+    ///
     /// Calls of several tasks of one client at the same time may travel together (group commit). A repeat after a lost
     /// answer is the broker's own: it recognises its first send by the id and message and reports it as placed.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
@@ -40,8 +51,19 @@ pub struct NewTask {
     pub group: Option<GroupName>,
     /// The lock that must be free.
     pub unique: Option<UniqueLock>,
+    /// What it does with the holder of the lock instead of being refused; needs a lock, and no group. Ticks and what is made of a
+    /// group replace nobody.
+    pub replaces: Option<Replaces>,
     /// What the message cannot carry.
     pub extra: Extra,
+}
+
+/// How a task replaces an equal one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replaces {
+    /// The task is due at most so long after the first of those that replaced each other while it waited, whatever its own
+    /// time; whole milliseconds. `None` for no bound.
+    pub within: Option<Duration>,
 }
 
 /// When a task should run, by the broker's clock.
@@ -72,12 +94,14 @@ pub struct UniqueLock {
 }
 
 /// Where an accepted task is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// [`TaskState::Pending`], [`TaskState::Scheduled`] or [`TaskState::Aggregating`].
     pub state: TaskState,
     /// When it is due, by the broker's clock; for one in a group, when it joined it.
     pub process_at: DateTime<Utc>,
+    /// The task that was there already and has the new arguments now; `None` for a new task.
+    pub replaced: Option<TaskId>,
 }
 
 /// Why a task was not accepted. Nothing of it is stored.

@@ -109,6 +109,20 @@ pub trait Repair {
     ///
     /// The broker failed; a repeat goes on.
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
+
+    /// Frees the unique lock `key` of a queue, in one step, if the task `holder` still holds it; with `stuck` only if there is
+    /// no such task. Whether it was freed. An equal task may be enqueued then, whatever the holder does.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; a repeat answers `false` if the first send worked.
+    async fn release_lock(
+        &self,
+        queue: &QueueName,
+        key: &str,
+        holder: &TaskId,
+        stuck: bool,
+    ) -> Result<bool, BrokerError>;
 }
 
 /// What became of a request about one task.
@@ -167,6 +181,7 @@ pub struct BulkSlice {
 
 /// What became of a request to delete a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum QueueDeleted {
     /// It is gone.
     Done,

@@ -273,6 +273,7 @@ pub struct Tick {
 
 /// What a tick does while the task of the previous one waits or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Overlap {
     /// Enqueues beside it. The default.
     #[default]

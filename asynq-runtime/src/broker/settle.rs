@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::BrokerErrorKind;
 use super::{BrokerError, RunKey};
 use crate::task::{Extra, Progress, TaskMessage};
 
@@ -11,7 +13,8 @@ use crate::task::{Extra, Progress, TaskMessage};
 #[async_trait::async_trait]
 pub trait Settle {
     /// Performs each action if its run is still ours. A stale one changes nothing at all. An error that is stored is kept
-    /// beside the task as one of its last 10 [failures](super::Inspect::failures) as well.
+    /// beside the task as one of its last 10 [failures](super::Inspect::failures) as well, of which the newest is whole and the others have
+    /// at most 256 bytes of text.
     ///
     /// An item that got an error may be sent again with [`Settlement::resend`] set, for as long as it takes: the broker
     /// recognises its own first send and answers [`Settled::Ok`]. (A [`Action::Done`] that worked leaves nothing to recognise:
@@ -40,6 +43,27 @@ pub trait Settle {
     ///
     /// The broker failed; the write may be repeated.
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
+
+    /// Keeps where a run has got to, in place of what was kept before. It stays with the task until a run succeeds or its payload
+    /// is edited, whichever server runs it next; only [`checkpoint`](Self::checkpoint) reads it.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; the write may be repeated.
+    async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError>;
+
+    /// What this run or an earlier one of the task has [saved](Self::save_checkpoint) last.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed, or the run does not hold its task any more ([`BrokerErrorKind::Closed`](super::BrokerErrorKind)).
+    async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
+}
+
+/// Why nothing can be read for a run that does not hold its task.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) fn run_has_ended() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted")
 }
 
 /// One outcome on its way to the broker.
@@ -114,10 +138,18 @@ pub enum Settled {
 /// Most bytes of an error text: more is no help to anybody, and every program that lists tasks reads it.
 const LONGEST_ERROR: usize = 4096;
 
+/// Most bytes of the error text of a failure that is not the newest of its task.
+pub(crate) const OLDER_ERROR: usize = 256;
+
 /// The error text as every broker stores it: at most 4 KiB, cut between two characters.
 pub(crate) fn shortened(error: &str) -> &str {
-    let end = (0..=LONGEST_ERROR.min(error.len())).rev().find(|&end| error.is_char_boundary(end));
-    &error[..end.unwrap_or_default()]
+    cut(error, LONGEST_ERROR)
+}
+
+/// At most so many bytes of a text, cut between two characters.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     broker::TaskEnd,
     job::{EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask},
-    task::{Ending, TaskInfo, TaskState},
+    task::{Ending, TaskId, TaskInfo, TaskState},
 };
 
 /// A task of the job `J` that was enqueued; dereferences to its [`TaskInfo`] of that moment.
@@ -121,6 +121,12 @@ impl std::error::Error for NotDone {}
 impl<J> Enqueued<J> {
     pub(super) fn new(info: TaskInfo, client: Client) -> Self {
         Self { info, client, job: PhantomData }
+    }
+
+    /// The task that was waiting already and has these arguments and this time now (`debounce`, `or_replace`); `None` where the
+    /// enqueue stored a new task.
+    pub fn replaced(&self) -> Option<&TaskId> {
+        self.info.replaced.then_some(&self.info.id)
     }
 
     /// Returns the task as it was when it was enqueued.

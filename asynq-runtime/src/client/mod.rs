@@ -19,10 +19,10 @@ pub use self::{
     result::ResultError,
 };
 use crate::{
-    broker::{Broker, BrokerError, BrokerErrorKind},
+    broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
     inspector::Inspector,
-    job::{EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
+    job::{DueShapes, EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
 
@@ -104,8 +104,8 @@ impl Client {
         self.enqueue(task).await
     }
 
-    /// Enqueues many tasks in few round trips; one outcome per item, in order. Jobs of several types go together with
-    /// `.into()` on each.
+    /// Enqueues many tasks of one type in few round trips; one outcome per item, in order. For jobs of several types there is
+    /// [`enqueue_all`](Self::enqueue_all).
     ///
     /// # Errors
     ///
@@ -114,7 +114,35 @@ impl Client {
         &self,
         tasks: impl IntoIterator<Item = T>,
     ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
-        let tasks: Vec<PreparedTask> = tasks.into_iter().map(Into::into).collect();
+        self.enqueue_all(tasks.into_iter().map(Into::into)).await
+    }
+
+    /// Enqueues many tasks of any types in few round trips, with `.into()` on each; one outcome per item, in order.
+    ///
+    /// ```
+    /// # use asynq_runtime::prelude::*;
+    /// #[job]
+    /// async fn welcome(to: String) {}
+    ///
+    /// #[job(queue = "low")]
+    /// async fn count_users() {}
+    ///
+    /// # async fn produce(client: Client) -> Result<(), BoxError> {
+    /// for outcome in client.enqueue_all([welcome::job("ann").into(), count_users {}.into()]).await? {
+    ///     outcome?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
+    pub async fn enqueue_all(
+        &self,
+        tasks: impl IntoIterator<Item = PreparedTask>,
+    ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
+        let tasks: Vec<PreparedTask> = tasks.into_iter().collect();
         self.broker.ping().await?;
         Ok(match &self.layered {
             Some(layered) => layered.enqueue_all(tasks).await,
@@ -134,6 +162,7 @@ impl Client {
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
+        let shapes = DueShapes::among(&*self.broker, tasks.iter().filter_map(PreparedTask::shape));
         let mut batch = Vec::with_capacity(tasks.len());
         let mut outcomes = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -150,15 +179,17 @@ impl Client {
             crate::metrics::enqueued(&outcomes);
             return outcomes;
         }
-        let mut answers = self.broker.enqueue(batch).await.into_iter();
+        let answers = if shapes.is_empty() {
+            self.broker.enqueue(batch).await
+        } else {
+            // At the same time: the first enqueue of a process is not slower for it.
+            tokio::join!(self.broker.enqueue(batch), shapes.keep()).0
+        };
+        let mut answers = answers.into_iter();
         for outcome in &mut outcomes {
             let Ok(info) = outcome else { continue };
             match answers.next() {
-                Some(Ok(placed)) => {
-                    info.state = placed.state;
-                    // It is unknown when a group will be ripe.
-                    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
-                }
+                Some(Ok(placed)) => note_placed(info, placed),
                 Some(Err(refused)) => {
                     *outcome = Err(EnqueueError::refused(refused, info.queue.clone(), info.id.clone()));
                 }
@@ -167,6 +198,16 @@ impl Client {
         }
         crate::metrics::enqueued(&outcomes);
         outcomes
+    }
+}
+
+/// What the broker said of a task that it took.
+fn note_placed(info: &mut TaskInfo, placed: Placed) {
+    info.state = placed.state;
+    // It is unknown when a group will be ripe.
+    info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
+    if let Some(id) = placed.replaced {
+        (info.id, info.replaced) = (id, true);
     }
 }
 

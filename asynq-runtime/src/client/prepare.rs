@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use md5::{Digest, Md5};
 
 use crate::{
-    broker::{NewTask, UniqueLock, When},
+    broker::{NewTask, Replaces, UniqueLock, When},
     job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
     propagation,
     task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
@@ -27,12 +27,15 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     };
     let id_is_ours = task.id.is_none();
     let id = task.id.clone().unwrap_or_else(TaskId::random);
-    let unique = task.unique.map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
+    let replaces = replaces(&task)?;
+    let when = task.when.unwrap_or_else(|| task.debounce.map_or(When::Now, When::In));
+    let unique =
+        task.unique.or(task.debounce.map(|_| DEBOUNCED)).map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
     check_unique(&task)?;
     check_awaited(&task)?;
     let deadline = task.deadline.map_or(0, |end| ceil_seconds(moment(end, now)).max(1));
     let expires = task.expires.map(|end| moment(end, now));
-    check_expires(expires, task.when, now)?;
+    check_expires(expires, when, now)?;
     let timeout = match (task.timeout, deadline) {
         (Some(timeout), _) => timeout,
         (None, 0) => JobOptions::DEFAULT_TIMEOUT,
@@ -58,8 +61,9 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         queue,
         id,
         id_is_ours,
-        when: task.when,
+        when,
         unique,
+        replaces,
         group: task.group,
         extra: Extra {
             max_crashes: task.max_crashes,
@@ -72,10 +76,37 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     })
 }
 
+/// How long the lock of a debounced task lasts that names no time of its own.
+const DEBOUNCED: Duration = Duration::from_secs(86_400);
+
+/// Whether the task takes the place of an equal one, and within which time.
+fn replaces(task: &Prepared) -> Result<Option<Replaces>, EnqueueError> {
+    let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
+    let option = if task.debounce.is_some() { "debounce" } else { "or_replace" };
+    match (task.debounce, task.debounce_max) {
+        (None, Some(_)) => return wrong("debounce_max", "it needs `debounce`: say how long it has to be quiet"),
+        (Some(debounce), Some(most)) if most < debounce => {
+            return wrong("debounce_max", "it must be at least as long as `debounce`");
+        }
+        (None, None) if !task.or_replace => return Ok(None),
+        _ => {}
+    }
+    if task.group.is_some() {
+        return wrong(option, "a task in a group waits for others and not for its time; leave one out");
+    }
+    if task.id.is_some() {
+        return wrong(option, "a task that takes new arguments keeps its id; leave `task_id` out");
+    }
+    if task.unique.is_none() && task.debounce.is_none() {
+        return wrong(option, "it needs `unique`: say for how long the task keeps an equal one out");
+    }
+    Ok(Some(Replaces { within: task.debounce_max }))
+}
+
 /// What only a lock can have needs a lock, and one that is free from the start on has nothing to be extended.
 fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
     let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
-    match (task.unique.is_some(), task.unique_until, task.unique_extend) {
+    match (task.unique.is_some() || task.debounce.is_some(), task.unique_until, task.unique_extend) {
         (false, UniqueUntil::Success | UniqueUntil::Start, _) => {
             wrong("unique_until", "it needs `unique`: say for how long the task keeps an equal one out")
         }

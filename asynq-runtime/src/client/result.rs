@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::{Client, Enqueued};
 use crate::{
     broker::BrokerError,
-    job::{IntoJobResult, Job, decode_result},
+    job::{IntoJobResult, Job, decode_result, is_named},
     task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -177,7 +177,7 @@ where
     Value<J>: DeserializeOwned,
 {
     let TaskInfo { id, r#type, state, ending, result, last_error, .. } = task;
-    if r#type != J::NAME {
+    if !is_named::<J>(&r#type) {
         return Err(ResultError::OtherJob { id, expected: J::NAME, found: r#type });
     }
     match state {

@@ -44,8 +44,7 @@ impl Client {
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
         match broker.enqueue_on(connection, task)? {
             Ok(placed) => {
-                info.state = placed.state;
-                info.next_process_at = Some(placed.process_at);
+                super::note_placed(&mut info, placed);
                 Ok(info)
             }
             Err(refused) => Err(EnqueueError::refused(refused, info.queue, info.id)),
@@ -66,11 +65,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The task cannot be enqueued at all, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]),
+    /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]),
     /// or its tasks are not in SQLite.
     pub fn row(&self, task: impl Into<PreparedTask>) -> Result<EnqueueRow, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let row = broker.row(prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?);
+        let task = prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?;
+        if task.replaces.is_some() {
+            let reason =
+                "a row cannot replace a task that is there; use `enqueue_in_tx`, or `enqueue` after the commit";
+            return Err(EnqueueError::Option { option: "or_replace", reason: reason.to_owned() });
+        }
+        let row = broker.row(task);
         let task = &row.task;
         let facts = serde_json::json!({
             "queue": task.queue.as_str(),

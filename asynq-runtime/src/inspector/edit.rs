@@ -6,7 +6,7 @@ use super::{InspectError, Inspector, Wish, queue_name, task_id};
 use crate::{
     broker::{EditError, PayloadEdit},
     client::lock_key,
-    job::{Job, decode_arguments, encode_arguments, postcard_header},
+    job::{Job, decode_arguments, encode_arguments, is_named, postcard_header},
     task::{QueueName, TaskId, TaskInfo},
 };
 
@@ -45,7 +45,7 @@ impl Inspector {
         mut change: impl FnMut(&mut J) + Send,
     ) -> Result<(), InspectError> {
         self.replace(&queue_name(queue)?, task_id(id)?, |task| {
-            if task.r#type != J::NAME {
+            if !is_named::<J>(&task.r#type) {
                 let found = task.r#type.clone();
                 return Err(InspectError::OtherJob { id: task.id.clone(), expected: J::NAME, found });
             }

@@ -26,6 +26,7 @@ mod bulk;
 mod edit;
 mod error;
 mod list;
+mod locks;
 mod queues;
 mod removal;
 mod statistics;

@@ -24,6 +24,7 @@ const ROUNDS: usize = 3;
 
 /// Whether a queue that has tasks is deleted, and they with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Force {
     /// Only an empty queue is deleted. Kept successes and waiting groups count as tasks, unlike in asynq.
     No,

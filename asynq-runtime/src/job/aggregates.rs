@@ -4,7 +4,7 @@ use std::{any::TypeId, fmt, ops::Range};
 
 use bytes::Bytes;
 
-use super::{Job, JobDescriptor, PayloadError, PreparedTask, codec::decode_arguments, panics};
+use super::{Job, JobDescriptor, PreparedTask, codec::decode_arguments, panics};
 
 /// A job whose arguments are those of many tasks of [`Of`](Self::Of).
 ///
@@ -141,8 +141,8 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits,
 fn read<J: Job>(payload: &[u8]) -> Result<J, LeftOut> {
     match panics::catch(|| decode_arguments(payload)) {
         Ok(Ok(job)) => Ok(job),
-        Ok(Err(PayloadError::UnknownFingerprint { .. } | PayloadError::Unfit { .. })) => Err(LeftOut::OtherShape),
-        Ok(Err(error @ PayloadError::Undecodable { .. })) => Err(LeftOut::Rejected(error.to_string())),
+        Ok(Err(error)) if error.is_of_another_version() => Err(LeftOut::OtherShape),
+        Ok(Err(error)) => Err(LeftOut::Rejected(error.to_string())),
         Err(panic) => Err(LeftOut::Rejected(format!("its arguments cannot be read: {panic}"))),
     }
 }
@@ -219,7 +219,7 @@ mod tests {
     fn what_cannot_be_read_is_left_out_with_the_reason() {
         let mut other = note("x").to_vec();
         other[1] ^= 1;
-        let (tasks, left_out) = made(&[note("a"), other.into(), b"{}"[..].into(), note("b")], 1000);
+        let (tasks, left_out) = made(&[note("a"), other.into(), b"{"[..].into(), note("b")], 1000);
         assert_eq!(tasks, [["a", "b"]]);
         assert_eq!(left_out[0], (1, LeftOut::OtherShape));
         let (2, LeftOut::Rejected(reason)) = &left_out[1] else { panic!("{left_out:?}") };

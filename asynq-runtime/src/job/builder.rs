@@ -6,7 +6,8 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{
-    EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until, codec::encode_arguments,
+    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until,
+    codec::encode_arguments,
 };
 use crate::{
     broker::When,
@@ -98,6 +99,31 @@ macro_rules! option_methods {
             self
         }
 
+        /// Lets an equal task that waits (pending, scheduled or for its next attempt) take these arguments, these options and this time,
+        /// instead of refusing this one; needs `unique`. The task keeps its id, see [`Enqueued::replaced`](crate::Enqueued::replaced).
+        /// While an equal task runs, this one is stored to run after it, and the running one is not tried again with its older arguments.
+        /// An archived task that keeps its lock, and one in a group, refuses this one as ever.
+        pub fn or_replace(mut self) -> Self {
+            self$(.$task)?.set(|p| {
+                p.or_replace = true;
+                Ok(())
+            });
+            self
+        }
+
+        /// Runs the task when it has been quiet for this long: as [`or_replace`](Self::or_replace) with `process_in(quiet)`, so that
+        /// each equal enqueue begins the time anew. A lock of a day where `unique` says nothing else. A `process_in` or `process_at` counts more.
+        pub fn debounce(mut self, quiet: impl IntoSpan) -> Self {
+            self$(.$task)?.set(|p| exact("debounce", quiet).map(|quiet| p.debounce = Some(quiet)));
+            self
+        }
+
+        /// … but at most this long after the first of those enqueues; needs `debounce`.
+        pub fn debounce_max(mut self, most: impl IntoSpan) -> Self {
+            self$(.$task)?.set(|p| exact("debounce_max", most).map(|most| p.debounce_max = Some(most)));
+            self
+        }
+
         /// What frees the lock of a unique task before its time; needs `unique`.
         pub fn unique_until(mut self, until: UniqueUntil) -> Self {
             self$(.$task)?.set(|p| {
@@ -153,7 +179,7 @@ macro_rules! option_methods {
                     Err(option("process_in", "it must be at most 292 years"))
                 }
                 delay => {
-                    p.when = When::In(delay);
+                    p.when = Some(When::In(delay));
                     Ok(())
                 }
             });
@@ -162,7 +188,7 @@ macro_rules! option_methods {
 
         /// Runs the task at this moment; one that has passed means now.
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
-            self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = When::At(at)));
+            self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = Some(When::At(at))));
             self
         }
 
@@ -226,12 +252,18 @@ pub(crate) struct Prepared {
     pub(crate) unique: Option<Duration>,
     pub(crate) unique_until: UniqueUntil,
     pub(crate) unique_extend: bool,
+    pub(crate) or_replace: bool,
+    pub(crate) debounce: Option<Duration>,
+    pub(crate) debounce_max: Option<Duration>,
     pub(crate) retention: Option<Duration>,
     pub(crate) awaited: bool,
     pub(crate) max_crashes: Option<u32>,
-    pub(crate) when: When,
+    /// `None` for now, or for when a debounce says.
+    pub(crate) when: Option<When>,
     pub(crate) id: Option<TaskId>,
     pub(crate) headers: Vec<(String, String)>,
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) shape: Option<ArgumentShape>,
 }
 
 impl PreparedTask {
@@ -267,6 +299,11 @@ impl PreparedTask {
         self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
+    /// The shape of its arguments, where they come from a job.
+    pub(crate) fn shape(&self) -> Option<ArgumentShape> {
+        self.facts()?.shape
+    }
+
     pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
         self.0
     }
@@ -282,6 +319,7 @@ impl PreparedTask {
             let unique_bytes = job.unique_by().transpose()?;
             let JobOptions { queue, retry, timeout, retention, max_crashes, .. } = J::OPTIONS;
             let JobOptions { deadline, expires, group, unique, unique_until, unique_extend, .. } = J::OPTIONS;
+            let JobOptions { debounce, debounce_max, .. } = J::OPTIONS;
             Ok(Prepared {
                 name: J::NAME.to_owned(),
                 payload: Some(payload),
@@ -295,12 +333,16 @@ impl PreparedTask {
                 unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
                 unique_until,
                 unique_extend,
+                or_replace: false,
+                debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
+                debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
                 retention: retention.map(|retention| span("retention", retention)).transpose()?,
                 awaited: false,
                 max_crashes,
-                when: When::Now,
+                when: None,
                 id: None,
                 headers: Vec::new(),
+                shape: Some(ArgumentShape::of::<J>()),
             })
         };
         Self(made())
@@ -320,12 +362,16 @@ impl PreparedTask {
             unique: None,
             unique_until: UniqueUntil::End,
             unique_extend: false,
+            or_replace: false,
+            debounce: None,
+            debounce_max: None,
             retention: None,
             awaited: false,
             max_crashes: None,
-            when: When::Now,
+            when: None,
             id: None,
             headers: Vec::new(),
+            shape: None,
         }))
     }
 
@@ -387,6 +433,9 @@ impl fmt::Debug for Prepared {
             .field("unique", &self.unique)
             .field("unique_until", &self.unique_until)
             .field("unique_extend", &self.unique_extend)
+            .field("or_replace", &self.or_replace)
+            .field("debounce", &self.debounce)
+            .field("debounce_max", &self.debounce_max)
             .field("retention", &self.retention)
             .field("awaited", &self.awaited)
             .field("max_crashes", &self.max_crashes)
@@ -414,6 +463,15 @@ fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError>
 
 fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {
     when.into_instant().map_err(|error| option(name, error))
+}
+
+/// A time that is kept to the millisecond, and is never zero, which would mean none.
+fn exact(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    match span.into_span().map_err(|error| option(name, error))? {
+        span if span.is_zero() => Err(option(name, "it must be longer than zero")),
+        span if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
+        span => Ok(span),
+    }
 }
 
 /// A time that the wire keeps in whole seconds: rounded up, and never zero, which would mean none.

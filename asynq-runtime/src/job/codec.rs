@@ -5,13 +5,15 @@
 //! prefix: it is what Go's `json.Unmarshal` reads.
 
 mod checked;
+mod checkpoint;
 mod reason;
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint, trace::Reads};
+use super::{Job, fingerprint::Fingerprint, trace::Reads, upgrade::Earlier};
 
 /// How a job's arguments and results are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -49,11 +51,12 @@ pub struct CodecError {
 
 /// A payload that a job cannot take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PayloadError {
     /// Arguments of another shape: another version of the program may know it.
     #[error(
         "the arguments of `{job}` have shape {found:08x}, but this program's `{job}` takes shape {expected:08x}: {shape}; \
-         run a version that knows the old shape, or give changed arguments a new job name"
+         run a version that knows the old shape, or write an upgrade (docs/changing-a-job.md)"
     )]
     UnknownFingerprint {
         /// The job.
@@ -65,16 +68,30 @@ pub enum PayloadError {
         /// This program's shape, for people.
         shape: String,
     },
-    /// A payload of a job with `codec = "json"` that another version of the job may write: JSON that lacks a field or has a
-    /// value of another type, or postcard.
+    /// JSON that another version of the job may write: it lacks a field or has a value of another type.
     #[error(
-        "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give changed arguments a new \
-         job name"
+        "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
+         an upgrade (docs/changing-a-job.md)"
     )]
     Unfit {
         /// The job.
         job: &'static str,
         /// What does not fit.
+        reason: String,
+    },
+    /// Arguments of another shape, which is known and cannot become this program's.
+    #[error(
+        "the arguments of `{job}` have shape {found:08x} and cannot be read as this program's shape {expected:08x}: \
+         {reason}; run a version that takes them, or give them a default, an alias or an upgrade (docs/changing-a-job.md)"
+    )]
+    Unresolved {
+        /// The job.
+        job: &'static str,
+        /// Fingerprint of this program's shape.
+        expected: u32,
+        /// Fingerprint in the payload.
+        found: u32,
+        /// What stands in the way.
         reason: String,
     },
     /// Bytes that no version of this job writes.
@@ -85,6 +102,13 @@ pub enum PayloadError {
         /// What the decoder says.
         reason: String,
     },
+}
+
+impl PayloadError {
+    /// Whether another version of the program may take the payload.
+    pub(crate) fn is_of_another_version(&self) -> bool {
+        !matches!(self, Self::Undecodable { .. })
+    }
 }
 
 /// Encodes the arguments of a job.
@@ -103,46 +127,71 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
     encode(what, J::CODEC, &[POSTCARD, a, b, c, d], job, fingerprint.reads.as_ref())
 }
 
-/// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil.
+/// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil. A payload of an earlier version
+/// is read where it says enough by itself; [`resolve`](super::resolve) reads more.
 pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
-    let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
-    let unfit = |reason: String| PayloadError::Unfit { job: J::NAME, reason };
-    let fingerprint = Fingerprint::of::<J>();
-    if fingerprint.no_arguments {
-        return postcard::from_bytes(&[]).map_err(|e| undecodable(e.to_string()));
+    if Fingerprint::of::<J>().no_arguments {
+        let undecodable = |e: postcard::Error| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() };
+        return postcard::from_bytes(&[]).map_err(undecodable);
     }
-    match J::CODEC {
-        Codec::Postcard => {
-            let [POSTCARD, a, b, c, d, ..] = *payload else {
-                return Err(undecodable(not_postcard(payload)));
-            };
-            let found = u32::from_le_bytes([a, b, c, d]);
-            if found != fingerprint.value {
-                return Err(PayloadError::UnknownFingerprint {
-                    job: J::NAME,
-                    expected: fingerprint.value,
-                    found,
-                    shape: fingerprint.shape.clone(),
-                });
-            }
-            match postcard::take_from_bytes(payload.get(PREFIX..).unwrap_or_default()) {
-                Ok((job, [])) => Ok(job),
-                Ok((_, rest)) => Err(undecodable(format!("{} bytes too many", rest.len()))),
-                Err(e) => Err(undecodable(e.to_string())),
-            }
-        }
-        Codec::Json => serde_json::from_slice(payload).map_err(|error| match payload {
-            [POSTCARD, _, _, _, _, ..] => unfit("it is postcard; this program's job has `codec = \"json\"`".to_owned()),
-            // The producer sent no arguments at all; no version of a job with arguments does.
-            b"null" => undecodable(reason(&error)),
-            _ if error.is_data() && is_json(payload) => unfit(reason(&error)),
-            _ => undecodable(reason(&error)),
-        }),
+    match split(payload) {
+        Some((found, arguments)) => decode_postcard(found, arguments),
+        None => decode_json(payload),
     }
 }
 
+/// The fingerprint and the arguments of a postcard payload.
+pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
+    let [POSTCARD, a, b, c, d, arguments @ ..] = payload else { return None };
+    Some((u32::from_le_bytes([*a, *b, *c, *d]), arguments))
+}
+
+fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
+    let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
+    let fingerprint = Fingerprint::in_postcard::<J>();
+    if found != fingerprint.value {
+        let earlier = Earlier::postcard(found, arguments);
+        return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)).unwrap_or_else(|| {
+            Err(PayloadError::UnknownFingerprint {
+                job: J::NAME,
+                expected: fingerprint.value,
+                found,
+                shape: fingerprint.shape.clone(),
+            })
+        });
+    }
+    match postcard::take_from_bytes(arguments) {
+        Ok((job, [])) => Ok(job),
+        Ok((_, rest)) => Err(undecodable(format!("{} bytes too many", rest.len()))),
+        Err(e) => Err(undecodable(e.to_string())),
+    }
+}
+
+fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
+    let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
+    // Only a job that was JSON before has JSON payloads, or one whose tasks come from another language.
+    if J::CODEC == Codec::Postcard && !is_json(payload) {
+        return Err(undecodable(not_postcard(payload)));
+    }
+    serde_json::from_slice(payload).or_else(|error| {
+        // Somebody sent no arguments at all; no version of a job that has some does.
+        if payload == b"null" || !error.is_data() || !is_json(payload) {
+            return Err(undecodable(reason(&error)));
+        }
+        let earlier = Earlier::json(payload);
+        let upgraded = J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier));
+        upgraded.unwrap_or_else(|| {
+            let reason = match J::CODEC {
+                Codec::Json => reason(&error),
+                Codec::Postcard => format!("{JSON_FOUND}: {}", reason(&error)),
+            };
+            Err(PayloadError::Unfit { job: J::NAME, reason })
+        })
+    })
+}
+
 /// Whether these bytes are one JSON value: a value of another type may be met before a mistake in the syntax.
-fn is_json(payload: &[u8]) -> bool {
+pub(super) fn is_json(payload: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok()
 }
 
@@ -152,11 +201,14 @@ pub(crate) fn postcard_header(payload: &[u8]) -> Option<&[u8]> {
     if payload.first() == Some(&POSTCARD) { payload.get(..PREFIX) } else { None }
 }
 
+/// What is said of JSON where postcard is expected.
+const JSON_FOUND: &str = "it looks like JSON; write `codec = \"json\"` if it should be";
+
 /// Most often the sender wrote JSON: another language, or the same job with another `codec`.
 fn not_postcard(payload: &[u8]) -> String {
     let found = match payload {
         [] => "it is empty",
-        [b'{' | b'[' | b'"', ..] => "it looks like JSON; write `codec = \"json\"` if it should be",
+        [b'{' | b'[' | b'"', ..] => JSON_FOUND,
         [POSTCARD, ..] => "it is cut off",
         _ => "its first byte is not the format byte 0x01",
     };

@@ -43,6 +43,8 @@ pub struct ContextParts {
     pub deadline: Option<DateTime<Utc>>,
     /// Cancelled when the attempt should stop.
     pub cancel: Cancel,
+    /// Cancelled when the server begins to leave.
+    pub stopping: Cancel,
     /// The server's shared states.
     pub states: Arc<StateMap>,
     /// Where blocking jobs run.
@@ -81,6 +83,7 @@ impl JobContext {
             codec: Codec::default(),
             deadline: None,
             cancel: Cancel::default(),
+            stopping: Cancel::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,
@@ -193,6 +196,21 @@ impl JobContext {
         self.0.parts.cancel.cancelled().await;
     }
 
+    /// Whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any other reason:
+    /// the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. What still runs
+    /// when the shutdown timeout of the server is over is stopped and handed back.
+    pub fn is_stopping(&self) -> bool {
+        self.0.parts.stopping.is_cancelled() || self.is_cancelled()
+    }
+
+    /// Waits until the worker is leaving or the attempt should stop.
+    pub async fn stopping(&self) {
+        tokio::select! {
+            () = self.0.parts.stopping.cancelled() => {}
+            () = self.cancelled() => {}
+        }
+    }
+
     /// The state of type `T` that the server was given.
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         self.0.parts.states.get::<T>()
@@ -280,6 +298,7 @@ mod tests {
             codec: Codec::default(),
             deadline: None,
             cancel: Cancel::default(),
+            stopping: Cancel::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,
@@ -323,6 +342,20 @@ mod tests {
         ctx.0.parts.cancel.cancel();
         other.cancelled().await;
         assert!(other.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn it_is_told_that_the_worker_leaves_before_it_is_cancelled() {
+        for what in [|ctx: &JobContext| ctx.0.parts.stopping.cancel(), |ctx: &JobContext| ctx.0.parts.cancel.cancel()] {
+            let ctx = context(TaskMessage::default());
+            assert!(!ctx.is_stopping());
+            what(&ctx);
+            ctx.stopping().await;
+            assert!(ctx.is_stopping());
+        }
+        let ctx = context(TaskMessage::default());
+        ctx.0.parts.stopping.cancel();
+        assert!(!ctx.is_cancelled());
     }
 
     #[test]

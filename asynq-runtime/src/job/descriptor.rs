@@ -12,9 +12,10 @@ use bytes::Bytes;
 
 pub use super::codec::PayloadError;
 use super::{
-    Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult, PreparedTask,
-    StateKey,
+    ArgumentShape, Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult,
+    PreparedTask, StateKey,
     codec::{decode_arguments, encode_result},
+    resolve::{Kept, resolve},
     secret::for_people,
 };
 
@@ -24,11 +25,16 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What an attempt gives: the encoded result (`None` for `()`), or the error with its policy.
 pub type RunResult = JobResult<Option<Bytes>>;
 
+/// An attempt, not yet polled, or why there is none.
+type Started = Result<BoxFuture<'static, RunResult>, PayloadError>;
+
 /// Everything a program knows about a job, without its type.
 #[derive(Clone, Copy)]
 pub struct JobDescriptor {
     /// Name on the wire.
     pub name: &'static str,
+    /// Other names that its tasks may have.
+    pub aliases: &'static [&'static str],
     /// Declared options.
     pub options: JobOptions,
     /// States that it needs.
@@ -37,16 +43,20 @@ pub struct JobDescriptor {
     pub codec: Codec,
     /// How long a failed task waits, where it is not the server's own way.
     pub backoff: Option<Backoff>,
+    /// Whether another program runs it ([`Job::IS_CONTRACT`]).
+    pub is_contract: bool,
     /// Where it is written; the path of its type if it was registered by hand.
     pub file: &'static str,
     /// The line there; 0 if it was registered by hand.
     pub line: u32,
     type_id: fn() -> TypeId,
     type_name: fn() -> &'static str,
-    start: fn(&[u8], JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError>,
+    start: fn(&[u8], JobContext) -> Started,
+    start_earlier: fn(&[u8], Option<&Kept>, JobContext) -> Started,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     fingerprint: fn() -> Arc<Fingerprint>,
+    pub(crate) shape: ArgumentShape,
 }
 
 inventory::collect!(JobDescriptor);
@@ -56,18 +66,22 @@ impl JobDescriptor {
     pub const fn of<J: Job>(file: &'static str, line: u32) -> Self {
         Self {
             name: J::NAME,
+            aliases: J::ALIASES,
             options: J::OPTIONS,
             requires: J::REQUIRES,
             codec: J::CODEC,
             backoff: J::BACKOFF,
+            is_contract: J::IS_CONTRACT,
             file,
             line,
             type_id: TypeId::of::<J>,
             type_name: type_name::<J>,
             start: start::<J>,
+            start_earlier: start_earlier::<J>,
             prepare: prepare::<J>,
             show: show::<J>,
             fingerprint: Fingerprint::of::<J>,
+            shape: ArgumentShape::of::<J>(),
         }
     }
 
@@ -78,6 +92,20 @@ impl JobDescriptor {
     /// The payload is none of this job's.
     pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
         (self.start)(payload, ctx)
+    }
+
+    /// The same for a payload of another shape, with what the broker keeps of that.
+    ///
+    /// # Errors
+    ///
+    /// Nothing turns those arguments into this job's.
+    pub(crate) fn start_earlier(
+        &self,
+        payload: &[u8],
+        kept: Option<&Kept>,
+        ctx: JobContext,
+    ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
+        (self.start_earlier)(payload, kept, ctx)
     }
 
     /// A task from arguments written as JSON, checked against the argument types: what `enqueue` on the command line
@@ -136,12 +164,19 @@ impl fmt::Debug for JobDescriptor {
     }
 }
 
-fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
-    let job = decode_arguments::<J>(payload)?;
-    Ok(Box::pin(async move {
+fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
+    Ok(attempt(decode_arguments::<J>(payload)?, ctx))
+}
+
+fn start_earlier<J: Job>(payload: &[u8], kept: Option<&Kept>, ctx: JobContext) -> Started {
+    Ok(attempt(resolve::<J>(payload, kept)?, ctx))
+}
+
+fn attempt<J: Job>(job: J, ctx: JobContext) -> BoxFuture<'static, RunResult> {
+    Box::pin(async move {
         let value = job.run(&ctx).await.into_job_result()?;
         result_bytes::<J, _>(&ctx, &value)
-    }))
+    })
 }
 
 /// What a job returned, encoded. A result that is not kept is dropped: nobody reads it, so it need not be readable.

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, iter, time::Duration};
 
-use super::span::IntoSpan;
+use super::{fits::Failed, span::IntoSpan};
 
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -134,15 +134,20 @@ impl fmt::Debug for JobError {
     }
 }
 
+/// What a job without a body returns to a caller that runs it all the same, such as a test.
+pub fn no_handler<J: super::Job>() -> JobError {
+    JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
+}
+
 /// Gives the error of a job's own type the policy that its `on_error` function decides.
 ///
 /// # Errors
 ///
 /// The error that came in, with its policy.
-pub fn with_policy<T, E: Into<JobError>>(result: Result<T, E>, policy: fn(&E) -> Policy) -> JobResult<T> {
+pub fn with_policy<const OK: usize, T, E: Failed<OK>>(result: Result<T, E>, policy: fn(&E) -> Policy) -> JobResult<T> {
     result.map_err(|error| {
         let policy = policy(&error);
-        error.into().with_policy(policy)
+        error.into_job_error().with_policy(policy)
     })
 }
 

@@ -7,9 +7,11 @@ use std::{
 };
 
 use md5::{Digest, Md5};
+use serde::de::DeserializeOwned;
 
 use super::{
     Codec, Job,
+    shape::ShapeDocument,
     trace::{self, Reads, short_name},
 };
 
@@ -36,20 +38,54 @@ pub struct Fingerprint {
     pub self_describing: Option<String>,
     /// What is read of the structs and enums inside; `None` where the trace was stopped.
     pub(crate) reads: Option<Reads>,
+    /// The shape for programs of other versions.
+    pub(crate) document: ShapeDocument,
 }
 
 impl Fingerprint {
     /// The fingerprint of `J`'s arguments, traced once per job.
     pub fn of<J: Job>() -> Arc<Self> {
-        static TRACED: OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>> = OnceLock::new();
-        let traced = TRACED.get_or_init(RwLock::default);
-        if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<J>()) {
-            return Arc::clone(known);
-        }
-        let fresh = Arc::new(trace::<J>());
-        let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(traced.entry(TypeId::of::<J>()).or_insert(fresh))
+        static TRACED: Traced = OnceLock::new();
+        once(&TRACED, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
     }
+
+    /// The fingerprint of a value beside a job's arguments and is kept in postcard, traced once per type.
+    pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
+        static TRACED: Traced = OnceLock::new();
+        once(&TRACED, TypeId::of::<T>(), || fingerprint(trace::trace::<T>(false), None, &short_name::<T>()))
+    }
+
+    /// The fingerprint of `J`'s arguments in postcard, whatever its codec is.
+    pub(crate) fn in_postcard<J: Job>() -> Arc<Self> {
+        static TRACED: Traced = OnceLock::new();
+        match J::CODEC {
+            Codec::Postcard => Self::of::<J>(),
+            Codec::Json => once(&TRACED, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
+        }
+    }
+
+    /// The fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
+    pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
+        static TRACED: Traced = OnceLock::new();
+        // The name of the job is part of a fingerprint that is known in part.
+        once(&TRACED, TypeId::of::<(J, T)>(), || {
+            let traced = trace::trace::<T>(false);
+            fingerprint(traced, None, &short_name::<J>())
+        })
+    }
+}
+
+/// What was traced, by type.
+type Traced = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
+
+fn once(traced: &Traced, of: TypeId, trace: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
+    let traced = traced.get_or_init(RwLock::default);
+    if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
+        return Arc::clone(known);
+    }
+    let fresh = Arc::new(trace());
+    let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(traced.entry(of).or_insert(fresh))
 }
 
 impl PartialEq for Fingerprint {
@@ -65,24 +101,30 @@ impl PartialEq for Fingerprint {
 
 impl Eq for Fingerprint {}
 
-fn trace<J: Job>() -> Fingerprint {
-    let traced = trace::trace::<J>(J::CODEC == Codec::Json);
-    let (shape, basis) = match J::FINGERPRINT {
+fn of_job<J: Job>(codec: Codec) -> Fingerprint {
+    let mut fingerprint = fingerprint(trace::trace::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
+    fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT);
+    fingerprint
+}
+
+fn fingerprint(traced: trace::Traced, by_hand: Option<&str>, name: &str) -> Fingerprint {
+    let (shape, basis) = match by_hand {
         Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
         None if traced.complete => (traced.shape.clone(), traced.shape),
         None => {
-            let shape = format!("{} of {}", traced.shape, short_name::<J>());
+            let shape = format!("{} of {name}", traced.shape);
             (shape.clone(), format!("partly {shape}"))
         }
     };
     Fingerprint {
         value: hash(&basis),
         shape,
-        complete: traced.complete || J::FINGERPRINT.is_some(),
+        complete: traced.complete || by_hand.is_some(),
         fields: traced.fields,
         no_arguments: traced.empty,
         self_describing: traced.self_describing,
         reads: traced.complete.then_some(traced.reads),
+        document: traced.document,
     }
 }
 

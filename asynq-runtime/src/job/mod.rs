@@ -21,26 +21,33 @@
 //! ```
 
 mod aggregates;
+mod argument_shape;
 mod backoff;
 mod blocking;
 mod builder;
 mod cancel;
+mod checkpoint;
 mod codec;
 mod context;
 mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
+mod fits;
+mod from_context;
 mod options;
 mod output;
 pub(crate) mod panics;
 mod raw;
 mod registry;
+mod resolve;
 mod results;
 mod secret;
+pub(crate) mod shape;
 mod span;
 mod state;
 mod trace;
+mod upgrade;
 
 use std::future::Future;
 
@@ -53,28 +60,46 @@ pub use self::{
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
     cancel::Cancel,
+    checkpoint::{Checkpoint, CheckpointError},
     codec::{Codec, CodecError, encode_key},
     context::{ContextParts, JobContext},
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
     enqueue_error::EnqueueError,
-    error::{BoxError, JobError, JobResult, Policy, with_policy},
+    error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
+    from_context::FromContext,
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
     span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
-    state::{State, StateKey, StateMap, state},
+    state::{Shared, State, StateKey, StateMap},
+    upgrade::{Earlier, Upgrade},
 };
 pub(crate) use self::{
     aggregates::{LeftOut, Limits},
+    argument_shape::{ArgumentShape, DueShapes},
     builder::Prepared,
     cancel::Request,
+    checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
     error::chain,
+    resolve::{Kept, Needs},
     results::RESULT_LIMIT,
+    shape::ShapeDocument,
 };
+/// What expansions reach by `__private`.
+#[doc(hidden)]
+pub use self::{
+    error::{no_handler, with_policy},
+    fits::{Argument, Checked, Failed, Returned, Stored, Supplied},
+};
+
+/// Whether tasks of this name are tasks of `J`.
+pub(crate) fn is_named<J: Job>(name: &str) -> bool {
+    name == J::NAME || J::ALIASES.contains(&name)
+}
 
 /// A typed job: its arguments, its options, and what it does.
 ///
@@ -85,7 +110,8 @@ pub(crate) use self::{
     note = "put `#[job]` on a function and name it here, or write `impl Job for {Self}`"
 )]
 pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
-    /// Name on the wire, which routes a task to its job. Renaming it orphans the tasks that are queued.
+    /// Name on the wire, which routes a task to its job. Tasks that are queued under an earlier one need it among the
+    /// [`ALIASES`](Self::ALIASES).
     const NAME: &'static str;
 
     /// What applies unless an enqueue says otherwise.
@@ -100,8 +126,22 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// Replaces the traced fingerprint of the arguments, for types whose `Deserialize` cannot be traced.
     const FINGERPRINT: Option<&'static str> = None;
 
+    /// The name of the argument where there is exactly one and the payload is that value itself, as `#[job]` makes it: a
+    /// version with more arguments finds it by its name. `None` for a struct with fields.
+    const ARGUMENT: Option<&'static str> = None;
+
+    /// Other names that tasks of this job may have: those that it had before (`alias`).
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// How tasks of earlier versions become this job, where serde's rules do not say it (`upgrade`). The first that takes
+    /// a task's arguments is used.
+    const UPGRADES: &'static [Upgrade<Self>] = &[];
+
     /// How long a failed task waits for its next attempt, where it is not the server's own way.
     const BACKOFF: Option<Backoff> = None;
+
+    /// Whether another program runs it (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
+    const IS_CONTRACT: bool = false;
 
     /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;

@@ -25,6 +25,11 @@ pub struct JobOptions {
     pub group: Option<&'static str>,
     /// How long at most a waiting or running task keeps an equal one out; at least 1 s. Default none.
     pub unique: Option<Duration>,
+    /// How long it has to be quiet before a task runs: an equal one that is enqueued while it waits gives it new arguments and this
+    /// time again. The lock lasts a day where `unique` is not set. Default none.
+    pub debounce: Option<Duration>,
+    /// How long at most such a task waits from the first of those enqueues on; default as long as they keep coming.
+    pub debounce_max: Option<Duration>,
     /// What frees that lock before its time; default any end of the task.
     pub unique_until: UniqueUntil,
     /// Whether that lock lasts at least as long as the task runs; default no.
@@ -58,6 +63,8 @@ impl JobOptions {
             expires: None,
             group: None,
             unique: None,
+            debounce: None,
+            debounce_max: None,
             unique_until: UniqueUntil::End,
             unique_extend: false,
             retention: None,
@@ -105,6 +112,18 @@ impl JobOptions {
     /// Sets how long a task keeps an equal one out.
     pub const fn unique(mut self, ttl: Duration) -> Self {
         self.unique = Some(ttl);
+        self
+    }
+
+    /// Sets how long it has to be quiet before a task runs.
+    pub const fn debounce(mut self, quiet: Duration) -> Self {
+        self.debounce = Some(quiet);
+        self
+    }
+
+    /// Sets how long at most a debounced task waits.
+    pub const fn debounce_max(mut self, most: Duration) -> Self {
+        self.debounce_max = Some(most);
         self
     }
 

@@ -10,11 +10,15 @@ use super::error::{JobError, JobResult};
 #[diagnostic::on_unimplemented(
     message = "a job cannot return `{Self}`",
     label = "not a job's return type",
-    note = "a job returns `()`, `JobResult`, or `Result<T, E>` where `T: Serialize` and `E` is any error (`E: Into<Box<dyn Error + Send + Sync>>`)"
+    note = "a job returns `()`, or `Result<T, E>`: `T` derives `serde::Serialize`, and `E` implements `std::error::Error`, as `thiserror::Error` derives it, or is `JobError`"
 )]
 pub trait IntoJobResult {
     /// What is stored.
     type Value: Serialize + Send + 'static;
+
+    /// Names the place that is checked; nobody else needs it.
+    #[doc(hidden)]
+    const FITS: () = ();
 
     /// The result in the one form that the server works with.
     ///
@@ -24,6 +28,7 @@ pub trait IntoJobResult {
     fn into_job_result(self) -> JobResult<Self::Value>;
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoJobResult for () {
     type Value = ();
 
@@ -32,6 +37,7 @@ impl IntoJobResult for () {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Serialize + Send + 'static, E: Into<JobError>> IntoJobResult for Result<T, E> {
     type Value = T;
 

@@ -6,11 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use super::{Job, JobDescriptor, StateKey, StateMap};
+use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
 /// The jobs of a server.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<BTreeMap<&'static str, JobDescriptor>>);
+pub struct Registry(Arc<Jobs>);
+
+#[derive(Debug, Clone, Default)]
+struct Jobs {
+    by_name: BTreeMap<&'static str, JobDescriptor>,
+    /// The names of the jobs that have another one.
+    by_alias: BTreeMap<&'static str, &'static str>,
+}
 
 /// A set of jobs that cannot be served, with the reason.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -47,6 +54,25 @@ pub enum RegistryError {
         /// The other.
         second: Box<JobDescriptor>,
     },
+    /// A job without a body: this program may enqueue it, not run it.
+    #[error("job `{}` ({}) has no body, so another program runs it; leave it out, or write the body", job.name, job.place())]
+    Contract {
+        /// The job.
+        job: Box<JobDescriptor>,
+    },
+    /// No task of a job could ever be read.
+    #[error(
+        "job `{}` ({}) has an argument of `{type_name}`, which postcard cannot carry (flattened, untagged, or a `Value`): write \
+         `codec = \"json\"`",
+        job.name,
+        job.place()
+    )]
+    NotForPostcard {
+        /// The job.
+        job: Box<JobDescriptor>,
+        /// The type that asks for a self-describing format.
+        type_name: String,
+    },
     /// There is nothing to serve.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
@@ -82,7 +108,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn only<S: JobSet>() -> Result<Self, RegistryError> {
         Self::from_descriptors(S::descriptors())
     }
@@ -91,61 +117,91 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two jobs of one name.
+    /// Two jobs of one name, or one without a body.
     pub fn from_descriptors(jobs: impl IntoIterator<Item = JobDescriptor>) -> Result<Self, RegistryError> {
         let mut map = BTreeMap::<&'static str, JobDescriptor>::new();
         for job in jobs {
+            if job.is_contract {
+                return Err(RegistryError::Contract { job: Box::new(job) });
+            }
             match map.entry(job.name) {
                 Entry::Vacant(free) => {
                     free.insert(job);
                 }
                 // The first stays: what is linked knows its file and line.
                 Entry::Occupied(known) if known.get().is_same_job(&job) => {}
-                Entry::Occupied(known) => {
-                    // The order of linking means nothing, so that of the places makes the text the same every time.
-                    let mut places = [Box::new(*known.get()), Box::new(job)];
-                    places.sort_by_key(|job| (job.file, job.line, job.type_name()));
-                    let [first, second] = places;
-                    return Err(RegistryError::DuplicateName { name: job.name, first, second });
+                Entry::Occupied(known) => return Err(duplicate(job.name, known.get(), &job)),
+            }
+        }
+        let mut by_alias = BTreeMap::new();
+        for job in map.values() {
+            for alias in job.aliases.iter().copied().filter(|alias| *alias != job.name) {
+                let before = by_alias.insert(alias, job.name).and_then(|name| map.get(name));
+                if let Some(other) = map.get(alias).or(before).filter(|other| other.name != job.name) {
+                    return Err(duplicate(alias, other, job));
                 }
             }
         }
-        Ok(Self(Arc::new(map)))
+        Ok(Self(Arc::new(Jobs { by_name: map, by_alias })))
     }
 
-    /// The job of this name.
+    /// The job of this name, or the one that has it as an alias.
     pub fn get(&self, name: &str) -> Option<&JobDescriptor> {
-        self.0.get(name)
+        let Jobs { by_name, by_alias } = &*self.0;
+        by_name.get(name).or_else(|| by_name.get(by_alias.get(name)?))
     }
 
     /// Every job, by name.
     pub fn iter(&self) -> impl Iterator<Item = &JobDescriptor> {
-        self.0.values()
+        self.0.by_name.values()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.by_name.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.by_name.is_empty()
     }
 
-    /// Checks that every state that a job requires is there.
+    /// Checks that postcard can carry the arguments of every job that is encoded with it.
+    ///
+    /// # Errors
+    ///
+    /// The first job, by name, with an argument that it cannot.
+    pub(crate) fn check_codecs(&self) -> Result<(), RegistryError> {
+        for job in self.iter().filter(|job| job.codec == Codec::Postcard) {
+            if let Some(type_name) = &job.fingerprint().self_describing {
+                return Err(RegistryError::NotForPostcard { job: Box::new(*job), type_name: type_name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every state that a job requires is there, or is `supplied` by the server itself.
     ///
     /// # Errors
     ///
     /// The first job, by name, that lacks one.
-    pub fn check_states(&self, states: &StateMap) -> Result<(), RegistryError> {
+    pub(crate) fn check_states(&self, states: &StateMap, supplied: StateKey) -> Result<(), RegistryError> {
+        let is_there = |state: StateKey| state == supplied || states.contains(state);
         for job in self.iter() {
-            if let Some(&state) = job.requires.iter().find(|&&state| !states.contains(state)) {
+            if let Some(&state) = job.requires.iter().find(|&&state| !is_there(state)) {
                 return Err(RegistryError::MissingState { job: Box::new(*job), state });
             }
         }
         Ok(())
     }
+}
+
+/// The order of linking means nothing, so that of the places makes the text the same every time.
+fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> RegistryError {
+    let mut places = [Box::new(*one), Box::new(*other)];
+    places.sort_by_key(|job| (job.file, job.line, job.type_name()));
+    let [first, second] = places;
+    RegistryError::DuplicateName { name, first, second }
 }
 
 /// A tuple of jobs.
@@ -248,16 +304,68 @@ mod tests {
     }
 
     #[test]
+    fn a_job_answers_to_its_aliases_and_counts_once() {
+        let mut renamed = JobDescriptor::of::<Welcome>("src/a.rs", 3);
+        renamed.aliases = &["mail:hello", "mail:bye"];
+        let registry = Registry::from_descriptors([renamed]).unwrap();
+        assert_eq!((registry.len(), registry.iter().count()), (1, 1));
+        for name in ["mail:hello", "mail:bye", "mail:welcome"] {
+            assert_eq!(registry.get(name).map(|job| job.name), Some("mail:welcome"), "{name}");
+        }
+        assert!(registry.get("mail").is_none());
+        let bye = JobDescriptor::of::<Bye>("src/b.rs", 7);
+        for jobs in [[renamed, bye], [bye, renamed]] {
+            let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
+            assert!(error.starts_with("two jobs are named `mail:bye`: src/a.rs:3 and src/b.rs:7"), "{error}");
+        }
+        let mut also = bye;
+        (also.name, also.aliases) = ("mail:other", &["mail:hello"]);
+        let error = Registry::from_descriptors([renamed, also]).unwrap_err().to_string();
+        assert!(error.starts_with("two jobs are named `mail:hello`"), "{error}");
+    }
+
+    #[test]
     fn a_missing_state_is_told_with_the_job_its_place_and_the_type() {
         let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
         let mut states = StateMap::default();
         states.insert("of another type");
-        let error = registry.check_states(&states).unwrap_err().to_string();
+        let supplied = StateKey::of::<String>();
+        let error = registry.check_states(&states, supplied).unwrap_err().to_string();
         assert!(error.starts_with("job `mail:bye` (src/mail.rs:12) needs State<"), "{error}");
         assert!(error.contains("Mailer>"), "{error}");
+        assert!(registry.check_states(&states, StateKey::of::<Mailer>()).is_ok());
         states.insert(Mailer);
-        assert!(registry.check_states(&states).is_ok());
+        assert!(registry.check_states(&states, supplied).is_ok());
         assert!(states.get::<Mailer>().is_some_and(|state: State<Mailer>| matches!(*state, Mailer)));
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Page {
+        number: u32,
+        #[serde(flatten)]
+        rest: std::collections::HashMap<String, String>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Show {
+        page: Page,
+    }
+
+    impl Job for Show {
+        const NAME: &'static str = "show";
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_type_that_postcard_cannot_carry_is_told_with_its_name_before_the_first_task() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Show>("src/page.rs", 7)]).unwrap();
+        let error = registry.check_codecs().unwrap_err().to_string();
+        assert!(error.starts_with("job `show` (src/page.rs:7) has an argument of `Page`"), "{error}");
+        assert!(error.contains("`codec = \"json\"`"), "{error}");
+        assert!(Registry::only::<(Welcome, Bye)>().unwrap().check_codecs().is_ok());
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! An argument that is not shown.
 
-use std::{cell::Cell, fmt};
+use std::{cell::Cell, fmt, marker::PhantomData};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, Visitor},
+};
+
+use super::trace;
 
 /// What is shown instead.
 const HIDDEN: &str = "***";
@@ -88,9 +93,26 @@ impl<T: Serialize> Serialize for Secret<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of the type itself may quote the value.
+        let hidden = |_| D::Error::custom("a secret has a value that its type does not take");
+        if !trace::is_tracing() {
+            return T::deserialize(deserializer).map(Self).map_err(hidden);
+        }
+        deserializer.deserialize_newtype_struct(trace::SECRET, Traced(PhantomData)).map(Self).map_err(hidden)
+    }
+}
+
+/// Lets the trace know that a secret stands here.
+struct Traced<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Traced<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a secret")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
         T::deserialize(deserializer)
-            .map(Self)
-            .map_err(|_| D::Error::custom("a secret has a value that its type does not take"))
     }
 }
 

@@ -91,6 +91,7 @@ impl IntoInstant for SystemTime {
 
 /// The end of something: a moment, or a length of time from the enqueue on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Until {
     /// So long after the enqueue.
     In(Duration),
@@ -116,6 +117,7 @@ pub trait IntoUntil {
 
 /// An end that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidUntil {
     /// A text that is not a duration.
     #[error(transparent)]

@@ -12,8 +12,12 @@ use super::{context::JobContext, error::JobError};
 
 /// A value that all jobs of a server share, as a job's parameter.
 ///
-/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`].
+/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
+/// `State<Client>` need not be given: it is a client of the server's own broker, unless the program gives another.
 pub struct State<T: ?Sized>(Arc<T>);
+
+/// [`State`] by another name, for files that import axum's.
+pub type Shared<T> = State<T>;
 
 impl<T> State<T> {
     /// A state of one's own, for calling a job's function directly in a test.
@@ -55,11 +59,44 @@ impl StateKey {
         Self { id: TypeId::of::<T>, name: type_name::<T> }
     }
 
+    /// How many keys there are in all lists.
+    pub const fn count(lists: &[&[Self]]) -> usize {
+        let (mut n, mut at) = (0, 0);
+        while at < lists.len() {
+            n += lists[at].len();
+            at += 1;
+        }
+        n
+    }
+
+    /// The keys of all lists in one, of which there are `N` ([`count`](Self::count)); surplus places name no state, `()`.
+    pub const fn all<const N: usize>(lists: &[&[Self]]) -> [Self; N] {
+        let mut all = [Self::of::<()>(); N];
+        let (mut n, mut at) = (0, 0);
+        while at < lists.len() {
+            let mut item = 0;
+            while item < lists[at].len() && n < N {
+                all[n] = lists[at][item];
+                (n, item) = (n + 1, item + 1);
+            }
+            at += 1;
+        }
+        all
+    }
+
     /// The type's name, for people.
     pub fn name(self) -> &'static str {
         (self.name)()
     }
 }
+
+impl PartialEq for StateKey {
+    fn eq(&self, other: &Self) -> bool {
+        (self.id)() == (other.id)()
+    }
+}
+
+impl Eq for StateKey {}
 
 impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +137,7 @@ impl fmt::Debug for StateMap {
 /// # Errors
 ///
 /// The program never gave a `T`; only a test can meet this, since a server checks it at start.
-pub fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
+pub(super) fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
     ctx.state::<T>().ok_or_else(|| {
         JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
     })

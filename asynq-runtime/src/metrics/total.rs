@@ -47,6 +47,7 @@ pub(super) fn tell_all() {
 }
 
 /// One owner's part of a number of the whole program. Dropped it counts no more.
+#[non_exhaustive]
 pub struct Share {
     of: &'static Total,
     value: AtomicI64,

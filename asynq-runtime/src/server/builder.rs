@@ -13,6 +13,7 @@ use super::{
     config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency},
     error::ServerError,
     executor::{Executor, ExecutorParts},
+    flags::Flags,
     handlers::{Handler, Handlers},
     health::HealthCheck,
     heartbeat_runtime::HeartbeatRuntime,
@@ -24,8 +25,11 @@ use super::{
 };
 use crate::{
     broker::Broker,
+    client::Client,
     connect,
-    job::{Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
+    job::{
+        Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateKey, StateMap,
+    },
     task::{GroupName, TaskInfo},
 };
 
@@ -57,7 +61,7 @@ pub struct ServerBuilder {
     archives: Result<Archives, ServerError>,
     services: Vec<Box<dyn Service>>,
     linked_services: bool,
-    matches: Option<Arc<clap::ArgMatches>>,
+    flags: Flags,
 }
 
 enum Place {
@@ -92,7 +96,7 @@ impl ServerBuilder {
             archives: Ok(Archives::default()),
             services: Vec::new(),
             linked_services: true,
-            matches: None,
+            flags: Flags::default(),
         }
     }
 
@@ -183,7 +187,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first.
+    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`] of this server's broker
+    /// is there without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
@@ -311,11 +316,8 @@ impl ServerBuilder {
         }
         let mut entries = ServiceEntry::linked();
         entries.retain(|entry| {
-            let made = match &self.matches {
-                Some(matches) => (entry.make)(matches),
-                None => no_flags(entry).and_then(|flags| (entry.make)(&flags)),
-            };
-            let wanted = made.filter(|made| self.services.iter().all(|other| other.name() != made.name()));
+            let wanted =
+                (entry.make)(&self.flags).filter(|made| self.services.iter().all(|other| other.name() != made.name()));
             let is_new = wanted.is_some();
             self.services.extend(wanted);
             is_new
@@ -323,9 +325,9 @@ impl ServerBuilder {
         entries
     }
 
-    /// The flags that the program was started with, for its services.
-    pub fn matches(mut self, matches: clap::ArgMatches) -> Self {
-        self.matches = Some(Arc::new(matches));
+    /// What the program was given for the flags of its services; default nothing.
+    pub fn flags(mut self, flags: Flags) -> Self {
+        self.flags = flags;
         self
     }
 
@@ -352,7 +354,8 @@ impl ServerBuilder {
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
         let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
-        registry.check_states(&self.states)?;
+        registry.check_codecs()?;
+        registry.check_states(&self.states, StateKey::of::<Client>())?;
         // Without any job there is nothing to take from a queue.
         let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();
         let defaults = checks::Defaults { registry: &registry, is_whole };
@@ -376,6 +379,9 @@ impl ServerBuilder {
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
         };
+        if !self.states.contains(StateKey::of::<Client>()) {
+            self.states.insert(Client::new(Arc::clone(&broker)));
+        }
         let parts = ExecutorParts {
             registry: registry.clone(),
             states: Arc::new(self.states),
@@ -396,23 +402,10 @@ impl ServerBuilder {
             layers: self.layers,
             moments: self.moments,
             services: self.services,
-            matches: self.matches,
+            flags: Arc::new(self.flags),
             heartbeat_runtime,
         })
     }
-}
-
-/// The values of a service's flags where none is given; `None` where one of them is required. Each service has a command of
-/// its own, so that a required flag of one leaves out no other.
-fn no_flags(entry: &ServiceEntry) -> Option<clap::ArgMatches> {
-    let none: [&str; 0] = [];
-    let command = (entry.args)(clap::Command::new("server").no_binary_name(true));
-    command
-        .try_get_matches_from(none)
-        .inspect_err(|error| {
-            tracing::debug!("the linked service `{}` is left out: {}", entry.name, error.to_string().trim_end());
-        })
-        .ok()
 }
 
 impl fmt::Debug for ServerBuilder {

@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{config::OnUnknown, handlers::Handlers};
-use crate::job::{BoxFuture, JobContext, PayloadError, RawTask, Registry, RunResult};
+use super::{config::OnUnknown, handlers::Handlers, shape_cache::ShapeCache};
+use crate::job::{BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult};
 use crate::metrics::{JobMetrics, JobMetricsMap};
 
 /// How many unknown types are remembered as warned about.
@@ -20,6 +20,7 @@ pub(crate) struct Dispatcher {
     pub(crate) handlers: Handlers,
     pub(crate) on_unknown: OnUnknown,
     metrics: JobMetricsMap,
+    shapes: ShapeCache,
     warned: Mutex<HashSet<String>>,
 }
 
@@ -37,7 +38,7 @@ impl Dispatcher {
     pub(crate) fn new(registry: Registry, handlers: Handlers, on_unknown: OnUnknown) -> Self {
         let names = registry.iter().map(|job| job.name).chain(handlers.patterns());
         let metrics = JobMetricsMap::new(names);
-        Self { registry, handlers, on_unknown, metrics, warned: Mutex::default() }
+        Self { registry, handlers, on_unknown, metrics, shapes: ShapeCache::default(), warned: Mutex::default() }
     }
 
     /// Whether a job or a handler answers to this type.
@@ -52,24 +53,50 @@ impl Dispatcher {
         known.or_else(by_pattern).unwrap_or(self.metrics.unknown())
     }
 
-    /// Reads the arguments and returns the attempt, not yet polled. A job answers to exactly its name; what no job knows
-    /// goes to the handlers. Reading runs code of the program, which may panic.
-    pub(crate) fn start(&self, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
+    /// Reads the arguments and returns the attempt, not yet polled. A job answers to its name and its aliases; what no job
+    /// knows goes to the handlers. Reading runs code of the program, which may panic.
+    pub(crate) fn start(self: &Arc<Self>, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         if let Some(job) = self.registry.get(ctx.name()) {
             let payload = ctx.payload().clone();
-            return job.start(&payload, ctx).map_err(|error| match error {
-                PayloadError::UnknownFingerprint { .. } | PayloadError::Unfit { .. } => {
-                    self.warn_of(job.name, "its arguments have another shape than here");
-                    NotRun::Unknown(error.to_string())
+            return match job.start(&payload, ctx.clone()) {
+                Ok(work) => Ok(work),
+                Err(error) if error.is_of_another_version() => {
+                    let earlier = Arc::clone(self).start_earlier(*job, ctx, error);
+                    Ok(Box::pin(async move { earlier.await.map_err(JobError::fail)?.await }))
                 }
-                PayloadError::Undecodable { .. } => NotRun::Hopeless(error.to_string()),
-            });
+                Err(error) => Err(NotRun::Hopeless(error.to_string())),
+            };
         }
         if let Some(handler) = self.handlers.find(ctx.name()) {
             return Ok(handler(RawTask::delivered(ctx)));
         }
         self.warn_of(ctx.name(), "no job here has its name");
         Err(NotRun::Unknown(format!("handler not found for task {:?}", ctx.name())))
+    }
+
+    /// Starts a job whose arguments have another shape, if what the broker keeps of that helps.
+    async fn start_earlier(
+        self: Arc<Self>,
+        job: JobDescriptor,
+        ctx: JobContext,
+        error: PayloadError,
+    ) -> Result<BoxFuture<'static, RunResult>, NotRun> {
+        let payload = ctx.payload().clone();
+        let (Some(broker), Some(needs)) = (ctx.broker(), Needs::of(&payload)) else {
+            return Err(NotRun::Unknown(error.to_string()));
+        };
+        let kept = match self.shapes.find(broker, ctx.name(), needs).await {
+            Ok(kept) => kept,
+            Err(failed) => {
+                return Err(NotRun::Unknown(format!(
+                    "{error}; the broker cannot be asked for the other shape: {failed}"
+                )));
+            }
+        };
+        job.start_earlier(&payload, kept.as_deref(), ctx).map_err(|error| {
+            self.warn_of(job.name, "its arguments have another shape than here");
+            NotRun::Unknown(error.to_string())
+        })
     }
 
     /// One warning per type: a deploy of minutes must not fill the log.

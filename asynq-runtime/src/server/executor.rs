@@ -28,10 +28,10 @@ use super::{
     stuck::{self, GivenUp},
 };
 use crate::{
-    broker::{Action, Broker, Run, Settled, Settlement},
+    broker::{Action, Broker, BrokerErrorKind, Run, Settled, Settlement},
     job::{
-        BlockingPool, BoxFuture, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult, StateMap,
-        chain, panics,
+        BlockingPool, BoxFuture, Cancel, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult,
+        StateMap, Unloaded, chain, panics,
     },
     metrics::{Outcome, Under},
     propagation,
@@ -48,24 +48,24 @@ const CANCELLED: &str = "context canceled";
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// What an [`Executor`] is made of.
-pub struct ExecutorParts {
+pub(crate) struct ExecutorParts {
     /// The jobs.
-    pub registry: Registry,
+    pub(crate) registry: Registry,
     /// Their shared states.
-    pub states: Arc<StateMap>,
+    pub(crate) states: Arc<StateMap>,
     /// Where blocking jobs run.
-    pub blocking: BlockingPool,
+    pub(crate) blocking: BlockingPool,
     /// Whose clock counts, and where progress goes.
-    pub broker: Arc<dyn Broker>,
+    pub(crate) broker: Arc<dyn Broker>,
     /// What to do with a task that no job here knows.
-    pub on_unknown: OnUnknown,
+    pub(crate) on_unknown: OnUnknown,
     /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
-    pub backoff: Option<ServerBackoff>,
+    pub(crate) backoff: Option<ServerBackoff>,
 }
 
-/// Runs dequeued tasks, one [`execute`](Self::execute) each. Clones are the same executor.
+/// Runs dequeued tasks, one attempt each. Clones are the same executor.
 #[derive(Clone)]
-pub struct Executor(Arc<Inner>);
+pub(crate) struct Executor(Arc<Inner>);
 
 struct Inner {
     states: Arc<StateMap>,
@@ -75,13 +75,16 @@ struct Inner {
     hooks: Hooks,
     backoff: Option<ServerBackoff>,
     given_up: Arc<GivenUp>,
+    closing: CancellationToken,
+    /// The same as jobs see it.
+    stopping: Cancel,
     random: Mutex<Rng>,
 }
 
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
-    pub fn new(parts: ExecutorParts) -> Self {
+    pub(crate) fn new(parts: ExecutorParts) -> Self {
         Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
     }
 
@@ -90,6 +93,7 @@ impl Executor {
         panics::note_places();
         let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
         let dispatcher = Arc::new(Dispatcher::new(registry, handlers, on_unknown));
+        let closing = CancellationToken::new();
         Self(Arc::new(Inner {
             states,
             blocking,
@@ -98,6 +102,8 @@ impl Executor {
             hooks,
             backoff,
             given_up,
+            stopping: closing.clone().into(),
+            closing,
             random: Mutex::new(Rng::new()),
         }))
     }
@@ -107,18 +113,19 @@ impl Executor {
         &self.0.dispatcher
     }
 
+    /// Cancelled when the server begins to leave: jobs that ask for it see that.
+    pub(super) fn closing(&self) -> &CancellationToken {
+        &self.0.closing
+    }
+
     /// The threads that were given up.
     pub(super) fn given_up(&self) -> &Arc<GivenUp> {
         &self.0.given_up
     }
 
-    /// Runs one attempt on the current runtime and says what becomes of its task; it settles nothing itself. Cancelling
-    /// `cancel` fails the attempt with `context canceled`, as somebody's request would.
-    pub async fn execute(&self, run: Run, cancel: CancellationToken) -> Settlement {
-        self.execute_told(run, cancel).await.0
-    }
-
-    /// The same, and whether the job revoked its task, which to a broker is the same as a success.
+    /// Runs one attempt on the current runtime and says what becomes of its task, and whether the job revoked it, which to a broker
+    /// is the same as a success. It settles nothing itself. Cancelling `cancel` fails the attempt with `context canceled`, as
+    /// somebody's request would.
     pub(crate) async fn execute_told(&self, run: Run, cancel: CancellationToken) -> (Settlement, bool) {
         self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }
@@ -196,6 +203,7 @@ impl Executor {
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline: Some(limit.moment()),
             cancel: stop.cancel().clone(),
+            stopping: self.0.stopping.clone(),
             states: Arc::clone(&self.0.states),
             blocking: blocking.clone(),
             broker: Some(Arc::clone(broker)),
@@ -370,8 +378,11 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) 
         Err(error) => error,
     };
     // It comes out of the layers as an error among others.
-    if let Some(not_run) = not_run(error.source()) {
+    if let Some(not_run) = cause::<NotRun>(error.source()) {
         return Ended::from(not_run.clone());
+    }
+    if let Some(unloaded) = cause::<Unloaded>(error.source()) {
+        return Ended::from(unloaded);
     }
     let policy = match (error.policy(), is_failure) {
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
@@ -392,9 +403,26 @@ fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
     }
 }
 
-/// What [`Dispatcher`] said, if that is at the bottom of `error`.
-fn not_run<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a NotRun> {
+/// What [`Dispatcher`] or the loading of a checkpoint said, if that is at the bottom of `error`.
+fn cause<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
     chain(Some(error)).find_map(|error| error.downcast_ref())
+}
+
+impl From<&Unloaded> for Ended {
+    fn from(unloaded: &Unloaded) -> Self {
+        match unloaded {
+            Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
+            // Away, or somebody else has the task by now: the outcome is refused then.
+            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
+                tracing::warn!("{unloaded}; the task is handed back before its start");
+                Self::Interrupted
+            }
+            Unloaded::Broker(_) => {
+                tracing::error!("{unloaded}; the task is put off");
+                Self::PutOff(AFTER_REFUSAL)
+            }
+        }
+    }
 }
 
 impl From<NotRun> for Ended {

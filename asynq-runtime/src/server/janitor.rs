@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     broker::{BrokerError, Kept, Swept},
+    job::DueShapes,
     task::QueueName,
 };
 
@@ -55,6 +56,7 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         }
     }
     if sweeps {
+        keep_shapes(context).await?;
         for queue in &context.answer(context.broker.worth_sweeping(queues.names())).await? {
             sweep(context, queue).await?;
         }
@@ -62,6 +64,21 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         if groups > 0 {
             tracing::warn!(groups, "repaired groups that were missing from the set of groups");
         }
+    }
+    Ok(())
+}
+
+/// Keeps the shapes of the jobs that run here. Those of tasks that come from elsewhere than a client of this version, such
+/// as a schedule or a transaction, are kept by nobody else.
+async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
+    let jobs = context.executor.dispatcher().registry.iter();
+    let due = DueShapes::among(&*context.broker, jobs.map(|job| job.shape));
+    if !due.is_empty() {
+        let keeping = async {
+            due.keep().await;
+            Ok(())
+        };
+        context.answer(keeping).await?;
     }
     Ok(())
 }

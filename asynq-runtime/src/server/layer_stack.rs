@@ -26,6 +26,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// One attempt at one task on its way through the layers.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JobRequest {
     pub(super) ctx: JobContext,
 }
@@ -50,6 +51,7 @@ impl JobRequest {
 
 /// How an attempt ended well. One that did not is an error, with its [`Policy`](crate::Policy) inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobResponse {
     result: Option<Bytes>,
 }

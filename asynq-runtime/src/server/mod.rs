@@ -32,6 +32,7 @@ mod drained;
 mod error;
 mod executor;
 mod fetcher;
+mod flags;
 mod forwarder;
 mod handlers;
 mod health;
@@ -54,6 +55,7 @@ mod running;
 mod served_queues;
 mod server_context;
 mod service;
+mod shape_cache;
 mod shutdown;
 mod signals;
 mod stop;
@@ -73,7 +75,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::aggregate::Aggregations;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
@@ -87,12 +88,16 @@ use self::{
     service::Services,
     shutdown::ShutdownRequest,
 };
+pub(crate) use self::{
+    aggregate::Aggregations,
+    executor::{Executor, ExecutorParts},
+};
 pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::ServerError,
-    executor::{Executor, ExecutorParts},
+    flags::{Flag, Flags},
     hooks::FailedTask,
     layer_stack::{JobRequest, JobResponse, JobService},
     pauses::ServerBackoff,
@@ -114,7 +119,7 @@ pub struct Server {
     layers: Layers,
     moments: Moments,
     services: Vec<Box<dyn Service>>,
-    matches: Option<Arc<clap::ArgMatches>>,
+    flags: Arc<Flags>,
     heartbeat_runtime: HeartbeatRuntime,
 }
 
@@ -196,6 +201,7 @@ impl Server {
             config: self.config,
             queues,
             layer_stack: self.layers.build(self.executor.dispatcher()),
+            closing: self.executor.closing().clone(),
             executor: self.executor,
             aggregations: self.aggregations,
             jobs: jobs.clone(),
@@ -205,7 +211,6 @@ impl Server {
             extends: AtomicBool::new(true),
             found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
-            closing: CancellationToken::new(),
             extend_now: Notify::new(),
             fetched_last: CancellationToken::new(),
             aggregated_last: CancellationToken::new(),
@@ -235,7 +240,7 @@ impl Server {
         }
 
         let service_context =
-            ServiceContext { client, registry: self.registry, stopping: closing, matches: self.matches, jobs };
+            ServiceContext { client, registry: self.registry, stopping: closing, flags: self.flags, jobs };
         let services = Services::start(
             self.services,
             service_context,

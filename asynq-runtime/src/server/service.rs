@@ -13,7 +13,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use super::error::ServerError;
+use super::{
+    error::ServerError,
+    flags::{Flag, Flags},
+};
 use crate::{
     broker::ServerName,
     client::Client,
@@ -49,7 +52,7 @@ pub struct ServiceContext {
     pub(super) client: Client,
     pub(super) registry: Registry,
     pub(super) stopping: CancellationToken,
-    pub(super) matches: Option<Arc<clap::ArgMatches>>,
+    pub(super) flags: Arc<Flags>,
     pub(super) jobs: runtime::Handle,
 }
 
@@ -69,9 +72,9 @@ impl ServiceContext {
         &self.jobs
     }
 
-    /// The values of the flags that the service brought, where the program was started with flags.
-    pub fn matches(&self) -> Option<&clap::ArgMatches> {
-        self.matches.as_deref()
+    /// What was given for the flags of services.
+    pub fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     /// A name for a service that shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
@@ -99,18 +102,15 @@ impl fmt::Debug for ServiceContext {
 /// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
 ///
 /// A program of `main!` starts it by its flags. A server of [`Server::builder`](super::Server::builder) starts it as if no
-/// flag was given, unless one of its flags is required, the server has a service of that name already or was told to leave
-/// linked services out.
+/// flag was given, unless the server has a service of that name already or was told to leave linked services out.
 #[derive(Clone, Copy)]
 pub struct ServiceEntry {
     /// Its name.
     pub name: &'static str,
-    /// Makes it from the values of its flags; `None` when they leave it off. Where a program hands over matches of its own
-    /// ([`ServerBuilder::matches`](super::ServerBuilder::matches)) the flags may be unknown to them, so read these with
-    /// `try_get_one`.
-    pub make: fn(&clap::ArgMatches) -> Option<Box<dyn Service>>,
-    /// Adds its flags to the program's command line.
-    pub args: fn(clap::Command) -> clap::Command,
+    /// Makes it from the values of its flags; `None` when they leave it off.
+    pub make: fn(&Flags) -> Option<Box<dyn Service>>,
+    /// The flags that it adds to the program's command line.
+    pub flags: fn() -> Vec<Flag>,
     /// What it adds to the listing of `jobs`.
     pub rows: fn() -> Vec<ServiceRow>,
 }

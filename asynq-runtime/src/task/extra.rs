@@ -39,6 +39,10 @@ pub struct Extra {
     /// How it ended, where the state does not say.
     #[prost(enumeration = "Ending", tag = "9")]
     pub ending: i32,
+    /// Unix milliseconds of the first enqueue of those that replaced each other while the task waited, where that bounds its
+    /// time (`debounce_max`). A script sets it by appending to the message.
+    #[prost(int64, optional, tag = "11")]
+    pub replaced_since_ms: Option<i64>,
 }
 
 /// How a task ended, where its state does not say.
@@ -67,6 +71,7 @@ impl Ending {
 /// What frees the unique lock of a task; its time frees it in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
+#[non_exhaustive]
 pub enum UniqueUntil {
     /// Any end: success, archive or deletion. The default.
     End = 0,

@@ -55,10 +55,14 @@ pub struct TaskInfo {
     pub group: Option<String>,
     /// User metadata.
     pub headers: Vec<(String, String)>,
+    /// Whether the enqueue that returned this gave its arguments and its time to an equal task that was waiting already (`debounce`,
+    /// `or_replace`) instead of storing a new one. Of a task that was read it says nothing.
+    pub replaced: bool,
 }
 
 /// How far a job says it is.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// 0.0 to 1.0.
     pub fraction: f64,
@@ -118,6 +122,7 @@ impl TaskInfo {
                 .iter()
                 .map(|h| (h.key.clone().unwrap_or_default(), h.value.clone().unwrap_or_default()))
                 .collect(),
+            replaced: false,
         }
     }
 }

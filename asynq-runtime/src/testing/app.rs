@@ -46,17 +46,14 @@ impl TestApp {
         let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
         let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
         let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
-        Self {
-            client: Client::new(Arc::new(broker)),
-            clock,
-            registry,
-            states: StateMap::default(),
-            aggregations: Aggregations::default(),
-            aggregated: Vec::new(),
-        }
+        let client = Client::new(Arc::new(broker));
+        let mut states = StateMap::default();
+        states.insert(client.clone());
+        Self { client, clock, registry, states, aggregations: Aggregations::default(), aggregated: Vec::new() }
     }
 
-    /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs.
+    /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs; a [`Client`] of this
+    /// application is there.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);

@@ -120,7 +120,7 @@ async fn what_cannot_be_a_part_runs_alone_or_is_archived_with_the_reason() {
     note::enqueue(client, "good").await.unwrap();
     note::job("late").expires("30s").enqueue(client).await.unwrap();
     plain::job("other").group("digest").enqueue(client).await.unwrap();
-    client.enqueue(RawTask::new("note", "{}").group("digest")).await.unwrap();
+    client.enqueue(RawTask::new("note", "{").group("digest")).await.unwrap();
     client.enqueue(RawTask::new("note", &b"\x01\x00\x00\x00\x00"[..]).group("digest")).await.unwrap();
     app.advance("1m").await;
     let drained = app.drain().await;

@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use asynq_runtime::{
-    Outcome,
+    Outcome, PreparedTask,
     prelude::*,
     testing::{self, TestApp},
 };
@@ -196,7 +196,7 @@ mod other_version {
     #[derive(serde::Serialize, serde::Deserialize)]
     pub(super) struct Doubled {
         pub(super) factor: u8,
-        pub(super) n: u64,
+        pub(super) number: u64,
     }
 
     impl Job for Doubled {
@@ -212,7 +212,7 @@ mod other_version {
 #[tokio::test]
 async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shapes() {
     let app = TestApp::new().await;
-    let theirs = other_version::Doubled { factor: 3, n: 7 };
+    let theirs = other_version::Doubled { factor: 3, number: 7 };
     let task = theirs.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
     let waiting = app.task(&task).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shape
 #[tokio::test]
 async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
     let app = TestApp::new().await;
-    other_version::Doubled { factor: 3, n: 7 }.enqueue(app.client()).await.unwrap();
+    other_version::Doubled { factor: 3, number: 7 }.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
     let app = app.registry(Registry::only::<(other_version::Doubled,)>().unwrap());
     app.advance("5s").await;
@@ -275,7 +275,7 @@ async fn json_that_lacks_a_field_is_handed_back_for_a_day_and_archived_with_the_
 #[tokio::test]
 async fn undecodable_arguments_are_archived_at_once() {
     let app = TestApp::new().await;
-    app.client().enqueue_raw(RawTask::new("double", "{}")).await.unwrap();
+    app.client().enqueue_raw(RawTask::new("double", "{")).await.unwrap();
     let drained = app.drain().await;
     assert_eq!(drained.archived, 1);
     assert!(drained.failures[0].error.contains("it looks like JSON"), "{drained:?}");
@@ -333,8 +333,9 @@ async fn what_waits_for_a_task_is_told_while_the_application_runs_it() {
 }
 
 #[job(retention = "1h", retry = 1)]
-async fn relay(ctx: &JobContext, n: u64) -> JobResult<u32> {
+async fn relay(ctx: &JobContext, client: State<Client>, n: u64) -> JobResult<u32> {
     double::enqueue(&ctx.client()?, n).await?;
+    double::enqueue(&client, n).await?;
     if ctx.attempt() == 1 { Err("once more".into()) } else { Ok(ctx.attempt()) }
 }
 
@@ -344,7 +345,66 @@ async fn a_job_reaches_its_own_broker_and_knows_which_attempt_it_is() {
     let task = relay::enqueue(app.client(), 4).await.unwrap();
     assert_eq!(app.wait(&task, "1h").await, Outcome::Done(2));
     let doubled = app.tasks().await.into_iter().filter(|task| task.r#type == "double").count();
-    assert_eq!(doubled, 2, "one of each attempt");
+    assert_eq!(doubled, 4, "two of each attempt");
     let error = JobContext::detached().client().unwrap_err();
     assert!(error.to_string().contains("detached"), "{error}");
+}
+
+#[job]
+async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, rows: u64) -> JobResult {
+    let begun_at = cursor.get().unwrap_or(0);
+    cursor.save(rows / 2).await?;
+    match ctx.attempt() {
+        1 => Err(JobError::fail(format!("begun at {begun_at}"))),
+        _ => Err(JobError::skip_retry(format!("went on at {begun_at}"))),
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_kept_for_the_next_attempt() {
+    let app = TestApp::new().await;
+    import::enqueue(app.client(), 8).await.unwrap();
+    assert_eq!(app.drain().await.failures[0].error, "begun at 0");
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.failures[0].error, "went on at 4");
+}
+
+#[job(unique_by = "doc", debounce = "30s", debounce_max = "1m", retention = "1h")]
+async fn index(doc: u64, text: String) -> JobResult<String> {
+    Ok(format!("{doc} {text}"))
+}
+
+#[tokio::test]
+async fn a_debounced_task_runs_once_with_the_last_arguments_when_it_is_quiet() {
+    let app = TestApp::new().await;
+    let first = index::enqueue(app.client(), 7, "draft").await.unwrap();
+    assert_eq!((first.state, first.replaced()), (TaskState::Scheduled, None));
+    app.advance("20s").await;
+    let second = index::enqueue(app.client(), 7, "better").await.unwrap();
+    assert_eq!((second.replaced(), second.state), (Some(&first.id), TaskState::Scheduled));
+    index::enqueue(app.client(), 8, "other").await.unwrap();
+    app.advance("20s").await;
+    assert_eq!(app.drain().await.succeeded, 0, "it was not quiet for 30 s");
+    let many = [index::job(7, "nearly"), index::job(7, "final")].map(PreparedTask::from);
+    let outcomes = app.client().enqueue_many(many).await.unwrap();
+    assert!(outcomes.into_iter().all(|outcome| outcome.is_ok_and(|task| task.replaced && task.id == first.id)));
+    app.advance("20s").await;
+    assert_eq!(app.drain().await.succeeded, 2, "a minute after the first, whatever came since");
+    assert_eq!(app.client().result::<index>(&first.id).await.unwrap(), "7 final");
+    assert_eq!(index::enqueue(app.client(), 7, "again").await.unwrap().replaced(), None);
+}
+
+#[job(unique = "1h", unique_by = "doc")]
+async fn render(doc: u64, size: u32) -> JobResult {
+    Err(JobError::skip_retry(format!("{doc} at {size}")))
+}
+
+#[tokio::test]
+async fn a_unique_task_that_waits_takes_new_arguments_where_the_caller_says_so() {
+    let app = TestApp::new().await;
+    render::enqueue_in(app.client(), "10m", 1, 80).await.unwrap();
+    assert!(render::enqueue(app.client(), 1, 90).await.unwrap_err().is_duplicate());
+    let sooner = render::job(1, 100).or_replace().enqueue(app.client()).await.unwrap();
+    assert!(sooner.replaced().is_some());
+    assert_eq!(app.drain().await.failures[0].error, "1 at 100");
 }

@@ -19,7 +19,7 @@ async fn client() -> Client {
 #[tokio::test]
 async fn each_item_of_many_has_its_own_outcome_in_order() {
     let client = client().await;
-    let tasks: [PreparedTask; 6] = [
+    let tasks = [
         mail::job("ann").into(),
         mail::job("ann").into(),
         tidy::job().task_id("t-1").into(),
@@ -27,7 +27,7 @@ async fn each_item_of_many_has_its_own_outcome_in_order() {
         RawTask::new("of go", "x").queue("a{b}").into(),
         mail { to: "bob".into() }.into(),
     ];
-    let outcomes = client.enqueue_many(tasks).await.unwrap();
+    let outcomes = client.enqueue_all(tasks).await.unwrap();
     let words: Vec<_> = outcomes
         .iter()
         .map(|outcome| match outcome {

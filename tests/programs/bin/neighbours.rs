@@ -37,7 +37,7 @@ mod billing {
 mod greeter {
     use asynq_runtime::{
         job::{BoxError, BoxFuture},
-        server::{Service, ServiceContext, ServiceEntry, ServiceRow},
+        server::{Flag, Service, ServiceContext, ServiceEntry, ServiceRow},
     };
 
     struct Greeter(String);
@@ -61,10 +61,10 @@ mod greeter {
         ServiceEntry {
             name: "greeter",
             make: |flags| {
-                let name = flags.get_one::<String>("greet")?;
-                Some(Box::new(Greeter(name.clone())))
+                let name = flags.value("greet")?;
+                Some(Box::new(Greeter(name.to_owned())))
             },
-            args: |command| command.arg(clap::Arg::new("greet").long("greet").help("Greets this one")),
+            flags: || vec![Flag::value("greet", "NAME", "Greets this one")],
             rows: || vec![ServiceRow { what: "greeting".into(), detail: "once".into(), next: Vec::new() }],
         }
     }

@@ -98,6 +98,18 @@ fn brokers_move_opaque_bytes() {
     none(mentions("asynq-runtime/src/broker", &forbidden), "brokers know messages, never jobs");
 }
 
+/// What the feature `main` brings, and who may name it.
+const OF_MAIN: [&str; 5] = ["app/cli.rs", "app/command/", "app/env.rs", "app/logs.rs", "app/main_macro.rs"];
+
+#[test]
+fn a_program_without_main_needs_neither_flags_nor_a_subscriber() {
+    let manifest = read("asynq-runtime/Cargo.toml");
+    assert!(manifest.contains("main = [\"dep:clap\", \"dep:tracing-subscriber\"]"), "the feature brings both");
+    let found = mentions(RUNTIME, &["clap", "tracing_subscriber"]);
+    let is_of_main = |place: &String| OF_MAIN.iter().any(|path| place.starts_with(&format!("{RUNTIME}/{path}")));
+    none(found.into_iter().filter(|place| !is_of_main(place)).collect(), "only what `main!` runs has a command line");
+}
+
 #[test]
 fn the_server_does_not_know_which_broker_it_has() {
     let forbidden = ["redis", "sqlite", "rusqlite", "RedisBroker", "SqliteBroker"];

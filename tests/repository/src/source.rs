@@ -69,7 +69,7 @@ fn read_crate(src: &str) -> Vec<Source> {
 }
 
 /// The module that a file of `src` holds.
-fn module_of(inside: &str) -> Vec<String> {
+pub(crate) fn module_of(inside: &str) -> Vec<String> {
     let mut parts: Vec<String> = inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if parts.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
         parts.pop();

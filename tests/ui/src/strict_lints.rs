@@ -24,6 +24,10 @@ fn blocking(ctx: &JobContext, state: State<u8>, one: u64) -> Result<u64, std::io
     Ok(one)
 }
 
+/// Run by another program.
+#[job]
+fn elsewhere(to: String, one: &[u64]) -> Result<u64, std::io::Error>;
+
 /// Waits in a group.
 #[job(
     group = "digest",

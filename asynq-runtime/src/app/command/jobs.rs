@@ -75,7 +75,7 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
 /// What holds for tasks of the job, as people say it.
 pub(super) fn options(job: &JobDescriptor) -> String {
     let JobOptions { retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
-    let JobOptions { unique, unique_until, unique_extend, .. } = job.options;
+    let JobOptions { unique, unique_until, unique_extend, debounce, debounce_max, .. } = job.options;
     let limit = timeout.or(if deadline.is_some() { None } else { Some(JobOptions::DEFAULT_TIMEOUT) });
     let span = |what: &str, span: Option<Duration>| span.map(|span| format!("{what} {}", duration::format(span)));
     let parts = [
@@ -86,6 +86,8 @@ pub(super) fn options(job: &JobDescriptor) -> String {
         span("expires", expires),
         group.map(|group| format!("group {group}")),
         span("unique", unique),
+        span("debounce", debounce),
+        span("debounce_max", debounce_max),
         (unique_until != UniqueUntil::End).then(|| format!("unique_until {}", word(unique_until))),
         unique_extend.then(|| "unique_extend".to_owned()),
         span("retention", retention),
@@ -122,7 +124,7 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
 
 fn job_to_json(job: &JobDescriptor) -> Value {
     let JobOptions { queue, retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
-    let JobOptions { unique, unique_until, unique_extend, .. } = job.options;
+    let JobOptions { unique, unique_until, unique_extend, debounce, debounce_max, .. } = job.options;
     let fingerprint = job.fingerprint();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     json!({
@@ -134,6 +136,8 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "expires_seconds": seconds(expires),
         "group": group,
         "unique_seconds": seconds(unique),
+        "debounce_seconds": seconds(debounce),
+        "debounce_max_seconds": seconds(debounce_max),
         "unique_until": unique.map(|_| word(unique_until)),
         "unique_extend": unique_extend,
         "retention_seconds": seconds(retention),

@@ -2,8 +2,6 @@
 
 use std::io::Write as _;
 
-use clap::ArgMatches;
-
 use super::{
     super::{
         App,
@@ -14,21 +12,29 @@ use super::{
     AppError,
     jobs::{options, services_table},
 };
-use crate::{job::Registry, server::ServiceRow};
+use crate::{
+    job::Registry,
+    server::{Flags, ServiceRow},
+};
 
 pub(in super::super) async fn worker(
     settings: Settings,
     format: LogFormat,
-    flags: &ArgMatches,
+    flags: Flags,
     setup: Option<SetUp>,
 ) -> Result<(), AppError> {
     // Before the set-up: a mistake in the jobs must not cost a connection to somewhere first.
     Registry::linked()?;
     let app = match setup {
-        Some(setup) => setup(App::new()).await.map_err(AppError::SetUp)?,
-        None => App::new(),
+        Some(setup) => {
+            let mut app = setup(App::with_settings(settings.clone())).await.map_err(AppError::SetUp)?;
+            // A set-up may return an `App` of its own making.
+            app.settings.get_or_insert(settings);
+            app
+        }
+        None => App::with_settings(settings),
     };
-    let mut builder = app.into_builder(settings)?.matches(flags.clone());
+    let mut builder = app.into_builder()?.flags(flags);
     let rows: Vec<_> = builder.add_linked_services().into_iter().map(|entry| (entry.name, (entry.rows)())).collect();
     let server = builder.build().await?;
     let start = Start {

@@ -6,8 +6,9 @@ use super::{
     super::{BrokerError, Refused},
     keys::Keys,
     produce::{Item, Outcome, read_outcomes},
+    repair::places,
     reply,
-    script::{Call, ENQUEUE, ENQUEUE_ONE, portions},
+    script::{Call, ENQUEUE, ENQUEUE_ONE, REPLACE, portions},
 };
 use crate::task::{GroupName, QueueName};
 
@@ -42,7 +43,8 @@ impl<'b> Chunk<'b> {
     pub(super) fn all(batch: &'b [Vec<Item>], ordered: &'b [Place]) -> Vec<Self> {
         let size = |&(call, i): &Place| batch[call][i].message.len();
         let mut chunks = Vec::with_capacity(1);
-        for places in ordered.chunk_by(|a, b| queue(batch, *a) == queue(batch, *b)) {
+        let kind = |&(call, i): &Place| (&batch[call][i].queue, batch[call][i].replaces.is_some());
+        for places in ordered.chunk_by(|a, b| kind(a) == kind(b)) {
             let Some(first) = places.first() else { continue };
             let queue = queue(batch, *first);
             let portions = portions(places, size).into_iter();
@@ -73,6 +75,9 @@ impl<'b> Chunk<'b> {
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
         let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
+        if items().any(|item| item.replaces.is_some()) {
+            return self.replacing_call(now, receipt, number, again);
+        }
         let more =
             items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
         let size = items().map(Item::bytes).sum::<usize>() + self.places.len() * (keys.prefix().len() + 100) + 200;
@@ -116,6 +121,28 @@ impl<'b> Chunk<'b> {
             call.push(&item.extra);
             call.push(i32::from(item.ours));
             call.push(item.group.as_ref().map_or("", GroupName::as_str));
+        }
+        call
+    }
+
+    /// The same for tasks that replace equal ones: one task hash and one lock for each.
+    fn replacing_call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
+        let keys = Keys::new(self.queue);
+        let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
+        let mut names = places(&keys);
+        names.push(keys.sent(receipt));
+        names.extend(items().map(|item| keys.task(item.id.as_str())));
+        names.extend(items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
+        let mut call = REPLACE.on(&names).arg(now).arg(keys.prefix());
+        call = call.arg(self.places.len()).arg(number).arg(i32::from(again));
+        for item in items() {
+            call.push(item.id.as_str());
+            call.push(&item.message);
+            call.push(&item.when);
+            call.push(item.lock.as_ref().map_or(0, |(_, seconds)| *seconds));
+            call.push(&item.extra);
+            call.push(i32::from(item.ours));
+            call.push(item.replaces.as_deref().unwrap_or_default());
         }
         call
     }

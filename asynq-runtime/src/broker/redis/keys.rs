@@ -226,6 +226,15 @@ pub(super) fn leader_want(program: &str) -> String {
     format!("asynq:x:leader-want:{program}")
 }
 
+/// Ours: key of a shape of a job's arguments; each lies on a node of its own. The fingerprint has eight digits of 16, and
+/// `json` stands for none.
+pub(super) fn shape(job: &str, fingerprint: Option<u32>) -> String {
+    match fingerprint {
+        Some(fingerprint) => format!("asynq:x:shape:{fingerprint:08x}:{job}"),
+        None => format!("asynq:x:shape:json:{job}"),
+    }
+}
+
 /// Key of an entry's enqueues. It has no hash tag and lies on a node of its own.
 pub(super) fn scheduler_history(entry: &str) -> String {
     format!("asynq:scheduler_history:{entry}")
@@ -289,5 +298,7 @@ mod tests {
         let strange = Keys::new(&QueueName::from_wire("a*[b]?\\"));
         assert_eq!(strange.group_pattern(), r"asynq:{a\*\[b\]\?\\}:g:*");
         assert_eq!(semaphore("mail"), "asynq:sema:mail");
+        assert_eq!(shape("mail:send", Some(0xab)), "asynq:x:shape:000000ab:mail:send");
+        assert_eq!(shape("mail:send", None), "asynq:x:shape:json:mail:send");
     }
 }

@@ -38,6 +38,7 @@ mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod settle;
+mod shapes;
 #[cfg(feature = "cluster")]
 mod slots;
 mod socket;
@@ -81,7 +82,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind};
+use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -117,6 +118,7 @@ pub struct RedisBroker {
     hold: Mutex<Hold>,
     /// How many servers lived at the last beat, this one included.
     servers: AtomicU64,
+    kept_shapes: KeptShapes,
     io: Io,
 }
 
@@ -271,6 +273,7 @@ impl RedisBroker {
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
             servers: AtomicU64::new(0),
+            kept_shapes: KeptShapes::default(),
             io,
         })
     }
@@ -308,6 +311,8 @@ impl RedisBroker {
         self.wake.get_or_init(|| Wake::open(&self.io, self.role()))
     }
 }
+
+impl crate::broker::Sealed for RedisBroker {}
 
 #[async_trait::async_trait]
 impl Broker for RedisBroker {

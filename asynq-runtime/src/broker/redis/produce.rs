@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, When, due_ms},
+    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, Replaces, When, due_ms},
     RedisBroker,
     caller_driven::Purpose,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
@@ -79,6 +79,8 @@ pub(super) struct Item {
     /// Whether the id is of our making.
     pub(super) ours: bool,
     pub(super) group: Option<GroupName>,
+    /// Whether it replaces an equal one, and within how many milliseconds ('' no bound).
+    pub(super) replaces: Option<String>,
 }
 
 impl Producer {
@@ -235,6 +237,9 @@ impl Item {
             id: task.id,
             ours: task.id_is_ours,
             group: task.group,
+            replaces: task
+                .replaces
+                .map(|Replaces { within }| within.map(milliseconds).map_or(String::new(), |ms| ms.to_string())),
         }
     }
 }
@@ -301,7 +306,7 @@ pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
     let now = parts.next().unwrap_or_default();
     let due = |ms: &Value| reply::number(ms).and_then(DateTime::from_timestamp_millis);
     let placed = |state, process_at: Option<DateTime<_>>| {
-        let placed = process_at.map(|process_at| Placed { state, process_at });
+        let placed = process_at.map(|process_at| Placed { state, process_at, replaced: None });
         placed.ok_or_else(|| Refused::Broker(reply::unexpected("no due time")))
     };
     let now = due(&now);
@@ -311,6 +316,12 @@ pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
             b'p' => placed(TaskState::Pending, now),
             b'g' => placed(TaskState::Aggregating, now),
             b's' => placed(TaskState::Scheduled, parts.next().as_ref().and_then(due)),
+            b'r' => {
+                let id = parts.next().and_then(reply::text).map(|id| TaskId::from_wire(&id));
+                let is_scheduled = parts.next().and_then(reply::text).as_deref() == Some("s");
+                let state = if is_scheduled { TaskState::Scheduled } else { TaskState::Pending };
+                placed(state, parts.next().as_ref().and_then(due)).map(|placed| Placed { replaced: id, ..placed })
+            }
             b'c' => Err(Refused::IdConflict),
             b'w' => Err(Refused::Broker(foreign_group())),
             b'd' => {
@@ -356,7 +367,9 @@ mod tests {
     #[test]
     fn each_code_of_the_script_is_one_outcome() {
         let text = |text: &str| Value::BulkString(text.into());
-        let value = ["pscdd?gw", "1700000000123", "1700000000999", "other", ""].map(text).to_vec();
+        let value = ["pscdd?gwr", "1700000000123", "1700000000999", "other", "", "old", "s", "1700000000777"]
+            .map(text)
+            .to_vec();
         let outcomes = read_outcomes(Value::Array(value)).unwrap();
         let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
         assert!(
@@ -371,6 +384,9 @@ mod tests {
             matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(1_700_000_000_123))
         );
         assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
+        let replaced = Some(TaskId::from_wire("old"));
+        let expected = Placed { state: TaskState::Scheduled, process_at: at(1_700_000_000_777), replaced };
+        assert!(matches!(&outcomes[8], Ok(placed) if *placed == expected));
 
         let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
         assert!(

@@ -24,6 +24,7 @@ macro_rules! scripts {
 scripts! {
     ENQUEUE = "fits" "new_task" "due" "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
+    REPLACE = "new_task" "due" "varint" "task" "places" "produce/replace";
     DEQUEUE = "consume/dequeue";
     RESUME = "consume/unanswered" "consume/resume";
     EXTEND_UNANSWERED = "consume/unanswered" "consume/extend";
@@ -76,6 +77,7 @@ scripts! {
     PLACE = "new_task" "repair/never" "repair/place";
     DROP = "varint" "task" "repair/drop";
     RELEASE = "due" "varint" "task" "places" "repair/release";
+    UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";
 }

@@ -9,13 +9,13 @@ use redis::Value;
 
 pub(super) use self::call::{COUNTERS_KEPT, lock};
 use super::{
-    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement},
+    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement, settle::run_has_ended},
     RedisBroker,
     keys::Keys,
     reply,
     script::{Call, FREE_LOCK, WRITE, portions},
 };
-use crate::task::{Progress, QueueName, TaskId};
+use crate::task::{Progress, QueueName, TaskId, TaskState};
 
 #[async_trait::async_trait]
 impl Settle for RedisBroker {
@@ -52,6 +52,21 @@ impl Settle for RedisBroker {
         self.write(run, "progress", write_progress(progress).as_bytes()).await
     }
 
+    async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
+        self.write(run, CHECKPOINT, checkpoint).await
+    }
+
+    async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
+        let key = Keys::new(&run.queue).task(run.id.as_str());
+        let call = Call::plain("HMGET").arg(key).arg("pending_since").arg("state").arg(CHECKPOINT);
+        let mut found = reply::array(self.router.send_one(call).await?)?.into_iter();
+        let (token, state) = (found.next().and_then(reply::text), found.next().and_then(reply::text));
+        if token != Some(run.token.to_string()) || state.as_deref() != Some(TaskState::Active.as_str()) {
+            return Err(run_has_ended());
+        }
+        Ok(found.next().and_then(reply::bytes).map(Bytes::from))
+    }
+
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let keys = Keys::new(&run.queue);
         let task = keys.task(run.id.as_str());
@@ -70,6 +85,9 @@ impl RedisBroker {
         written(self.router.send_one(call).await?)
     }
 }
+
+/// Hash field of what a run keeps for the next one. Scripts of Go leave it as it is, and delete it with the hash.
+const CHECKPOINT: &str = "checkpoint";
 
 /// The letter of a script that writes for one run.
 fn written(value: Value) -> Result<Settled, BrokerError> {

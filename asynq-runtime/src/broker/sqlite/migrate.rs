@@ -20,6 +20,8 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1_003, include_str!("sql/migrations/0004_schedule.sql")),
     (1_004, include_str!("sql/migrations/0005_programs.sql")),
     (1_005, include_str!("sql/migrations/0006_indexes.sql")),
+    (1_006, include_str!("sql/migrations/0007_checkpoints.sql")),
+    (1_007, include_str!("sql/migrations/0008_shapes.sql")),
 ];
 
 /// Version of the newest tables this program knows.

@@ -35,6 +35,7 @@ mod row;
 mod schedule;
 mod semaphore;
 mod settle;
+mod shapes;
 mod sql;
 mod store;
 mod tx;
@@ -68,7 +69,7 @@ use self::{
     url::Location,
     writer::Writer,
 };
-use super::{Broker, BrokerError, BrokerErrorKind};
+use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes};
 
 /// How a [`SqliteBroker`] behaves.
 #[derive(Debug, Clone)]
@@ -110,6 +111,7 @@ pub struct SqliteBroker {
     lease: Duration,
     lapses: Arc<Lapses>,
     manual_clock: bool,
+    kept_shapes: KeptShapes,
 }
 
 impl SqliteBroker {
@@ -190,6 +192,7 @@ impl SqliteBroker {
             lease: options.lease,
             lapses: Arc::default(),
             manual_clock: options.clock.is_some(),
+            kept_shapes: KeptShapes::default(),
         })
     }
 
@@ -197,6 +200,8 @@ impl SqliteBroker {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 }
+
+impl crate::broker::Sealed for SqliteBroker {}
 
 #[async_trait::async_trait]
 impl Broker for SqliteBroker {

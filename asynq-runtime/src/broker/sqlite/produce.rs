@@ -1,5 +1,7 @@
 //! Puts tasks into the file (contract: `broker/produce.rs`).
 
+mod replace;
+
 use std::{collections::VecDeque, sync::Arc};
 
 use rusqlite::params;
@@ -9,6 +11,7 @@ use crate::{
     task::{GroupName, TaskId, TaskState},
 };
 
+use self::replace::Holder;
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
@@ -90,11 +93,18 @@ impl Item {
 
     /// Stores it, or changes nothing.
     pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
-        let NewTask { message, queue, id, unique, when, group, .. } = &self.task;
+        let NewTask { message, queue, id, unique, group, .. } = &self.task;
         if let Some(refused) = self.is_refused(&tx.view)? {
             return Ok(Err(refused));
         }
-        let (state, due) = place(*when, group.is_some(), tx.view.now);
+        // What was not refused and meets a holder replaces it.
+        let holder = Holder::of(&self.task, &tx.view)?;
+        if let Some(holder) = holder.as_ref().filter(|holder| holder.state != TaskState::Active) {
+            return replace::waiting(tx, &self.task, holder).map(Ok);
+        }
+        let (when, extra) = replace::bounded(&self.task, tx.view.now, None);
+        let extra = extra.map_or_else(|| self.extra.clone(), |extra| extra.to_bytes());
+        let (state, due) = place(when, group.is_some(), tx.view.now);
         let q = tx.queue_or_new(queue)?;
         let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -115,7 +125,7 @@ impl Item {
                 unique.as_ref().map(|lock| lock.key.as_str()),
                 text(&message.error_msg),
                 (message.last_failed_at != 0).then(|| message.last_failed_at.saturating_mul(1_000)),
-                self.extra,
+                extra,
                 group.as_ref().map(GroupName::as_str),
             ],
         )?;
@@ -125,6 +135,10 @@ impl Item {
         let seq = tx.view.last_row();
         if let Some(lock) = unique {
             let until = after(due, lock.ttl);
+            if let Some(holder) = &holder {
+                holder.ends_with_its_run(&tx.view)?;
+                tx.view.execute(&sql::LOCK_PASS, params![q, lock.key, id.as_str(), until])?;
+            }
             let taken = tx.view.execute(&sql::LOCK_TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
             if taken == 0 {
                 tx.view.execute(&sql::TASK_DELETE, [seq])?;
@@ -134,16 +148,16 @@ impl Item {
         }
         tx.view.execute(&sql::BODY_INSERT, params![seq, self.bytes])?;
         tx.came(q, state);
-        Ok(Ok(Placed { state, process_at: instant(due) }))
+        Ok(Ok(Placed { state, process_at: instant(due), replaced: None }))
     }
 
-    /// Why it would not be stored, if another task holds its lock.
+    /// Why it would not be stored, if another task holds its lock that it cannot replace.
     fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
-        let NewTask { queue, id, unique: Some(lock), .. } = &self.task else { return Ok(None) };
-        let Some(q) = view.queue(queue)? else { return Ok(None) };
-        let holder =
-            view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get::<_, String>(0))?;
-        Ok(holder.map(|holder| Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
+        let Some(holder) = held(&self.task, view)? else { return Ok(None) };
+        if self.task.replaces.is_some() && Holder::find(&self.task, &holder, view)?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
     }
 
     /// The id is taken: by our own first send, whose answer was lost, or by another task.
@@ -155,14 +169,21 @@ impl Item {
             Some((state, at, Some(bytes))) if self.task.id_is_ours && bytes == self.bytes => {
                 Ok(match TaskState::from_number(state) {
                     Some(state @ (TaskState::Scheduled | TaskState::Aggregating)) => {
-                        Placed { state, process_at: instant(at) }
+                        Placed { state, process_at: instant(at), replaced: None }
                     }
-                    _ => Placed { state: TaskState::Pending, process_at: instant(view.now) },
+                    _ => Placed { state: TaskState::Pending, process_at: instant(view.now), replaced: None },
                 })
             }
             _ => Err(Refused::IdConflict),
         })
     }
+}
+
+/// Who holds the lock that a task needs.
+fn held(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
+    let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
+    let Some(q) = view.queue(queue)? else { return Ok(None) };
+    view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))
 }
 
 /// In which state a task starts, and when it is due; one that waits in a group from now on joined it now.

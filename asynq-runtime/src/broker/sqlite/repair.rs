@@ -73,6 +73,21 @@ impl Repair for SqliteBroker {
         bulk::change(&self.store, queue, chosen, action, limit).await
     }
 
+    async fn release_lock(
+        &self,
+        queue: &QueueName,
+        key: &str,
+        holder: &TaskId,
+        stuck: bool,
+    ) -> Result<bool, BrokerError> {
+        let (queue, key, holder) = (queue.clone(), key.to_owned(), holder.clone());
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+            let Some(q) = tx.queue(&queue)? else { return Ok(false) };
+            Ok(tx.view.execute(&sql::LOCK_RELEASE, params![q, key, holder.as_str(), stuck])? == 1)
+        });
+        self.store.write(command).await
+    }
+
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let queue = queue.clone();
         self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| queue::delete(tx, &queue))).await

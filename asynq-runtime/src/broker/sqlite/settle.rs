@@ -6,7 +6,10 @@ use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
-    broker::{Action, BrokerError, RunKey, Settle, Settled, Settlement, settle::shortened},
+    broker::{
+        Action, BrokerError, RunKey, Settle, Settled, Settlement,
+        settle::{run_has_ended, shortened},
+    },
     task::{Extra, Progress, TaskState},
 };
 
@@ -53,6 +56,26 @@ impl Settle for SqliteBroker {
             Ok(Settled::Ok)
         });
         self.store.write(command).await
+    }
+
+    async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
+        let (run, checkpoint) = (run.clone(), checkpoint.clone());
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+            let Some(held) = Held::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::BODY_SET_CHECKPOINT, params![held.seq, &checkpoint[..]])?;
+            Ok(Settled::Ok)
+        });
+        self.store.write(command).await
+    }
+
+    async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
+        let run = run.clone();
+        let found = self.store.read(move |view| {
+            let Some(held) = Held::find(view, &run)? else { return Ok(None) };
+            let saved = view.find(&sql::BODY_CHECKPOINT, [held.seq], |row| row.get::<_, Option<Vec<u8>>>(0))?;
+            Ok(Some(saved.flatten().map(Bytes::from)))
+        });
+        found.await?.ok_or_else(run_has_ended)
     }
 
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
@@ -171,6 +194,7 @@ fn complete(tx: &Tx<'_>, item: &Settlement, seq: i64, extra: Option<Vec<u8>>) ->
     let retention = item.message.retention.max(0);
     let expiry = tx.view.now.saturating_add(retention.saturating_mul(1_000));
     tx.view.execute(&sql::SETTLE_COMPLETE, params![seq, expiry, retention, extra])?;
+    tx.view.execute(&sql::BODY_FORGET_CHECKPOINT, [seq])?;
     Ok(())
 }
 

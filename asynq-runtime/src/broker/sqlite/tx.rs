@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
-use crate::task::{Extra, QueueName, TaskState};
+use crate::{
+    broker::settle::{OLDER_ERROR, cut},
+    task::{Extra, QueueName, TaskState},
+};
 
 use super::sql::{self, Names, Sql};
 
@@ -218,11 +221,18 @@ impl<'a> Tx<'a> {
         if extra.keeps_lock_when_archived() { Ok(()) } else { self.free_lock(q, key, id) }
     }
 
-    /// Keeps the error of an attempt as the task's last failure. Called before the attempt is counted in the row, whose
+    /// Keeps the error of an attempt as the task's last failure, and no more than the beginning of those before. Called before the attempt is counted in the row, whose
     /// `failed_at` must be set then: without it, a deleted task would leave its failures behind.
     pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
         let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
         let n = last.saturating_add(1);
+        let most = i64::try_from(OLDER_ERROR).unwrap_or(i64::MAX);
+        let long = self
+            .view
+            .list(&sql::FAILURE_LONG, [seq, most], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+        for (older, text) in long {
+            self.view.execute(&sql::FAILURE_CUT, params![seq, older, cut(&text, OLDER_ERROR)])?;
+        }
         self.view.execute(&sql::FAILURE_ADD, params![seq, n, self.view.now, error])?;
         if n > FAILURES {
             self.view.execute(&sql::FAILURE_FORGET, [seq, FAILURES])?;

@@ -78,7 +78,8 @@ fn welcome(to: &str, note: &str) -> Welcome {
 
 #[test]
 fn a_task_that_says_nothing_has_asynqs_defaults() {
-    let NewTask { message, queue, id, id_is_ours, when, unique, group, extra } = new(raw());
+    let NewTask { message, queue, id, id_is_ours, when, unique, replaces, group, extra } = new(raw());
+    assert_eq!(replaces, None);
     assert_eq!(group, None);
     assert_eq!((queue.as_str(), when, unique, extra), ("default", When::Now, None, Extra::default()));
     assert!(id_is_ours && id.as_str().len() == 36, "{id}");
@@ -239,6 +240,20 @@ fn what_cannot_be_is_told_with_what_to_write() {
         (raw().deadline(Duration::MAX), "invalid option `deadline`: it must be at most 292 years"),
         (raw().unique_until(UniqueUntil::Start), "invalid option `unique_until`: it needs `unique`"),
         (raw().unique_extend(), "invalid option `unique_extend`: it needs `unique`"),
+        (raw().or_replace(), "invalid option `or_replace`: it needs `unique`"),
+        (raw().unique("1h").or_replace().group("g"), "invalid option `or_replace`: a task in a group waits for others"),
+        (
+            raw().unique("1h").or_replace().task_id("x"),
+            "invalid option `or_replace`: a task that takes new arguments keeps its id",
+        ),
+        (raw().debounce("30s").group("g"), "invalid option `debounce`: a task in a group waits for others"),
+        (raw().debounce("0s"), "invalid option `debounce`: it must be longer than zero"),
+        (raw().debounce_max("5m"), "invalid option `debounce_max`: it needs `debounce`"),
+        (
+            raw().debounce("30s").debounce_max("29s"),
+            "invalid option `debounce_max`: it must be at least as long as `debounce`",
+        ),
+        (raw().debounce("30s").expires("10s"), "invalid option `expires`: the task would expire before it is due"),
         (raw().awaited().group("g"), "invalid option `awaited`: a task in a group becomes part of another"),
         (
             raw().unique("1h").unique_until(UniqueUntil::Start).unique_extend(),
@@ -282,4 +297,20 @@ fn a_task_that_is_awaited_is_kept_for_a_minute_at_least_and_says_so() {
         let made = new(task);
         assert_eq!((made.message.retention, made.extra.awaited), (seconds, is_awaited));
     }
+}
+
+#[test]
+fn a_debounced_task_waits_for_quiet_and_replaces_within_the_time_that_it_names() {
+    let seconds = Duration::from_secs;
+    let made = |task: RawTask| {
+        let NewTask { when, unique, replaces, .. } = new(task);
+        (when, unique.map(|lock| lock.ttl), replaces.map(|replaces| replaces.within))
+    };
+    let day = Some(seconds(86_400));
+    assert_eq!(made(raw().debounce("1500ms")), (When::In(Duration::from_millis(1500)), day, Some(None)));
+    let bounded = raw().debounce("30s").debounce_max("5m").unique("1h");
+    assert_eq!(made(bounded), (When::In(seconds(30)), Some(seconds(3600)), Some(Some(seconds(300)))));
+    assert_eq!(made(raw().debounce("30s").process_in("1h")), (When::In(seconds(3600)), day, Some(None)));
+    assert_eq!(made(raw().unique("1h").or_replace()), (When::Now, Some(seconds(3600)), Some(None)));
+    assert_eq!(made(raw().unique("1h")), (When::Now, Some(seconds(3600)), None));
 }

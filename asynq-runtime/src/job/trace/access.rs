@@ -6,6 +6,7 @@ use serde::de::{
 };
 
 use super::{
+    alias::TwoEntries,
     arena::{Form, Named, Slot},
     at::At,
     recorder::{Recorder, Stop},
@@ -112,6 +113,9 @@ impl OneVariant<'_> {
             _ => return Err(Stop),
         };
         let part = (self.name, u32::try_from(self.index).ok());
+        if let Some(probe) = self.recorder.probe_of((self.named, Some(self.index))) {
+            return visitor.visit_map(TwoEntries::new(self.recorder, probe));
+        }
         Fields::visit(self.recorder, slots, part, visitor)
     }
 

@@ -69,6 +69,8 @@ struct Node {
     sample: usize,
     /// Answer with nothing inside, because the inside cannot be traced.
     avoid: bool,
+    /// A `Secret` stands here.
+    secret: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,7 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn slot(&mut self) -> Slot {
-        self.nodes.push(Node { shape: Shape::Unseen, sample: 0, avoid: false });
+        self.nodes.push(Node { shape: Shape::Unseen, sample: 0, avoid: false, secret: false });
         Slot(self.nodes.len() - 1)
     }
 
@@ -98,6 +100,23 @@ impl Arena {
 
     pub(super) fn shape(&self, slot: Slot) -> &Shape {
         &self.nodes[slot.0].shape
+    }
+
+    pub(super) fn is_seen(&self, slot: Slot) -> bool {
+        *self.shape(slot) != Shape::Unseen
+    }
+
+    pub(super) fn is_secret(&self, slot: Slot) -> bool {
+        self.nodes[slot.0].secret
+    }
+
+    pub(super) fn note_secret(&mut self, slot: Slot) {
+        self.nodes[slot.0].secret = true;
+    }
+
+    /// Every named type, in the order of their indexes.
+    pub(super) fn all_named(&self) -> impl Iterator<Item = Named> + use<> {
+        (0..self.types.len()).map(Named)
     }
 
     /// Keeps the first shape that is seen at a slot.
@@ -291,6 +310,12 @@ impl Arena {
     }
 }
 
+impl Named {
+    pub(super) fn index(self) -> usize {
+        self.0
+    }
+}
+
 impl Form {
     pub(super) fn enumeration(names: &'static [&'static str]) -> Self {
         let variant = |&name| Variant { name, form: None, progress: Progress::Unseen };
@@ -301,5 +326,10 @@ impl Form {
 impl Variant {
     pub(super) fn is_unseen(&self) -> bool {
         self.progress == Progress::Unseen
+    }
+
+    /// Whether the type refused the number of this variant, or its contents cannot be traced.
+    pub(super) fn is_avoided(&self) -> bool {
+        self.progress == Progress::Avoided
     }
 }

@@ -6,10 +6,16 @@ use serde::de::{self, Visitor};
 
 use super::{
     access::{Entry, Fields, OneVariant},
+    alias::TwoEntries,
     arena::{Arena, Choice, Form, Named, Shape, Slot},
+    owner,
     recorder::{Recorder, Stop},
-    sample, short_name,
+    sample, short, short_name,
 };
+
+/// What a [`Secret`](crate::Secret) calls itself while it is traced. It is recognised by its place in memory: a type of the
+/// user's may have the same name.
+pub(in crate::job) static SECRET: &str = "asynq::Secret";
 
 /// A tuple longer than this is an array: all its elements are of one type.
 const LONGEST_TUPLE: usize = 16;
@@ -65,8 +71,8 @@ impl At<'_> {
     /// Something that only a self-describing format could answer.
     fn opaque<T>(self) -> Result<T, Stop> {
         let name = short_name::<T>();
-        self.recorder.arena.see(self.slot, Shape::Opaque(name.clone()));
-        self.recorder.self_describing.get_or_insert(name);
+        self.recorder.arena.see(self.slot, Shape::Opaque(name));
+        self.recorder.self_describing.get_or_insert_with(|| short(owner(type_name::<T>())));
         Err(self.recorder.stop())
     }
 }
@@ -145,7 +151,12 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.deserialize_unit(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Stop> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Stop> {
+        if std::ptr::eq(name, SECRET) {
+            // It is its value on the wire, and no part of the shape.
+            self.recorder.arena.note_secret(self.slot);
+            return visitor.visit_newtype_struct(self);
+        }
         let form = |arena: &mut Arena| Form::Newtype(arena.slot());
         self.named::<V>(form, |recorder, named| match *recorder.arena.form(named) {
             Form::Newtype(slot) => visitor.visit_newtype_struct(At { recorder, slot }),
@@ -198,6 +209,9 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
             Form::Struct(fields) => {
                 let slots = fields.iter().map(|&(_, slot)| slot).collect();
+                if let Some(probe) = recorder.probe_of((named, None)) {
+                    return visitor.visit_map(TwoEntries::new(recorder, probe));
+                }
                 Fields::visit(recorder, slots, (name, None), visitor)
             }
             _ => Err(recorder.stop()),
@@ -215,7 +229,10 @@ impl<'de> de::Deserializer<'de> for At<'_> {
             |recorder, named| {
                 recorder.reads.see_enum(name, names);
                 let again = recorder.minimal();
-                let Some(index) = recorder.arena.choose_variant(named, again) else { return Err(recorder.stop()) };
+                let towards = recorder.probed().and_then(|of| recorder.arena.variant_towards(named, of));
+                let Some(index) = towards.or_else(|| recorder.arena.choose_variant(named, again)) else {
+                    return Err(recorder.stop());
+                };
                 recorder.arena.begin_variant(named, index);
                 let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, name, index });
                 if result.is_ok() {

@@ -5,8 +5,10 @@
 //! passes follow each other until nothing new is to be seen.
 
 mod access;
+mod alias;
 mod arena;
 mod at;
+mod export;
 mod reads;
 mod recorder;
 mod sample;
@@ -14,13 +16,15 @@ mod text;
 
 use std::{
     any::type_name,
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use serde::de::DeserializeOwned;
 
-pub(super) use self::reads::Reads;
 use self::recorder::Recorder;
+pub(super) use self::{at::SECRET, reads::Reads};
+use super::shape::ShapeDocument;
 
 /// What is known about a type after the last pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,17 @@ pub(super) struct Traced {
     pub(super) self_describing: Option<String>,
     /// What is read of the structs and enums inside.
     pub(super) reads: Reads,
+    /// The shape for programs of other versions.
+    pub(super) document: ShapeDocument,
+}
+
+thread_local! {
+    static TRACING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a type is being traced on this thread.
+pub(super) fn is_tracing() -> bool {
+    TRACING.get()
 }
 
 /// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be traced.
@@ -47,6 +62,13 @@ const MOST_PANICS: usize = 3;
 
 /// Traces `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
 pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
+    let before = TRACING.replace(true);
+    let traced = passes::<T>(human_readable);
+    TRACING.set(before);
+    traced
+}
+
+fn passes<T: DeserializeOwned>(human_readable: bool) -> Traced {
     let mut recorder = Recorder::new(human_readable);
     let (mut complete, mut panics) = (true, 0);
     for pass in 1.. {
@@ -75,20 +97,34 @@ pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
             break;
         }
     }
+    let reads = std::mem::take(&mut recorder.reads);
+    let names = alias::read_names::<T>(&mut recorder);
     Traced {
         shape: recorder.arena.to_text(recorder.root()),
+        document: recorder.arena.to_document(recorder.root(), &names),
         complete,
         fields: recorder.arena.fields(recorder.root()),
         empty: recorder.arena.is_empty(recorder.root()),
         self_describing: recorder.self_describing,
-        reads: recorder.reads,
+        reads,
     }
 }
 
 /// The name of a type without the paths in it: moving a type to another module changes nothing on the wire.
 pub(super) fn short_name<T: ?Sized>() -> String {
+    short(type_name::<T>())
+}
+
+/// The type in whose derived `Deserialize` this one is declared, or itself: people know `Flat`, and not
+/// `<impl Deserialize<'_> for Flat>::deserialize::__Field`.
+fn owner(name: &str) -> &str {
+    let inside = name.split_once("<impl ").and_then(|(_, rest)| rest.split_once(" for "));
+    inside.and_then(|(_, rest)| rest.split_once(">::")).map_or(name, |(owner, _)| owner)
+}
+
+fn short(name: &str) -> String {
     let mut short = String::new();
-    for piece in type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+    for piece in name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
         short.push_str(piece.rsplit("::").next().unwrap_or(piece));
     }
     short

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de;
 
 use super::{
+    alias::{self, Answer, Probe},
     arena::{Arena, Choice, Named, Shape, Slot},
     at::At,
     reads::Reads,
@@ -32,6 +33,8 @@ pub(super) struct Recorder {
     pub(super) last_leaf: Option<Slot>,
     stopped: bool,
     failed_at: Option<Choice>,
+    /// Which struct is asked about its names in this pass, and what it said.
+    pub(super) probe: Option<(Probe, Option<Answer>)>,
 }
 
 impl Recorder {
@@ -50,6 +53,20 @@ impl Recorder {
             last_leaf: None,
             stopped: false,
             failed_at: None,
+            probe: None,
+        }
+    }
+
+    /// What this pass asks about its names.
+    pub(super) fn probed(&self) -> Option<(Named, Option<usize>)> {
+        self.probe.map(|(probe, _)| probe.of)
+    }
+
+    /// The probe of this struct or variant, if it was not asked in this pass.
+    pub(super) fn probe_of(&self, of: (Named, Option<usize>)) -> Option<Probe> {
+        match self.probe {
+            Some((probe, None)) if probe.of == of => Some(probe),
+            _ => None,
         }
     }
 
@@ -140,6 +157,11 @@ impl std::error::Error for Stop {}
 
 impl de::Error for Stop {
     fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        alias::note_twice(field);
         Self
     }
 }

@@ -249,6 +249,12 @@ struct Loose {
     value: serde_json::Value,
 }
 #[derive(Deserialize)]
+struct Flat {
+    before: u8,
+    #[serde(flatten)]
+    rest: Order,
+}
+#[derive(Deserialize)]
 struct MaybeLoose {
     value: Option<serde_json::Value>,
     after: u8,
@@ -263,7 +269,8 @@ fn a_type_that_needs_a_self_describing_format_is_named() {
         assert_eq!((traced.self_describing.as_deref(), traced.complete), (Some(name), false));
         assert_eq!(traced.shape, shape);
     }
-    assert!(trace::<Tagged>(false).self_describing.is_some());
+    assert_eq!(trace::<Tagged>(false).self_describing.as_deref(), Some("Tagged"));
+    assert_eq!(trace::<Flat>(false).self_describing.as_deref(), Some("Flat"));
     assert_eq!(trace::<Order>(false).self_describing, None);
 }
 

@@ -30,8 +30,15 @@ fn tick(at: DateTime<Utc>) -> Tick {
     Tick { plan, at, marker: MINUTE, known: None, overlap: Overlap::Allow, task }
 }
 
+/// Whether the tick enqueues its task. The broker's idea of Redis's clock may be some milliseconds ahead of it, and a
+/// tick of the second that has just begun comes too early then: it is tried again, as the scheduler does.
 async fn fires(broker: &RedisBroker, tick: &Tick) -> bool {
-    matches!(broker.tick(tick).await.unwrap(), Ticked::Enqueued(_))
+    loop {
+        match broker.tick(tick).await.unwrap() {
+            Ticked::Early(left) if left < SECOND => tokio::time::sleep(left).await,
+            ticked => return matches!(ticked, Ticked::Enqueued(_)),
+        }
+    }
 }
 
 fn marker(tick: &Tick) -> String {

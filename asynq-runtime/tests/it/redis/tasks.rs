@@ -43,6 +43,7 @@ pub(crate) fn task(id: &str) -> NewTask {
         id_is_ours: true,
         when: When::Now,
         unique: None,
+        replaces: None,
         group: None,
         extra: Extra::default(),
     }

@@ -276,7 +276,7 @@ async fn arguments_of_another_shape_are_handed_back_and_nonsense_is_archived() {
     let broker = memory().await;
     let (builder, _log) = server::<(double,)>(&broker);
     enqueue(&broker, RawTask::new("double", &b"\x01\0\0\0\0\x05"[..]).task_id("newer")).await;
-    enqueue(&broker, RawTask::new("double", "{}").task_id("nonsense")).await;
+    enqueue(&broker, RawTask::new("double", "{").task_id("nonsense")).await;
     let running = start(builder).await;
     soon(running.signals().settled.reached(2)).await;
     assert_eq!(ids(&broker, TaskState::Retry).await, ["newer"]);

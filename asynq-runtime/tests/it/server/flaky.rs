@@ -274,6 +274,16 @@ impl Settle for Flaky {
         self.pulse("write_progress").await;
         self.inner.write_progress(run, progress).await
     }
+
+    async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
+        self.pulse("save_checkpoint").await;
+        self.inner.save_checkpoint(run, checkpoint).await
+    }
+
+    async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
+        self.pulse("checkpoint").await;
+        self.inner.checkpoint(run).await
+    }
 }
 
 #[async_trait]
@@ -363,6 +373,8 @@ impl Presence for Flaky {
         self.inner.cancellations().await
     }
 }
+
+impl asynq_runtime::broker::Sealed for Flaky {}
 
 #[async_trait]
 impl Broker for Flaky {

@@ -42,6 +42,7 @@ async fn enqueue(broker: &Arc<dyn Broker>, name: &str, task_id: &str, extra: Ext
         id_is_ours: false,
         when: When::Now,
         group: None,
+        replaces: None,
         unique: Some(UniqueLock { key: key.to_owned(), ttl: Duration::from_secs(60) }),
         extra,
     };

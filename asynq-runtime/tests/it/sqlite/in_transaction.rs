@@ -150,6 +150,38 @@ async fn a_row_and_its_task_are_there_together_or_not_at_all() {
     }
 }
 
+#[asynq_runtime::job(unique_by = "doc", debounce = "30s")]
+async fn debounced_index(doc: u64, text: String) {
+    drop((doc, text));
+}
+
+#[tokio::test]
+async fn a_task_takes_new_arguments_with_the_transaction_or_not_at_all() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let key = |text: &str| PreparedTask::from(debounced_index::job(7, text));
+    let has = |text: &str| {
+        let sql = "SELECT count(*) FROM body WHERE instr(msg, CAST(?1 AS BLOB)) > 0";
+        Connection::open(t.file()).unwrap().query_row(sql, [text], |row| row.get::<_, i64>(0)).unwrap() == 1
+    };
+    let first = t.client.enqueue(key("draft")).await.unwrap();
+    let tx = begin(&mut theirs);
+    add_person(&tx, "ann");
+    let second = t.client.enqueue_in_tx(&tx, key("lost")).unwrap();
+    assert_eq!((&second.id, second.replaced, second.state), (&first.id, true, TaskState::Scheduled));
+    tx.rollback().unwrap();
+    assert!(has("draft"), "nothing of it is left");
+    let tx = begin(&mut theirs);
+    t.client.enqueue_in_tx(&tx, key("better")).unwrap();
+    t.client.enqueue_in_tx(&tx, key("final")).unwrap();
+    tx.commit().unwrap();
+    assert!(has("final") && !has("better"));
+    assert_eq!(t.number("SELECT count(*) FROM task"), 1);
+    check_whole(&t.file());
+    let refused = t.client.row(key("by row")).unwrap_err().to_string();
+    assert!(refused.contains("use `enqueue_in_tx`"), "{refused}");
+}
+
 #[tokio::test]
 async fn a_refused_task_leaves_the_rest_of_the_transaction() {
     for way in WAYS {

@@ -1,13 +1,14 @@
 //! Reads queues and tasks without changing them, but for the pause.
 
 mod failures;
+mod locks;
 mod queues;
 mod tasks;
 
 use std::time::Duration;
 
 use super::{
-    super::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief, TaskEnd},
+    super::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
     RedisBroker,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
@@ -74,6 +75,10 @@ impl Inspect for RedisBroker {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         self.list_group(queue, group, page).await
+    }
+
+    async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
+        self.list_locks(queue, after).await
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {

@@ -27,6 +27,16 @@ local function holder_of(lock, id, prefix, stored)
   return holder
 end
 
+-- What is said of a task whose id is taken: where it is, if that was our own first send whose receipt is gone (a failover), which
+-- has the same id and message; else c.
+local function first_send(again, due_key, key, id, msg, ours)
+  local task = again and redis.pcall('HMGET', key, 'msg', 'state')
+  if not task or task.err or not (ours or task[1] == msg) then return 'c' end
+  local due = redis.call('ZSCORE', due_key, 's:' .. id)
+  if due and task[2] == 'scheduled' then return 's', due end
+  return task[2] == 'aggregating' and 'g' or 'p'
+end
+
 -- Fields and values of its hash; group, lock and x may be '' for none.
 local function new_fields(msg, state, now_ns, group, lock, x)
   local fields = { 'msg', msg, 'state', state }

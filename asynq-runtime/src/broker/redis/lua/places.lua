@@ -72,6 +72,8 @@ end
 -- group for good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message
 -- alone because of the group goes to the hash, where the server that ends the task looks for it.
 local function run_alone(key, lock, now_ns)
+  -- It has got to its end, and begins anew. Ours is gone by then, but not where a Go worker completed the task.
+  if call('HGET', key, 'state') == 'completed' then call('HDEL', key, 'checkpoint') end
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end
   call('HDEL', key, 'crashes', 'move', 'group')

@@ -35,7 +35,21 @@ local function unlock(lock, id)
   if lock and lock ~= '' and redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
 end
 
--- Keeps how an attempt failed beside the task, as one of its last ten: a ring of fields (contract Inspect::failures).
+-- Bytes of an error text that is not a task's newest any more.
+local OLDER = 256
+
+-- Cuts the text of a failure that is stored as NUMBER MS TEXT, between two characters of UTF-8.
+local function shorten(key, field)
+  local failure = redis.call('HGET', key, field)
+  local head, text = string.match(failure or '', '^(%d+ %d+ )(.*)$')
+  if not head or #text <= OLDER then return end
+  local last = OLDER
+  while last > 0 and math.floor(string.byte(text, last + 1) / 64) == 2 do last = last - 1 end
+  redis.call('HSET', key, field, head .. string.sub(text, 1, last))
+end
+
+-- Keeps how an attempt failed beside the task, as one of its last ten: a ring of fields (contract Inspect::failures). The text
+-- of the newest alone is whole.
 -- The attempt is one more than those known so far, those among them that a Go worker counted in the message.
 local function remember_failure(key, msg, counted, now_ms)
   local known = tonumber(redis.call('HGET', key, 'fails') or 0) or 0
@@ -43,6 +57,7 @@ local function remember_failure(key, msg, counted, now_ms)
   if type(retried) ~= 'number' or retried > 2147483647 then retried = 0 end
   local number = whole(math.max(known + 1, retried + (counted and 0 or 1)))
   local error = proto(msg, 7)
+  if known > 0 then shorten(key, 'e' .. string.sub(whole(known), -1)) end
   redis.call('HSET', key, 'fails', number, 'e' .. string.sub(number, -1),
     number .. ' ' .. whole(now_ms) .. ' ' .. (type(error) == 'string' and error or ''))
 end

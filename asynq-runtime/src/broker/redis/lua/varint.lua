@@ -1,6 +1,6 @@
--- Put in front of scripts that read protobuf messages.
+-- Put in front of scripts that read protobuf messages, or add to them.
 -- KEYS     none
--- ARGV     none; the scripts hand their own to the function
+-- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
 -- The number that is written at `at` as a base 128 varint, and where it ends; nil where the bytes end before it does.
@@ -17,3 +17,13 @@ local function read_varint(bytes, at)
   return nil, at
 end
 
+-- A number as such a varint.
+local function write_varint(number)
+  local bytes = {}
+  repeat
+    local low = number % 128
+    number = (number - low) / 128
+    bytes[#bytes + 1] = string.char(number > 0 and low + 128 or low)
+  until number == 0
+  return table.concat(bytes)
+end

@@ -13,7 +13,7 @@ use super::{
     RedisBroker, groups,
     keys::Keys,
     reply,
-    script::{BULK, CHANGE, Call},
+    script::{BULK, CHANGE, Call, UNLOCK},
 };
 use crate::{
     broker::{
@@ -99,6 +99,22 @@ impl Repair for RedisBroker {
                 _ => return Ok(slice),
             }
         }
+    }
+
+    async fn release_lock(
+        &self,
+        queue: &QueueName,
+        key: &str,
+        holder: &TaskId,
+        stuck: bool,
+    ) -> Result<bool, BrokerError> {
+        let keys = Keys::new(queue);
+        // Any other key is not a lock.
+        if !key.strip_prefix(keys.prefix()).is_some_and(|name| name.starts_with("unique:")) {
+            return Ok(false);
+        }
+        let call = UNLOCK.on(&[key, &keys.task(holder.as_str())]).arg(holder.as_str()).arg(i32::from(stuck));
+        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {

@@ -90,7 +90,7 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
             };
             let due = next().parse().ok().and_then(DateTime::from_timestamp_millis);
             let process_at = due.ok_or_else(|| reply::unexpected("no due time"))?;
-            Ok(Ticked::Enqueued(Placed { state, process_at }))
+            Ok(Ticked::Enqueued(Placed { state, process_at, replaced: None }))
         }
         "e" => {
             let left = detail.parse().map_err(|_| reply::unexpected("no time left"))?;
@@ -147,6 +147,7 @@ mod tests {
             id_is_ours: true,
             when: When::Now,
             unique: None,
+            replaces: None,
             group: None,
             extra: Extra::default(),
         };
@@ -161,9 +162,15 @@ mod tests {
             read_ticked(Value::Array(parts.iter().map(|part| Value::BulkString((*part).into())).collect()), &tick)
         };
         let cases: [(&[&str], &str); 11] = [
-            (&["o", "p", "0"], "Enqueued(Placed { state: Pending, process_at: 1970-01-01T00:00:00Z })"),
-            (&["o", "s", "7"], "Enqueued(Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z })"),
-            (&["o", "g", "0"], "Enqueued(Placed { state: Aggregating, process_at: 1970-01-01T00:00:00Z })"),
+            (&["o", "p", "0"], "Enqueued(Placed { state: Pending, process_at: 1970-01-01T00:00:00Z, replaced: None })"),
+            (
+                &["o", "s", "7"],
+                "Enqueued(Placed { state: Scheduled, process_at: 1970-01-01T00:00:00.007Z, replaced: None })",
+            ),
+            (
+                &["o", "g", "0"],
+                "Enqueued(Placed { state: Aggregating, process_at: 1970-01-01T00:00:00Z, replaced: None })",
+            ),
             (&["e", "1500"], "Early(1.5s)"),
             (&["s", ""], "Stale"),
             (&["b", ""], "Behind"),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
-    broker::{SetError, SetOutcome, TaskSet, settle::shortened},
+    broker::{NewTask, SetError, SetOutcome, TaskSet, settle::shortened},
     task::{Extra, TaskMessage, TaskState},
 };
 
@@ -64,7 +64,7 @@ impl Finish {
         Self {
             number: set.number,
             id: set.id.clone(),
-            made: outcome.made.iter().cloned().map(Item::new).collect(),
+            made: outcome.made.iter().map(|made| Item::new(NewTask { replaces: None, ..made.clone() })).collect(),
             alone: outcome.alone.iter().map(|id| id.as_str().to_owned()).collect(),
             rejected: rejected.collect(),
             resend: outcome.resend,

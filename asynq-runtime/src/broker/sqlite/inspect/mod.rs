@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(super) use self::queues::is_idle;
 use crate::{
-    broker::{BrokerError, DayStats, Failure, Inspect, Page, QueueStats, TaskBrief, TaskEnd},
+    broker::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -93,6 +93,11 @@ impl Inspect for SqliteBroker {
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
         self.store.read(move |view| tasks::group_page(view, &queue, &group, page, |task| task)).await
+    }
+
+    async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
+        let (queue, after) = (queue.clone(), after.unwrap_or_default().to_owned());
+        self.store.read(move |view| queues::locks(view, &queue, &after)).await
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {

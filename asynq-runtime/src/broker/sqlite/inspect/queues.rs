@@ -6,7 +6,7 @@ use chrono::{DateTime, NaiveDate};
 use rusqlite::params;
 
 use crate::{
-    broker::{DayStats, QueueStats},
+    broker::{DayStats, LockInfo, LockPage, QueueStats},
     task::{QueueName, TaskId, TaskState},
 };
 
@@ -122,4 +122,22 @@ fn date(day: i64) -> NaiveDate {
 
 fn count(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
+}
+
+/// Locks of one page.
+const LOCKS: i64 = 1000;
+
+/// Some of the locks of a queue, behind the key `after`.
+pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite::Result<LockPage> {
+    let Some(q) = view.queue(queue)? else { return Ok(LockPage::default()) };
+    let locks = view.list(&sql::LOCK_PAGE, params![q, after, view.now, LOCKS], |row| {
+        Ok(LockInfo {
+            key: row.get(0)?,
+            holder: TaskId::from_wire(&row.get::<_, String>(1)?),
+            state: row.get::<_, Option<i64>>(3)?.and_then(TaskState::from_number),
+            until: Some(instant(row.get(2)?)),
+        })
+    })?;
+    let next = locks.last().filter(|_| i64::try_from(locks.len()) == Ok(LOCKS)).map(|last| last.key.clone());
+    Ok(LockPage { locks, next })
 }

@@ -44,6 +44,8 @@ pub(super) fn edit(
     }
     message.payload = edit.payload.clone();
     tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
+    // How far a run got says nothing of another payload.
+    tx.view.execute(&sql::BODY_FORGET_CHECKPOINT, [task.seq])?;
     Ok(Ok(Changed::Done))
 }
 

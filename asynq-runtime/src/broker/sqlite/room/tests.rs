@@ -66,6 +66,7 @@ fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
         lapses: Arc::default(),
         lease: options.lease,
         manual_clock: false,
+        kept_shapes: crate::broker::KeptShapes::default(),
     }
 }
 
@@ -89,6 +90,7 @@ fn large(id: &str) -> NewTask {
         id_is_ours: false,
         when: When::Now,
         unique: None,
+        replaces: None,
         group: None,
         extra: Extra::default(),
     }

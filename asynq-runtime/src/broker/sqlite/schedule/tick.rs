@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, EntryPlan, Overlap, Placed, Refused, Tick, Ticked},
+    broker::{BrokerError, BrokerErrorKind, EntryPlan, NewTask, Overlap, Placed, Refused, Tick, Ticked},
     task::{Extra, TaskId, TaskState},
 };
 
@@ -92,7 +92,7 @@ impl Firing {
             known: tick.known.map(|known| known.timestamp_millis()),
             overlap: tick.overlap,
             id: tick.task.id.clone(),
-            item: Item::new(tick.task.clone()),
+            item: Item::new(NewTask { replaces: None, ..tick.task.clone() }),
         })
     }
 

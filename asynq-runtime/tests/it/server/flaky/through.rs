@@ -7,12 +7,13 @@ use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
-        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, Lead,
-        MoveError, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair, RipeGroups, Schedules,
-        Semaphores, SetError, SetOutcome, TaskEnd, TaskSet, Tick, Ticked,
+        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, KeptShapes,
+        Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair,
+        RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::Flaky;
@@ -55,6 +56,10 @@ impl Inspect for Flaky {
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
         self.inner.group_tasks(queue, group, page).await
+    }
+
+    async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
+        self.inner.locks(queue, after).await
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
@@ -177,6 +182,16 @@ impl Repair for Flaky {
         self.inner.change_some(queue, chosen, action, limit).await
     }
 
+    async fn release_lock(
+        &self,
+        queue: &QueueName,
+        key: &str,
+        holder: &TaskId,
+        stuck: bool,
+    ) -> Result<bool, BrokerError> {
+        self.inner.release_lock(queue, key, holder, stuck).await
+    }
+
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         self.inner.delete_queue(queue).await
     }
@@ -206,6 +221,22 @@ impl Semaphores for Flaky {
 
     async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
         self.inner.release_token(scope, task).await
+    }
+}
+
+#[async_trait]
+impl Shapes for Flaky {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes).await
+    }
+
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        self.pulse("shape").await;
+        self.inner.shape(job, fingerprint).await
+    }
+
+    fn kept_shapes(&self) -> &KeptShapes {
+        self.inner.kept_shapes()
     }
 }
 

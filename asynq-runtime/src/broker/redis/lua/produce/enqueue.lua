@@ -19,15 +19,6 @@ if again then
   end
 end
 
--- Our own first send whose receipt is gone (failover): same id and message.
-local function first_send(key, id, msg, ours)
-  local task = again and redis.pcall('HMGET', key, 'msg', 'state')
-  if not task or task.err or not (ours or task[1] == msg) then return 'c' end
-  local due = call('ZSCORE', KEYS[3], 's:' .. id)
-  if due and task[2] == 'scheduled' then return 's', due end
-  return task[2] == 'aggregating' and 'g' or 'p'
-end
-
 -- Returns nothing if it is ours, else its holder.
 local function take_lock(key, id, seconds, stored)
   if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return end
@@ -53,7 +44,7 @@ for i = 1, n do
   if seen[id] then
     letter = 'c'
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
-    letter, detail = first_send(KEYS[5 + i], id, ARGV[p + 1], not more or ARGV[p + 7] == '1')
+    letter, detail = first_send(again, KEYS[3], KEYS[5 + i], id, ARGV[p + 1], not more or ARGV[p + 7] == '1')
   elseif not more then
     letter, at[i], seen[id] = 'p', p, true
     pending[#pending + 1] = id

@@ -26,4 +26,6 @@ if #KEYS == 13 then
   end
 end
 call('HSET', key, unpack(fields))
+-- How far a run got says nothing of another payload.
+call('HDEL', key, 'checkpoint')
 return { 'done' }

@@ -76,6 +76,7 @@ while p <= #ARGV do
       processed = processed + 1
     elseif op == 'c' then
       store(key, 'completed', token, ARGV[p + 3])
+      call('HDEL', key, 'checkpoint')
       if ARGV[p + 6] == '1' then call('HSET', key, 'result', ARGV[p + 7]) end
       if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) end
       push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)

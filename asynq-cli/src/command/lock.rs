@@ -1,0 +1,176 @@
+//! `lock ls` and `lock rm`: unique locks, above all those whose task is gone.
+
+use asynq_runtime::{Inspector, broker::LockInfo};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::several::Several;
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{Cell, Table, clean, time, until},
+};
+
+/// Looks at the locks of unique tasks, and frees them
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lock {
+    /// Lists the unique locks of a queue that are held
+    #[command(name = "ls", alias = "list")]
+    Ls(Ls),
+    /// Frees unique locks, so that an equal task is accepted
+    #[command(name = "rm", aliases = ["remove", "delete"])]
+    Rm(Rm),
+}
+
+/// With --json: an array of objects with `lock`, `holder`, `state` (null where the task is gone) and `until`
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// The queue
+    #[arg(short, long)]
+    queue: String,
+    /// Lists only those whose task is gone
+    #[arg(long)]
+    stuck: bool,
+    /// Stops after so many
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    limit: usize,
+}
+
+/// Asks first, unless --yes is given. With --json: an array of objects with `lock`, `queue`, `holder` and `error`
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// The queue
+    #[arg(short, long)]
+    queue: String,
+    /// Which, as `lock ls` shows them: TYPE:CHECKSUM
+    #[arg(value_name = "LOCK", required_unless_present = "stuck", conflicts_with = "stuck")]
+    locks: Vec<String>,
+    /// All whose task is gone
+    #[arg(long)]
+    stuck: bool,
+}
+
+impl Lock {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        match self {
+            Self::Ls(ls) => ls.run(session).await,
+            Self::Rm(rm) => rm.run(session).await,
+        }
+    }
+}
+
+impl Ls {
+    async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let inspector = session.inspector().await?;
+        let is_wanted = |lock: &LockInfo| !self.stuck || lock.state.is_none();
+        let found = find(&inspector, &self.queue, self.limit, is_wanted).await?;
+        let (now, stuck) = (session.client().await?.broker().now(), if self.stuck { "stuck " } else { "" });
+        let value: Vec<Value> = found
+            .iter()
+            .map(|lock| {
+                let state = lock.state.map(|state| state.as_str());
+                let holder = lock.holder.as_str();
+                json!({ "lock": name(&self.queue, lock), "holder": holder, "state": state, "until": lock.until.map(time) })
+            })
+            .collect();
+        if found.is_empty() && !session.is_json() {
+            session.note(&format!("no {stuck}unique locks in queue {}", self.queue));
+            return Ok(());
+        }
+        session.answer(&value, |style| {
+            let mut table = Table::new(style, &["LOCK", "HOLDER", "STATE", "ENDS"]);
+            for lock in &found {
+                let state = match lock.state {
+                    Some(state) => Cell::from(state.as_str().to_owned()),
+                    None => Cell::from("gone".to_owned()).bad(),
+                };
+                let ends = lock.until.map_or_else(|| "never".to_owned(), |at| until(now, at));
+                table.row([name(&self.queue, lock).into(), lock.holder.as_str().to_owned().into(), state, ends.into()]);
+            }
+            table.into_text()
+        })?;
+        if found.len() == self.limit {
+            session.note(&format!("only the first {}; --limit shows more", self.limit));
+        }
+        Ok(())
+    }
+}
+
+impl Rm {
+    async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let inspector = session.inspector().await?;
+        let is_meant = |lock: &LockInfo| match self.stuck {
+            true => lock.state.is_none(),
+            false => self.locks.contains(&name(&self.queue, lock)),
+        };
+        let mut found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup_by(|a, b| a.key == b.key);
+        let mut answers = Several::of("lock");
+        for missing in self.locks.iter().filter(|meant| found.iter().all(|lock| name(&self.queue, lock) != **meant)) {
+            let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
+            answers.add(session, missing, Err(error))?;
+        }
+        if !found.is_empty() {
+            session.confirm(&question(&self.queue, &found))?;
+        }
+        for lock in &found {
+            let freed = inspector.release_lock(&self.queue, &lock.key, &lock.holder, self.stuck).await;
+            let done = match freed {
+                Ok(true) => {
+                    let line = format!("lock {} is free\n", clean(&name(&self.queue, lock)));
+                    Ok((json!({ "queue": self.queue, "holder": lock.holder.as_str() }), line))
+                }
+                Ok(false) => Err(CliError::NotFound(format!(
+                    "lock {:?} is held by another task by now, or by none",
+                    name(&self.queue, lock)
+                ))),
+                Err(error) => Err(error.into()),
+            };
+            answers.add(session, &name(&self.queue, lock), done)?;
+        }
+        if found.is_empty() && self.stuck && !session.is_json() {
+            session.note(&format!("no stuck unique locks in queue {}", self.queue));
+        }
+        answers.end(session)
+    }
+}
+
+fn question(queue: &str, locks: &[LockInfo]) -> String {
+    let held = locks.iter().filter(|lock| lock.state.is_some()).count();
+    let what = match locks {
+        [one] => format!("lock {}", clean(&name(queue, one))),
+        many => format!("{} locks", many.len()),
+    };
+    match held {
+        0 => format!("Free {what} of queue {queue}?"),
+        held => format!(
+            "Free {what} of queue {queue}? {held} of the tasks that hold them are there, and may run beside an equal one."
+        ),
+    }
+}
+
+/// The locks that are `wanted`, at most so many, slice by slice.
+async fn find(
+    inspector: &Inspector,
+    queue: &str,
+    most: usize,
+    wanted: impl Fn(&LockInfo) -> bool,
+) -> Result<Vec<LockInfo>, CliError> {
+    let (mut found, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = inspector.locks(queue, after.as_deref()).await?;
+        found.extend(page.locks.into_iter().filter(|lock| wanted(lock)));
+        after = page.next;
+        if after.is_none() || found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+    }
+}
+
+/// The lock without what all locks of the queue have in common.
+fn name(queue: &str, lock: &LockInfo) -> String {
+    let key = &lock.key;
+    key.strip_prefix(&format!("asynq:{{{queue}}}:unique:")).unwrap_or(key).to_owned()
+}

@@ -1,0 +1,91 @@
+//! What a job asks of the types in its signature: checked in one place, taken for granted everywhere else.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{LitStr, Type, spanned::Spanned};
+
+use super::{
+    expand::{at, is_direct, stored},
+    model::JobModel,
+    parameter::{Argument, Parameter},
+};
+
+/// The one place where the compiler is asked whether the types fit; see `fits.rs` of the runtime.
+pub(super) fn check(job: &JobModel) -> TokenStream {
+    let (ident, private) = (job.ident(), quote!(__rt));
+    let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
+        let ty = stored(argument, &private);
+        quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::Argument>::FITS;)
+    });
+    let supplied = job
+        .parameters
+        .iter()
+        .filter_map(Parameter::supplied)
+        .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
+    // Elsewhere `Job::Output` asks.
+    let output = (!is_direct(job)).then(|| {
+        let ty = &job.output;
+        quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
+    });
+    quote! {
+        impl __rt::Checked for #ident {
+            const OK: usize = {
+                #(#arguments)*
+                #(#supplied)*
+                #output
+                0
+            };
+        }
+    }
+}
+
+/// What serde's derive may take for granted of an argument's type.
+pub(super) fn bound(job: &JobModel, argument: &Argument) -> TokenStream {
+    let (ident, private) = (job.ident(), job.paths.private_text());
+    let ty = stored(argument, &job.paths.private());
+    let bound = format!("for<'__job> {ty}: {private}::Stored<'__job, {{ <{ident} as {private}::Checked>::OK }}>");
+    // At the user's own place, so that what is wrong with the name of the type is told once.
+    let bound = LitStr::new(&bound, argument.ty.span());
+    quote!(#[serde(bound(serialize = #bound, deserialize = #bound))])
+}
+
+/// The constant that silences what a wrong type would break besides.
+pub(super) fn ok(job: &JobModel) -> TokenStream {
+    let ident = job.ident();
+    quote!({ <#ident as __rt::Checked>::OK })
+}
+
+pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
+    let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
+    let states: Vec<_> = job
+        .parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::State(state) => Some(key(&state.inner)),
+            _ => None,
+        })
+        .collect();
+    let others: Vec<_> = job
+        .parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::FromContext(ty) => Some(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES)),
+            _ => None,
+        })
+        .collect();
+    if others.is_empty() {
+        return (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];));
+    }
+    Some(quote! {
+        const REQUIRES: &'static [__rt::StateKey] = {
+            const EACH: &[&[__rt::StateKey]] = &[&[#(#states),*], #(#others),*];
+            &__rt::StateKey::all::<{ __rt::StateKey::count(EACH) }>(EACH)
+        };
+    })
+}
+
+/// What the worker supplies, by the type as it is written: a stranger of the same name is told at its place.
+pub(super) fn from_context(job: &JobModel, ty: &Type, ctx: &Ident) -> TokenStream {
+    let ok = ok(job);
+    quote_spanned!(at(ty.span())=> <#ty as __rt::Supplied<#ok>>::from_context(#ctx).await?)
+}

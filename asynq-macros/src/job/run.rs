@@ -1,0 +1,106 @@
+//! Prints the call of the function: what is passed to it, and its result as the framework's.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::{
+    expand::{at, is_direct, local, this},
+    fits::{from_context, ok},
+    model::JobModel,
+    parameter::{Form, Parameter},
+};
+
+pub(super) fn run(job: &JobModel) -> TokenStream {
+    let is_needed =
+        (job.is_blocking && !job.is_contract) || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
+    let ctx = local(if is_needed { "ctx" } else { "_ctx" });
+    let body = match (job.is_contract, job.is_blocking) {
+        (true, _) => quote!(__rt::Err(__rt::no_handler::<Self>())),
+        (false, true) => blocking(job, &ctx),
+        (false, false) => asynchronous(job, &ctx),
+    };
+    let this = this();
+    let output = quote_spanned!(at(job.output.span())=> Self::Output);
+    // The place of the function's name: here the compiler says that a future is not `Send`.
+    quote_spanned! {at(job.ident().span())=>
+        async fn run(#this, #ctx: &__rt::JobContext) -> #output {
+            #body
+        }
+    }
+}
+
+fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
+    let function = job.ident();
+    let passed = job
+        .parameters
+        .iter()
+        .map(|parameter| supplied(job, parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx)));
+    settled(job, quote!(#function(#(#passed),*).await))
+}
+
+fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
+    let function = job.ident();
+    let mut states = Vec::new();
+    let passed: Vec<_> = job
+        .parameters
+        .iter()
+        .map(|parameter| match supplied(job, parameter, ctx) {
+            Some(value) => {
+                let name = local(&format!("state_{}", states.len()));
+                states.push(quote!(let #name = #value;));
+                name.into_token_stream()
+            }
+            None => passed(job, parameter, ctx),
+        })
+        .collect();
+    let takes_context =
+        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
+    let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
+    let settled = settled(job, quote!(#function(#(#passed),*)));
+    quote! {
+        #(#states)*
+        __rt::run_blocking(#ctx, move |#inner| #settled).await
+    }
+}
+
+/// The function's result as the framework's.
+fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
+    match &job.on_error {
+        None if is_direct(job) => call,
+        Some(policy) => {
+            let ok = ok(job);
+            quote_spanned!(at(policy.span())=> __rt::with_policy::<#ok, _, _>(#call, #policy))
+        }
+        None => {
+            let ty = &job.output;
+            let ok = ok(job);
+            quote_spanned!(at(ty.span())=> <#ty as __rt::Returned<#ok>>::into_job_result(#call))
+        }
+    }
+}
+
+/// What the worker supplies and may lack: then the function is not called.
+fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
+    match parameter {
+        Parameter::State(_) | Parameter::FromContext(_) => parameter.supplied().map(|ty| from_context(job, ty, ctx)),
+        Parameter::Checkpoint(ty) => {
+            Some(quote_spanned!(at(ty.span())=> __rt::JobContext::checkpoint::<#ty>(#ctx).await?))
+        }
+        _ => None,
+    }
+}
+
+/// Any other parameter, as it is handed to the function.
+fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
+    if let Parameter::Tick(ty) = parameter {
+        let cron = job.paths.cron();
+        return quote_spanned!(at(ty.span())=> #cron::Tick::of(#ctx));
+    }
+    let Parameter::Argument(argument) = parameter else { return ctx.to_token_stream() };
+    let (this, ident) = (this(), &argument.ident);
+    match argument.form {
+        Form::Owned | Form::Text => quote!(#this.#ident),
+        _ => quote!(&#this.#ident),
+    }
+}

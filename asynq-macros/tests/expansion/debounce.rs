@@ -1,0 +1,158 @@
+// #[job(unique_by = "doc", debounce = "1500ms", debounce_max = "5m")]
+// async fn index(doc: u64, text: String) -> JobResult {
+//     Ok(())
+// }
+
+async fn index(doc: u64, text: String) -> JobResult {
+    Ok(())
+}
+/// Job `index` · unique by `doc`.
+/// Runs [`index()`].
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+#[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
+#[serde(crate = "::asynq_runtime::__private::serde")]
+struct index {
+    /// Argument `doc` of [`index()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> u64: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
+    doc: u64,
+    /// Argument `text` of [`index()`].
+    #[serde(
+        bound(
+            serialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>",
+            deserialize = "for<'__job> String: ::asynq_runtime::__private::Stored<'__job, { <index as ::asynq_runtime::__private::Checked>::OK }>"
+        )
+    )]
+    text: String,
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+impl index {
+    /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
+    ///
+    /// Nothing is sent before `.enqueue(&client)`.
+    fn job(
+        doc: u64,
+        text: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::JobBuilder<Self> {
+        ::asynq_runtime::__private::JobBuilder::new(Self {
+            doc,
+            text: ::core::convert::Into::into(text),
+        })
+    }
+    /// Enqueues this job with the options declared on the function.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue(
+        client: &::asynq_runtime::__private::Client,
+        doc: u64,
+        text: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::Enqueued<Self>,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(doc, text).enqueue(client).await
+    }
+    /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_in(
+        client: &::asynq_runtime::__private::Client,
+        delay: impl ::asynq_runtime::__private::IntoSpan,
+        doc: u64,
+        text: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::Enqueued<Self>,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(doc, text).process_in(delay).enqueue(client).await
+    }
+    /// Enqueues this job to run at a given time.
+    ///
+    /// # Errors
+    ///
+    /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
+    async fn enqueue_at(
+        client: &::asynq_runtime::__private::Client,
+        when: impl ::asynq_runtime::__private::IntoInstant,
+        doc: u64,
+        text: impl ::core::convert::Into<String>,
+    ) -> ::asynq_runtime::__private::Result<
+        ::asynq_runtime::__private::Enqueued<Self>,
+        ::asynq_runtime::__private::EnqueueError,
+    > {
+        Self::job(doc, text).process_at(when).enqueue(client).await
+    }
+}
+#[allow(
+    dead_code,
+    deprecated,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    private_interfaces,
+    unreachable_pub,
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic
+)]
+const _: () = {
+    use ::asynq_runtime::__private as __rt;
+    impl __rt::Checked for index {
+        const OK: usize = {
+            let () = <u64 as __rt::Argument>::FITS;
+            let () = <String as __rt::Argument>::FITS;
+            0
+        };
+    }
+    impl __rt::Job for index {
+        const NAME: &'static str = "index";
+        const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()
+            .debounce(__rt::Duration::from_millis(1500))
+            .debounce_max(__rt::Duration::from_secs(300));
+        type Output = JobResult;
+        fn unique_by(
+            &self,
+        ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
+            __rt::Option::Some(__rt::encode_key::<Self>(&(&self.doc,)))
+        }
+        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
+            index(self.doc, self.text).await
+        }
+    }
+    __rt::inventory::submit! {
+        __rt::JobDescriptor::of:: < index > (::core::file!(), ::core::line!())
+    }
+};

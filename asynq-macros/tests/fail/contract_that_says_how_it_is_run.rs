@@ -1,0 +1,6 @@
+use asynq_runtime::prelude::*;
+
+#[job(backoff = "30s", on_error = policy)]
+async fn send(ctx: &JobContext, to: String, mailer: State<Mailer>) -> JobResult;
+
+fn main() {}

@@ -1,0 +1,6 @@
+use asynq_cron::prelude::*;
+
+#[periodic("@daily", debounce = "30s")]
+async fn cleanup() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use asynq_cron::prelude::*;
+
+#[periodic("@daily")]
+async fn report();
+
+fn main() {}

@@ -1,0 +1,130 @@
+-- Stores up to 64 tasks of one queue, one after the other, each of which replaces an equal one (docs/design/wire.md#replace).
+-- KEYS     1-10 as places.lua says · 11 x:sent:.. (receipt of this sender's slot) · 12.. one task hash per item, then one unique
+--          lock per item
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 items · 4 number of this send · 5 sent before? 0|1; then per item:
+--          id · msg · when (as in enqueue.lua) · lock seconds · x ('' none) · id made by us? 0|1
+--          · most ms between the first enqueue of those that replace each other and the time that it is due ('' no bound)
+-- Returns  letters and now as enqueue.lua, c d p s and their texts; and
+--          r a task that waits has the new arguments and time: its id, p or s, due ms
+local now_s, now_ns, now_ms = clock(ARGV[1])
+local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
+-- In pending a task is looked for among so many at each end. One that is deeper in stays where it is.
+local DEEP = 10000
+
+if again then
+  local receipt = call('GET', KEYS[11])
+  if receipt and string.sub(receipt, 1, #sent) == sent then
+    return cmsgpack.unpack(string.sub(receipt, #sent + 1))
+  end
+end
+
+-- These change nothing; what is of a foreign type stops the script here, before anything is changed.
+call('LLEN', KEYS[1])
+for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
+
+-- From which end a pending task is found, as LREM counts; 0 for one between them, nil for one that is not there.
+local function near(id)
+  if call('LPOS', KEYS[1], id, 'RANK', '-1', 'MAXLEN', DEEP) then return -1 end
+  if call('LPOS', KEYS[1], id, 'MAXLEN', DEEP) then return 1 end
+  return call('LLEN', KEYS[1]) > 2 * DEEP and 0 or nil
+end
+
+-- The task that holds the lock, if it waits for its time or its turn, or runs. One that is on its way to another queue does neither.
+local function find(id, lock)
+  local key = prefix .. 't:' .. id
+  local task = pcall('HMGET', key, 'state', 'unique_key', 'move', 'x')
+  if task.err or task[2] ~= lock or task[3] then return nil end
+  local found = { id = id, key = key, state = task[1], x = task[4] or '' }
+  if found.state == 'pending' then
+    found.near = near(id)
+    return found.near and found
+  elseif found.state == 'scheduled' or found.state == 'retry' or found.state == 'active' then
+    return is_there(found.state, id) and found
+  end
+end
+
+-- When the new task is due, and its extra facts. `since` is when the first of those that replace each other came.
+local function bounded(when, x, most, since)
+  local due = due_at(when, now_ms)
+  if most == '' then return due, x end
+  -- Field 11 of the message in x.
+  return math.min(due, since + tonumber(most)), x .. '\88' .. write_varint(since)
+end
+
+-- Gives its place to a time, and returns the state that it has then.
+local function place(task, due)
+  if due > now_ms and task.near ~= 0 then
+    call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), task.id)
+    note_due(KEYS[8], { whole(due), 's:' .. task.id }, now_ms)
+    if task.near then call('LREM', KEYS[1], task.near, task.id) end
+    if task.state == 'retry' then leave('retry', task.id) end
+    return 'scheduled'
+  end
+  -- One that is pending keeps its turn.
+  if task.state ~= 'pending' then
+    call('LPUSH', KEYS[1], task.id)
+    if task.state then leave(task.state, task.id) end
+  end
+  return 'pending'
+end
+
+local letters, answers, has_changed = {}, { '', whole(now_ms) }, false
+local function say(text) answers[#answers + 1] = text end
+
+for i = 1, n do
+  local p = 7 * i - 1
+  local id, msg, x, most = ARGV[p], ARGV[p + 1], ARGV[p + 4], ARGV[p + 6]
+  local key, lock, seconds = KEYS[11 + i], KEYS[11 + n + i], tonumber(ARGV[p + 3])
+  local letter, due
+  if call('EXISTS', key) == 1 then
+    letter, due = first_send(again, KEYS[8], key, id, msg, ARGV[p + 5] == '1')
+    if due then say(due) end
+  else
+    local holder = holder_of(lock, id, prefix)
+    local held = holder and holder ~= '' and find(holder, lock)
+    if holder and not held then
+      letter = 'd'
+      say(holder)
+    elseif held and held.state ~= 'active' then
+      letter, has_changed = 'r', true
+      -- A burst begins anew with an attempt.
+      local since = held.state ~= 'retry' and proto(held.x, 11) or now_ms
+      due, x = bounded(ARGV[p + 2], x, most, since)
+      -- The last value of a field counts: the id of the task, and what somebody was promised who waits for it.
+      msg = msg .. '\26' .. write_varint(#holder) .. holder
+      if proto(held.x, 8) == 1 then
+        x = x .. '\64\1'
+        if (proto(msg, 12) or 0) < 60 then msg = msg .. '\96\60' end
+      end
+      local was, state = held.state, place(held, due)
+      call('SET', lock, holder, 'EX', whole(held_for(seconds, due, now_ms)))
+      call('HSET', held.key, 'msg', msg, 'state', state)
+      -- What is known of its attempts is of other arguments.
+      call('HDEL', held.key, 'crashes', 'checkpoint', 'progress', 'result', 'group', 'fails', 'e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7',
+        'e8', 'e9', 'x')
+      if x ~= '' then call('HSET', held.key, 'x', x) end
+      if state == 'scheduled' then
+        call('HDEL', held.key, 'pending_since')
+      elseif was ~= 'pending' then
+        call('HSET', held.key, 'pending_since', now_ns)
+      end
+      say(holder)
+      say(state == 'scheduled' and 's' or 'p')
+      say(whole(math.max(state == 'scheduled' and due or now_ms, now_ms)))
+    else
+      has_changed = true
+      due, x = bounded(ARGV[p + 2], x, most, now_ms)
+      local state = place({ id = id }, due)
+      call('SET', lock, id, 'EX', whole(held_for(seconds, due, now_ms)))
+      call('HSET', key, unpack(new_fields(msg, state, now_ns, '', lock, x)))
+      -- Field 7 of the message in x: what runs with older arguments is deleted where it would be run again with them.
+      if held then call('HSET', held.key, 'x', held.x .. '\56\1') end
+      letter = state == 'scheduled' and 's' or 'p'
+      if letter == 's' then say(whole(due)) end
+    end
+  end
+  letters[i] = letter
+end
+answers[1] = table.concat(letters)
+if has_changed then call('SET', KEYS[11], sent .. cmsgpack.pack(answers), 'EX', '60') end
+return answers

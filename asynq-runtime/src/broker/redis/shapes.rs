@@ -1,0 +1,33 @@
+//! Shapes on Redis: a string each (contract: `broker/shapes.rs`).
+
+use bytes::Bytes;
+
+use super::{RedisBroker, keys, reply, script::Call};
+use crate::broker::{BrokerError, KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes};
+
+#[async_trait::async_trait]
+impl Shapes for RedisBroker {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        // One command per key: they lie on different nodes of a Cluster.
+        let keep = |shape: &NewShape| {
+            let key = keys::shape(&shape.job, shape.fingerprint);
+            Call::plain("SET").arg(key).arg(&shape.body[..]).arg("EX").arg(SHAPE_TTL.as_secs())
+        };
+        let answers = self.router.send(shapes.iter().map(keep).collect()).await?;
+        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    }
+
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        let key = keys::shape(job, fingerprint);
+        let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
+        let kept = reply::bytes(self.router.send_one(read).await?).filter(|kept| !kept.is_empty());
+        if kept.is_some() {
+            self.router.send_one(Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs())).await?;
+        }
+        Ok(kept.map(Bytes::from))
+    }
+
+    fn kept_shapes(&self) -> &KeptShapes {
+        &self.kept_shapes
+    }
+}

@@ -1,0 +1,133 @@
+//! Puts a task in the place of an equal one that waits or runs (contract: `broker/produce.rs`).
+
+use rusqlite::params;
+
+use super::{
+    super::{
+        row::{after, instant},
+        sql,
+        tx::{Tx, View},
+    },
+    held, place,
+};
+use crate::{
+    broker::{NewTask, Placed, Replaces, When},
+    task::{Extra, TaskId, TaskMessage, TaskState},
+};
+
+/// A task that holds the lock of a new one and can be replaced by it.
+#[derive(Debug)]
+pub(super) struct Holder {
+    seq: i64,
+    id: String,
+    pub(super) state: TaskState,
+    at: i64,
+    extra: Extra,
+}
+
+impl Holder {
+    /// The task that this one replaces.
+    pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
+        if task.replaces.is_none() {
+            return Ok(None);
+        }
+        match held(task, view)? {
+            Some(id) => Self::find(task, &id, view),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn find(task: &NewTask, id: &str, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
+        let Some(q) = view.queue(&task.queue)? else { return Ok(None) };
+        let found = view.find(&sql::PRODUCE_HOLDER, params![q, id], |row| {
+            let extra = row.get::<_, Option<Vec<u8>>>(3)?;
+            let extra = extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
+            Ok((row.get(0)?, TaskState::from_number(row.get(1)?), row.get(2)?, extra, row.get::<_, bool>(4)?))
+        })?;
+        Ok(match found {
+            Some((seq, Some(state), at, extra, false)) if can_be_replaced(state) => {
+                Some(Self { seq, id: id.to_owned(), state, at, extra })
+            }
+            _ => None,
+        })
+    }
+
+    /// Has what runs with older arguments deleted where it would be run again with them.
+    pub(super) fn ends_with_its_run(&self, view: &View<'_>) -> rusqlite::Result<()> {
+        let extra = Extra { replaced: true, ..self.extra.clone() };
+        view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![self.seq, extra.to_bytes()])?;
+        Ok(())
+    }
+}
+
+fn can_be_replaced(state: TaskState) -> bool {
+    matches!(state, TaskState::Pending | TaskState::Scheduled | TaskState::Retry | TaskState::Active)
+}
+
+/// When the task is due, and its extra facts where they say since when; `since` is when the first of those came that replaced
+/// each other, if that was before.
+pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Option<Extra>) {
+    let Some(Replaces { within: Some(within) }) = task.replaces else { return (task.when, None) };
+    let since = since.unwrap_or(now);
+    let (_, due) = place(task.when, false, now);
+    let due = due.min(after(since, within));
+    (When::At(instant(due)), Some(Extra { replaced_since_ms: Some(since), ..task.extra.clone() }))
+}
+
+/// Gives a task that waits the arguments, the options and the time of the new one.
+pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusqlite::Result<Placed> {
+    let (now, q) = (tx.view.now, tx.queue_or_new(&task.queue)?);
+    // A burst begins anew with an attempt.
+    let since = holder.extra.replaced_since_ms.filter(|_| holder.state != TaskState::Retry);
+    let (when, extra) = bounded(task, now, since);
+    let mut extra = extra.unwrap_or_else(|| task.extra.clone());
+    let mut message = TaskMessage { id: holder.id.clone(), ..task.message.clone() };
+    // What somebody was promised who waits for it.
+    if holder.extra.awaited {
+        extra.awaited = true;
+        message.retention = message.retention.max(i64::try_from(Extra::AWAITED_RETENTION).unwrap_or(i64::MAX));
+    }
+    let (state, due) = place(when, false, now);
+    let keeps_turn = state == TaskState::Pending && holder.state == TaskState::Pending;
+    let at = match state {
+        _ if keeps_turn => holder.at,
+        TaskState::Pending => tx.tail(q, true)?,
+        _ => due,
+    };
+    tx.view.execute(&sql::FAILURE_FORGET, [holder.seq, 0])?;
+    tx.view.execute(
+        &sql::PRODUCE_REPLACE,
+        params![
+            holder.seq,
+            state.number(),
+            at,
+            (!keeps_turn).then_some(now),
+            message.r#type,
+            message.retried,
+            message.retry,
+            message.timeout,
+            message.deadline,
+            message.retention,
+            extra.to_bytes(),
+        ],
+    )?;
+    tx.view.execute(&sql::BODY_REPLACE, params![holder.seq, message.encode()])?;
+    if let Some(lock) = &task.unique {
+        tx.view.execute(&sql::LOCK_PASS, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
+    }
+    tx.left(q, holder.state);
+    tx.came(q, state);
+    Ok(Placed { state, process_at: instant(due.max(now)), replaced: Some(TaskId::from_wire(&holder.id)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_waits_or_runs_can_be_replaced() {
+        let replaced: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| can_be_replaced(*state)).collect();
+        assert_eq!(replaced.len(), 4);
+        assert!(!replaced.contains(&TaskState::Archived) && !replaced.contains(&TaskState::Aggregating));
+    }
+}

@@ -1,0 +1,56 @@
+//! Keeps the shapes of arguments (contract: `broker/shapes.rs`).
+
+use bytes::Bytes;
+use rusqlite::params;
+
+use super::{
+    SqliteBroker,
+    command::{Priority, WriteCommand},
+    sql,
+};
+use crate::broker::{BrokerError, KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes};
+
+#[async_trait::async_trait]
+impl Shapes for SqliteBroker {
+    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+        let shapes = shapes.to_vec();
+        let command = WriteCommand::new(Priority::Settle, shapes.len(), move |tx| {
+            tx.view.execute(&sql::SHAPES_FORGET, [tx.view.now])?;
+            for NewShape { job, fingerprint, body } in &shapes {
+                let row = params![job, column(*fingerprint), &body[..], until(tx.view.now)];
+                tx.view.execute(&sql::SHAPES_KEEP, row)?;
+            }
+            Ok(())
+        });
+        self.store.write(command).await
+    }
+
+    async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
+        let job = job.to_owned();
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+            let which = params![job, column(fingerprint), tx.view.now, MOST_READ];
+            let found = tx.view.find(&sql::SHAPES_FIND, which, |row| row.get::<_, Vec<u8>>(0))?;
+            if found.is_some() {
+                tx.view.execute(&sql::SHAPES_EXTEND, params![job, column(fingerprint), until(tx.view.now)])?;
+            }
+            Ok(found.map(Bytes::from))
+        });
+        self.store.write(command).await
+    }
+
+    fn kept_shapes(&self) -> &KeptShapes {
+        &self.kept_shapes
+    }
+}
+
+/// One byte more than the longest shape has.
+const MOST_READ: i64 = LARGEST_SHAPE as i64 + 1;
+
+/// The column of a primary key has a number for none.
+fn column(fingerprint: Option<u32>) -> i64 {
+    fingerprint.map_or(-1, i64::from)
+}
+
+fn until(now: i64) -> i64 {
+    now.saturating_add(i64::try_from(SHAPE_TTL.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,89 @@
+//! Keeps the shapes of arguments in the broker, so that programs of other versions can read what this one enqueues.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Codec, Fingerprint, Job};
+use crate::broker::{Broker, NewShape};
+
+/// The shape of a job's arguments, without its type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArgumentShape {
+    job: &'static str,
+    codec: Codec,
+    argument: Option<&'static str>,
+    fingerprint: fn() -> Arc<Fingerprint>,
+}
+
+impl ArgumentShape {
+    pub(crate) const fn of<J: Job>() -> Self {
+        Self { job: J::NAME, codec: J::CODEC, argument: J::ARGUMENT, fingerprint: Fingerprint::of::<J> }
+    }
+
+    /// What has to be kept now. Payloads in JSON say their shape themselves, but for the name of a lone argument.
+    fn due(self, broker: &dyn Broker) -> Option<NewShape> {
+        let fingerprint = match (self.codec, self.argument) {
+            (Codec::Postcard, _) => Some((self.fingerprint)().value),
+            (Codec::Json, Some(_)) => None,
+            (Codec::Json, None) => return None,
+        };
+        if !broker.kept_shapes().is_due(self.job, fingerprint) {
+            return None;
+        }
+        let traced = (self.fingerprint)();
+        if traced.no_arguments {
+            return None;
+        }
+        let Some(body) = traced.document.to_bytes() else {
+            tracing::debug!(job = self.job, "the shape of its arguments is too large to be kept");
+            return None;
+        };
+        Some(NewShape { job: self.job.to_owned(), fingerprint, body: Bytes::from(body) })
+    }
+}
+
+/// The shapes that this caller has to keep now; no other one does so meanwhile.
+#[derive(Debug)]
+pub(crate) struct DueShapes<'b> {
+    broker: &'b dyn Broker,
+    shapes: Vec<NewShape>,
+}
+
+impl<'b> DueShapes<'b> {
+    /// Those that this process has not kept for a day, each once.
+    pub(crate) fn among(broker: &'b dyn Broker, shapes: impl IntoIterator<Item = ArgumentShape>) -> Self {
+        let mut due = Self { broker, shapes: Vec::new() };
+        for shape in shapes {
+            if let Some(new) = shape.due(broker) {
+                broker.kept_shapes().note(std::slice::from_ref(&new), true);
+                due.shapes.push(new);
+            }
+        }
+        due
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
+    }
+
+    /// Keeps them. A failure is not an error: tasks are enqueued all the same, and a later use tries again.
+    pub(crate) async fn keep(mut self) {
+        if self.is_empty() {
+            return;
+        }
+        match self.broker.keep_shapes(&self.shapes).await {
+            Ok(()) => self.shapes.clear(),
+            Err(error) => tracing::warn!(
+                "the shapes of arguments cannot be kept, so other versions of the program may not read these tasks: {error}"
+            ),
+        }
+    }
+}
+
+impl Drop for DueShapes<'_> {
+    /// Those that were not kept, because that failed or its caller gave up, are soon due again.
+    fn drop(&mut self) {
+        self.broker.kept_shapes().note(&self.shapes, false);
+    }
+}

@@ -1,0 +1,209 @@
+//! How far a job has got, kept for the next attempt at its task.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Codec, CodecError, JobContext, JobError,
+    codec::{decode_checkpoint, encode_checkpoint},
+};
+use crate::broker::{BrokerError, BrokerErrorKind, Settled};
+
+/// Most bytes of a checkpoint, encoded: 1 MiB, as of a result.
+const LIMIT: usize = 1 << 20;
+
+/// How far a job has got, as its parameter: what an earlier attempt at the same task [saved](Self::save) last.
+///
+/// It stays with the task over retries, snoozes, deploys and the death of a worker, and when an archived task is run again. It ends
+/// with the task: when the task succeeds or is deleted, and when somebody edits its payload or replaces its arguments.
+/// It is encoded by the job's codec, at most 1 MiB. Where its type has changed since it was saved, the task is handed back
+/// for a worker that knows the old one, as a task whose arguments have another shape is.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// # async fn rows(file: &str, from: u64) -> Result<Vec<String>, BoxError> { Ok(Vec::new()) }
+/// #[job]
+/// async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobResult {
+///     let mut next = cursor.get().unwrap_or(0);
+///     for row in rows(&file, next).await? {
+///         tracing::info!("import {row}");
+///         next += 1;
+///         if next % 1000 == 0 || ctx.is_stopping() {
+///             cursor.save(next).await?;
+///         }
+///         if ctx.is_stopping() {
+///             return Err(JobError::snooze("0s"));
+///         }
+///     }
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+pub struct Checkpoint<T> {
+    saved: Mutex<Option<T>>,
+    /// Where it is kept; none for one of somebody's own.
+    ctx: Option<JobContext>,
+}
+
+impl<T> Checkpoint<T> {
+    /// One of one's own that is kept nowhere, for calling a job's function directly in a test: `None` where the job has not run
+    /// before.
+    pub fn new(saved: Option<T>) -> Self {
+        Self { saved: Mutex::new(saved), ctx: None }
+    }
+}
+
+impl<T: Clone> Checkpoint<T> {
+    /// What was saved last, by this attempt or an earlier one; `None` where nothing was.
+    pub fn get(&self) -> Option<T> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
+    /// Keeps `value` in place of what was saved before. It is stored when this returns, for as long as this attempt holds the
+    /// task: one that has lost it changes nothing. It is one write to the broker, so save every second rather than every row.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`] says whether the run is still ours; nothing was written, and what was saved before stays.
+    pub async fn save(&self, value: T) -> Result<(), CheckpointError> {
+        if let Some(ctx) = &self.ctx
+            && let Some(broker) = ctx.broker()
+        {
+            let bytes = encode_checkpoint(ctx.name(), ctx.codec(), &value)?;
+            if bytes.len() > LIMIT {
+                return Err(CheckpointError::TooLarge { size: bytes.len() });
+            }
+            match broker.save_checkpoint(ctx.run(), &bytes).await? {
+                Settled::Ok => {}
+                Settled::Fenced => return Err(CheckpointError::Fenced),
+                Settled::Gone => return Err(CheckpointError::Gone),
+            }
+        }
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        Ok(())
+    }
+
+    /// [`save`](Self::save) for a blocking job.
+    ///
+    /// # Errors
+    ///
+    /// As there; also when called outside a tokio runtime.
+    pub fn save_blocking(&self, value: T) -> Result<(), CheckpointError> {
+        if self.ctx.as_ref().and_then(JobContext::broker).is_none() {
+            *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            return Ok(());
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
+            BrokerError::with_source(BrokerErrorKind::Config, "saving a checkpoint needs the worker's runtime", error)
+        })?;
+        runtime.block_on(self.save(value))
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Checkpoint<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Checkpoint").field(&*self.saved.lock().unwrap_or_else(PoisonError::into_inner)).finish()
+    }
+}
+
+/// A checkpoint that was not saved.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The value cannot be encoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The value is too large.
+    #[error("the checkpoint has {size} bytes, more than the limit of {LIMIT}; store it elsewhere and save its place")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+    },
+    /// Somebody else runs the task by now: stop.
+    #[error("this run has ended: the task was taken over by another worker")]
+    Fenced,
+    /// The task was deleted: stop.
+    #[error("this run has ended: the task was deleted")]
+    Gone,
+    /// The broker failed; saving may be repeated.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+/// Why an attempt could not begin, whose job asks for its checkpoint. The server recognises it among the errors of jobs.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Unloaded {
+    /// It was saved by a program whose job keeps another type.
+    #[error(
+        "the checkpoint of `{job}` cannot be read: {reason}; run a version that knows it, or enqueue the task anew to begin \
+         without it"
+    )]
+    Shape {
+        /// The job.
+        job: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The broker did not say it.
+    #[error("the checkpoint could not be asked for: {0}")]
+    Broker(BrokerError),
+}
+
+impl JobContext {
+    /// How far an earlier attempt at this task got, if one has [saved](Checkpoint::save) it: what a parameter
+    /// `Checkpoint<T>` of `#[job]` is given. It is one read from the broker. A task has one checkpoint, so ask once.
+    ///
+    /// A [detached](Self::detached) context has none and keeps none.
+    ///
+    /// # Errors
+    ///
+    /// What was saved is of another type, or the broker failed. Return it as it is: then the task is handed back without
+    /// spending a retry.
+    pub async fn checkpoint<T>(&self) -> Result<Checkpoint<T>, JobError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let saved = self.saved_checkpoint::<T>().await.map_err(JobError::fail)?;
+        Ok(Checkpoint { saved: Mutex::new(saved), ctx: Some(self.clone()) })
+    }
+
+    async fn saved_checkpoint<T: DeserializeOwned + 'static>(&self) -> Result<Option<T>, Unloaded> {
+        let Some(broker) = self.broker() else { return Ok(None) };
+        let saved: Option<Bytes> = broker.checkpoint(self.run()).await.map_err(Unloaded::Broker)?;
+        let Some(saved) = saved else { return Ok(None) };
+        let codec: Codec = self.codec();
+        let read = decode_checkpoint(codec, &saved).map(Some);
+        read.map_err(|reason| Unloaded::Shape { job: self.name().to_owned(), reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_of_ones_own_remembers_what_was_saved() {
+        let cursor = Checkpoint::new(None);
+        assert_eq!(cursor.get(), None);
+        cursor.save(7_u64).await.unwrap();
+        assert_eq!(cursor.get(), Some(7));
+        cursor.save_blocking(8).unwrap();
+        assert_eq!(format!("{cursor:?}"), "Checkpoint(Some(8))");
+    }
+
+    #[tokio::test]
+    async fn a_detached_context_has_none_and_keeps_none() {
+        let ctx = JobContext::detached();
+        let cursor = ctx.checkpoint::<u64>().await.unwrap();
+        cursor.save(7).await.unwrap();
+        assert_eq!(cursor.get(), Some(7));
+        assert_eq!(ctx.checkpoint::<u64>().await.unwrap().get(), None);
+    }
+}

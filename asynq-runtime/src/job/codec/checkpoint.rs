@@ -1,0 +1,68 @@
+//! A job's checkpoint as bytes: encoded as its arguments are, so that another shape is noticed.
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Codec, CodecError, POSTCARD, PREFIX, encode, not_postcard, reason::reason};
+use crate::job::fingerprint::Fingerprint;
+
+/// Encodes the checkpoint of `job`.
+pub(crate) fn encode_checkpoint<T>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    let what = || format!("the checkpoint of `{job}`");
+    if codec == Codec::Json {
+        return encode(what, codec, &[], value, None);
+    }
+    let fingerprint = Fingerprint::of_value::<T>();
+    if let Some(kind) = &fingerprint.self_describing {
+        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"` on the job");
+        return Err(CodecError { what: what(), codec: codec.as_str(), reason });
+    }
+    let [a, b, c, d] = fingerprint.value.to_le_bytes();
+    encode(what, codec, &[POSTCARD, a, b, c, d], value, fingerprint.reads.as_ref())
+}
+
+/// Reads what [`encode_checkpoint`] wrote; the error says what does not fit.
+pub(crate) fn decode_checkpoint<T: DeserializeOwned + 'static>(codec: Codec, bytes: &[u8]) -> Result<T, String> {
+    if codec == Codec::Json {
+        return serde_json::from_slice(bytes).map_err(|error| reason(&error));
+    }
+    let [POSTCARD, a, b, c, d, ..] = *bytes else { return Err(not_postcard(bytes)) };
+    let (found, fingerprint) = (u32::from_le_bytes([a, b, c, d]), Fingerprint::of_value::<T>());
+    if found != fingerprint.value {
+        let (expected, shape) = (fingerprint.value, &fingerprint.shape);
+        return Err(format!("it has shape {found:08x}, but this program takes shape {expected:08x}: {shape}"));
+    }
+    match postcard::take_from_bytes(bytes.get(PREFIX..).unwrap_or_default()) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_another_type_is_noticed() {
+        for codec in [Codec::Postcard, Codec::Json] {
+            let bytes = encode_checkpoint("import", codec, &(7_u64, "row".to_owned())).unwrap();
+            assert_eq!(decode_checkpoint::<(u64, String)>(codec, &bytes), Ok((7, "row".to_owned())));
+            let other = decode_checkpoint::<Vec<(u64, u64)>>(codec, &bytes);
+            assert!(other.is_err(), "{codec:?}: {other:?}");
+        }
+        let bytes = encode_checkpoint("import", Codec::Postcard, &7_u64).unwrap();
+        let error = decode_checkpoint::<u32>(Codec::Postcard, &bytes).unwrap_err();
+        assert!(error.contains("it has shape ") && error.ends_with(": u32"), "{error}");
+        assert!(decode_checkpoint::<u64>(Codec::Postcard, b"7").is_err(), "written with another codec");
+    }
+
+    #[test]
+    fn what_only_json_can_carry_is_refused_with_the_way_out() {
+        let error = encode_checkpoint("import", Codec::Postcard, &serde_json::json!({})).unwrap_err().to_string();
+        assert!(error.contains("codec = \"json\""), "{error}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Tells once what is wrong with a type of a job, in words of ours.
+//!
+//! serde's derive and the job's own code would each complain about a type that does not fit, at length. So the expansion of
+//! `#[job]` asks [`Argument`] and [`IntoJobResult`] in one constant, [`Checked::OK`], and everything else by a trait with that
+//! constant as its parameter. Where the constant failed to compile, the compiler says nothing about what depends on it.
+
+use std::future::Future;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{FromContext, JobContext, JobError, JobResult, StateKey, output::IntoJobResult};
+
+/// What can be stored as an argument of a job: whatever serde can write and read.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a job",
+    label = "cannot be stored in a task",
+    note = "write `#[derive(serde::Serialize, serde::Deserialize)]` on the type, and on every type in it"
+)]
+pub trait Argument {
+    /// Names the place that is checked.
+    const FITS: () = ();
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Argument for T {}
+
+/// A job whose types were checked.
+pub trait Checked {
+    /// Does not compile where one of them does not fit.
+    const OK: usize;
+}
+
+/// [`Argument`] for serde's derive. A bound `for<'a> Address: Stored<'a, ..>` is not refused where it does not hold, as one without a
+/// lifetime would be.
+pub trait Stored<'a, const OK: usize>: Serialize + DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<'a, T: Serialize + DeserializeOwned, const OK: usize> Stored<'a, OK> for T {}
+
+/// [`IntoJobResult`] for the job's own code.
+pub trait Returned<const OK: usize> {
+    /// What is stored.
+    type Value: Serialize + Send + 'static;
+
+    /// The result in the one form that the server works with.
+    ///
+    /// # Errors
+    ///
+    /// The job's own, with its policy.
+    fn into_job_result(self) -> JobResult<Self::Value>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: IntoJobResult, const OK: usize> Returned<OK> for R {
+    type Value = R::Value;
+
+    fn into_job_result(self) -> JobResult<Self::Value> {
+        IntoJobResult::into_job_result(self)
+    }
+}
+
+/// [`FromContext`] for the job's own code.
+pub trait Supplied<const OK: usize>: Sized {
+    /// The shared states that it needs.
+    const REQUIRES: &'static [StateKey];
+
+    /// Makes it for one attempt.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the job from running.
+    fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: FromContext, const OK: usize> Supplied<OK> for T {
+    const REQUIRES: &'static [StateKey] = <T as FromContext>::REQUIRES;
+
+    fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send {
+        <T as FromContext>::from_context(ctx)
+    }
+}
+
+/// An error of a job, for the job's own code.
+pub trait Failed<const OK: usize> {
+    /// The error as the framework's.
+    fn into_job_error(self) -> JobError;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<JobError>, const OK: usize> Failed<OK> for E {
+    fn into_job_error(self) -> JobError {
+        self.into()
+    }
+}

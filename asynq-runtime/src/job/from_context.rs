@@ -1,0 +1,57 @@
+//! What a job's parameter can be that no caller gives.
+
+use std::future::{Future, ready};
+
+use super::{JobContext, JobError, State, StateKey, state::state};
+
+/// What a job takes as a parameter without storing it: made of the attempt's context before the job runs.
+///
+/// `State<T>` is one. One's own is marked on the parameter with `#[from_context]`:
+///
+/// ```
+/// use asynq_runtime::{FromContext, job::StateKey, prelude::*};
+///
+/// pub struct Pool;
+/// /// Whose data a task works on: the header says so.
+/// pub struct Tenant(pub String);
+///
+/// impl FromContext for Tenant {
+///     const REQUIRES: &'static [StateKey] = &[StateKey::of::<Pool>()];
+///
+///     async fn from_context(ctx: &JobContext) -> JobResult<Self> {
+///         let name = ctx.header("tenant").ok_or_else(|| JobError::skip_retry("the header `tenant` is missing"))?;
+///         let _pool: Option<State<Pool>> = ctx.state();
+///         Ok(Self(name.to_owned()))
+///     }
+/// }
+///
+/// #[job]
+/// async fn bill(#[from_context] tenant: Tenant, month: String) -> JobResult {
+///     println!("{}: {month}", tenant.0);
+///     Ok(())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not supplied by a worker",
+    label = "neither state nor `FromContext`",
+    note = "shared state is `asynq_runtime::State<T>`, or `Shared<T>` where another `State` is imported; an argument called so is marked with `#[arg]`"
+)]
+pub trait FromContext: Sized {
+    /// The shared states that it needs; a server without one of them refuses to start.
+    const REQUIRES: &'static [StateKey] = &[];
+
+    /// Makes it for one attempt. Its time counts as the attempt's.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the job from running: the attempt fails with it, and its policy says what becomes of the task.
+    fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send;
+}
+
+impl<T: Send + Sync + 'static> FromContext for State<T> {
+    const REQUIRES: &'static [StateKey] = &[StateKey::of::<T>()];
+
+    fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send {
+        ready(state(ctx))
+    }
+}

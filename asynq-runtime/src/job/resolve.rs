@@ -1,0 +1,109 @@
+//! Reads a payload of another version of the program, with the shapes that the broker keeps.
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    Fingerprint, Job, PayloadError,
+    codec::{decode_arguments, is_json, split},
+    shape::{self, FromValue, ShapeDocument, Value},
+    upgrade::Earlier,
+};
+
+/// Which kept shape a payload needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Needs {
+    /// That of its fingerprint.
+    Fingerprint(u32),
+    /// The last one of this job with a single argument, in JSON: such a payload is the bare value and says no name.
+    Argument,
+}
+
+impl Needs {
+    /// What a payload needs that its job cannot take as it is; `None` for bytes that no version of a job writes.
+    pub(crate) fn of(payload: &[u8]) -> Option<Self> {
+        match split(payload) {
+            Some((fingerprint, _)) => Some(Self::Fingerprint(fingerprint)),
+            None => is_json(payload).then_some(Self::Argument),
+        }
+    }
+
+    /// The number by which the broker keeps the shape.
+    pub(crate) fn id(self) -> Option<u32> {
+        match self {
+            Self::Fingerprint(fingerprint) => Some(fingerprint),
+            Self::Argument => None,
+        }
+    }
+}
+
+/// A shape that the broker keeps, or why it cannot be used.
+pub(crate) type Kept = Result<ShapeDocument, String>;
+
+/// Reads arguments of another shape, by serde's rules or by an upgrade. `kept` is what the broker keeps of their shape.
+///
+/// # Errors
+///
+/// As [`decode_arguments`], if nothing is kept; [`PayloadError::Unresolved`] if what is kept does not help.
+pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&Kept>) -> Result<J, PayloadError> {
+    let unknown = match decode_arguments::<J>(payload) {
+        Err(error) if error.is_of_another_version() => error,
+        decided => return decided,
+    };
+    let Some((found, arguments)) = split(payload) else {
+        let before = kept.and_then(|kept| kept.as_ref().ok()?.argument.as_deref());
+        return by_name(payload, before).ok_or(unknown);
+    };
+    let read = match kept {
+        None => return Err(unknown),
+        Some(Err(reason)) => Err(reason.clone()),
+        Some(Ok(document)) => by_shape(document, arguments),
+    };
+    let expected = || Fingerprint::in_postcard::<J>().value;
+    read.map_err(|reason| PayloadError::Unresolved { job: J::NAME, expected: expected(), found, reason })
+}
+
+/// Arguments in postcard whose shape is known.
+fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, String> {
+    let value = shape::decode(document, arguments)?;
+    let upgraded = |exactly| {
+        let earlier = Earlier::known(document, &value, exactly);
+        J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier))?.ok()
+    };
+    if let Some(job) = upgraded(true) {
+        return Ok(job);
+    }
+    let read = match (document.argument.as_deref(), J::ARGUMENT) {
+        (Some(name), None) if has_field::<J>(name) => from_value(&Value::named(name, value.clone())),
+        (Some(name), None) => Err(format!("its only argument `{name}` is not among this program's")),
+        (None, Some(name)) => match value.field(name) {
+            Some(argument) => from_value(argument),
+            None => Err(format!("it has no argument `{name}`")),
+        },
+        _ => from_value(&value),
+    };
+    read.or_else(|reason| upgraded(false).ok_or(reason))
+}
+
+fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(FromValue(value)).map_err(|error| error.to_string())
+}
+
+/// Whether today's arguments have this name, or follow it as an alias.
+fn has_field<J: Job>(name: &str) -> bool {
+    Fingerprint::in_postcard::<J>().fields.as_ref().is_some_and(|fields| fields.contains(&name))
+}
+
+/// Arguments in JSON that do not fit as they are: a lone one that has become one of several (`before` is its name), or the
+/// other way round.
+fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
+    let mut value: serde_json::Value = serde_json::from_slice(payload).ok()?;
+    let argument = match (before, J::ARGUMENT) {
+        (_, Some(name)) => value.as_object_mut()?.remove(name)?,
+        (Some(name), None) if has_field::<J>(name) => serde_json::json!({ name: value }),
+        _ => return None,
+    };
+    serde_json::from_value(argument).ok()
+}
+
+#[cfg(test)]
+mod tests;

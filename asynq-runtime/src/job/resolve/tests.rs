@@ -1,0 +1,296 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::job::{Codec, JobContext, JobResult, PreparedTask, Secret, Upgrade};
+
+macro_rules! jobs {
+    ($($(#[$meta:meta])* $job:ident $body:tt [$($item:item)*];)*) => {$(
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        $(#[$meta])*
+        struct $job $body
+
+        impl Job for $job {
+            const NAME: &'static str = "job";
+            $($item)*
+            type Output = JobResult;
+            async fn run(self, _: &JobContext) -> JobResult {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+/// What the program that enqueues leaves behind: the payload, and the document that the broker keeps of its shape.
+fn left<J: Job>(job: J) -> (Vec<u8>, Kept) {
+    let document = Fingerprint::of::<J>().document.to_bytes().expect("a small shape");
+    (PreparedTask::from(job).payload().to_vec(), ShapeDocument::from_bytes(&document))
+}
+
+/// Today's job, read from a task of another version.
+fn read<J: Job>(old: impl Job) -> Result<J, PayloadError> {
+    let (payload, kept) = left(old);
+    resolve(&payload, Some(&kept))
+}
+
+fn reason<J: Job + std::fmt::Debug>(old: impl Job) -> String {
+    read::<J>(old).expect_err("it cannot be read").to_string()
+}
+
+jobs! {
+    Mail { to: String, copies: u32 } [];
+    MoreOptions { to: String, cc: Option<String>, copies: u32 } [];
+    WithDefault { #[serde(default)] urgent: bool, to: String, copies: u32 } [];
+    Required { to: String, copies: u32, from: String } [];
+    Reordered { copies: u32, to: String } [];
+    Wider { to: String, copies: u64 } [];
+    Narrower { to: String, copies: u8 } [];
+    Signed { to: String, copies: i64 } [];
+    Fewer { to: String } [];
+    Alias { #[serde(alias = "to")] recipient: String, #[serde(alias = "number", alias = "aaa")] copies: u32 } [];
+    Renamed { #[serde(rename = "to")] address: String, copies: u32 } [];
+    OtherName { recipient: String, copies: u32 } [];
+    Optional { to: Option<String>, copies: Option<u32> } [];
+    InFloats { to: String, copies: f64 } [];
+    Numbers { to: u32 } [];
+    JsonMail { to: String, copies: u32, #[serde(default)] urgent: bool } [const CODEC: Codec = Codec::Json;];
+
+    #[serde(transparent)] Lone { to: String } [const ARGUMENT: Option<&'static str> = Some("to");];
+    #[serde(transparent)] LoneOther { recipient: String } [const ARGUMENT: Option<&'static str> = Some("recipient");];
+    #[serde(transparent)] JsonLone { to: String } [
+        const CODEC: Codec = Codec::Json;
+        const ARGUMENT: Option<&'static str> = Some("to");
+    ];
+    Two { to: String, n: Option<u32> } [];
+    JsonTwo { to: String, n: Option<u32> } [const CODEC: Codec = Codec::Json;];
+
+    Deep {
+        items: Vec<Item>, by_name: BTreeMap<String, Item>, pair: (u8, Option<Item>), state: State, tree: Tree,
+        id: std::net::Ipv4Addr, token: Secret<String>, letter: char, rate: f32, big: u128, nothing: ()
+    } [];
+    DeepNow {
+        tree: TreeNow, state: StateNow, items: Vec<ItemNow>, by_name: BTreeMap<String, ItemNow>, big: u128,
+        pair: (u16, Option<ItemNow>), id: std::net::Ipv4Addr, token: Secret<String>, letter: String, rate: f64
+    } [];
+}
+
+#[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]
+struct Item {
+    name: String,
+    price: i32,
+}
+
+#[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]
+struct ItemNow {
+    #[serde(default)]
+    currency: Option<String>,
+    price: i64,
+    name: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum State {
+    New,
+    Sent(String),
+    Lost { at: u32, by: Option<String> },
+    Both(u8, u8),
+}
+
+/// Another order, more variants, and one that has another name.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum StateNow {
+    Later,
+    Both(u8, u8),
+    #[serde(alias = "Lost")]
+    Missing {
+        by: Option<String>,
+        at: u64,
+    },
+    New,
+    Sent(String),
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Tree {
+    name: String,
+    children: Vec<Tree>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct TreeNow {
+    children: Vec<TreeNow>,
+    name: String,
+    #[serde(default)]
+    color: u8,
+}
+
+fn mail() -> Mail {
+    Mail { to: "ann".into(), copies: 2 }
+}
+
+#[test]
+fn what_serde_says_by_names_holds_for_payloads_without_names() {
+    let to = || "ann".to_owned();
+    assert_eq!(read(mail()), Ok(MoreOptions { to: to(), cc: None, copies: 2 }));
+    assert_eq!(read(MoreOptions { to: to(), cc: Some("bob".into()), copies: 2 }), Ok(mail()), "and back");
+    assert_eq!(read(mail()), Ok(WithDefault { urgent: false, to: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(Reordered { copies: 2, to: to() }));
+    assert_eq!(read(mail()), Ok(Wider { to: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(Narrower { to: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(Signed { to: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(InFloats { to: to(), copies: 2.0 }));
+    assert_eq!(read(mail()), Ok(Fewer { to: to() }));
+    assert_eq!(read(mail()), Ok(Alias { recipient: to(), copies: 2 }));
+    assert_eq!(read(Alias { recipient: to(), copies: 2 }), Ok(OtherName { recipient: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(Renamed { address: to(), copies: 2 }));
+    assert_eq!(read(mail()), Ok(Optional { to: Some(to()), copies: Some(2) }));
+    assert_eq!(read(Optional { to: Some(to()), copies: Some(2) }), Ok(mail()), "what is there is taken");
+}
+
+#[test]
+fn what_does_not_fit_is_told_without_values() {
+    let to = || "canary-7f3a".to_owned();
+    assert!(reason::<Required>(mail()).contains("the field `from` is missing"), "{}", reason::<Required>(mail()));
+    assert!(reason::<OtherName>(mail()).contains("the field `recipient` is missing"));
+    let text = reason::<Narrower>(Mail { to: to(), copies: 300 });
+    assert!(text.contains("invalid value: an integer, expected u8") && !text.contains("300"), "{text}");
+    let text = reason::<Mail>(Optional { to: None, copies: Some(2) });
+    assert!(text.contains("expected a string"), "{text}");
+    let text = reason::<Mail>(InFloats { to: to(), copies: 2.5 });
+    assert!(text.contains("a floating point number, expected u32") && !text.contains("2.5"), "{text}");
+    let text = reason::<Numbers>(Mail { to: to(), copies: 2 });
+    assert!(text.contains("invalid type: a string, expected u32") && !text.contains("canary"), "{text}");
+}
+
+#[test]
+fn nested_types_follow_the_same_rules() {
+    let item = Item { name: "pen".into(), price: -3 };
+    let now = || ItemNow { currency: None, price: -3, name: "pen".into() };
+    for (state, expected) in [
+        (State::New, StateNow::New),
+        (State::Sent("x".into()), StateNow::Sent("x".into())),
+        (State::Lost { at: 7, by: Some("y".into()) }, StateNow::Missing { by: Some("y".into()), at: 7 }),
+        (State::Both(1, 2), StateNow::Both(1, 2)),
+    ] {
+        let tree = Tree { name: "a".into(), children: vec![Tree { name: "b".into(), children: vec![] }] };
+        let old = Deep {
+            items: vec![item.clone(), item.clone()],
+            by_name: [("pen".to_owned(), item.clone())].into(),
+            pair: (200, Some(item.clone())),
+            state,
+            tree,
+            id: [127, 0, 0, 1].into(),
+            token: "t0k3n".to_owned().into(),
+            letter: 'ä',
+            rate: 0.1,
+            big: u128::MAX,
+            nothing: (),
+        };
+        let leaf = TreeNow { children: vec![], name: "b".into(), color: 0 };
+        assert_eq!(
+            read(old),
+            Ok(DeepNow {
+                tree: TreeNow { children: vec![leaf], name: "a".into(), color: 0 },
+                state: expected,
+                items: vec![now(), now()],
+                by_name: [("pen".to_owned(), now())].into(),
+                big: u128::MAX,
+                pair: (200, Some(now())),
+                id: [127, 0, 0, 1].into(),
+                token: "t0k3n".to_owned().into(),
+                letter: "ä".into(),
+                rate: f64::from(0.1_f32),
+            })
+        );
+    }
+}
+
+#[test]
+fn a_lone_argument_becomes_a_named_one_and_back() {
+    let to = || "ann".to_owned();
+    assert_eq!(read(Lone { to: to() }), Ok(Two { to: to(), n: None }));
+    assert_eq!(read(Two { to: to(), n: Some(3) }), Ok(Lone { to: to() }));
+    assert_eq!(read(JsonLone { to: to() }), Ok(JsonTwo { to: to(), n: None }));
+    assert_eq!(read(JsonTwo { to: to(), n: Some(3) }), Ok(JsonLone { to: to() }));
+    // Its name is not part of a payload.
+    assert_eq!(read(Lone { to: to() }), Ok(LoneOther { recipient: to() }));
+    // Another name is another argument: nobody knows whether it means the same.
+    let text = reason::<Mail>(LoneOther { recipient: to() });
+    assert!(text.contains("its only argument `recipient`"), "{text}");
+    assert!(reason::<LoneOther>(mail()).contains("it has no argument `recipient`"));
+    // Without a shape nobody knows the name.
+    let (payload, _) = left(JsonLone { to: to() });
+    assert!(matches!(resolve::<JsonTwo>(&payload, None), Err(PayloadError::Unfit { .. })));
+}
+
+#[test]
+fn the_codec_may_change() {
+    let to = || "ann".to_owned();
+    assert_eq!(read(mail()), Ok(JsonMail { to: to(), copies: 2, urgent: false }));
+    assert_eq!(read(JsonMail { to: to(), copies: 2, urgent: true }), Ok(mail()));
+    assert_eq!(read(Lone { to: to() }), Ok(JsonTwo { to: to(), n: None }));
+    assert_eq!(read(JsonLone { to: to() }), Ok(Two { to: to(), n: None }));
+    assert_eq!(read(Lone { to: to() }), Ok(JsonLone { to: to() }));
+    assert_eq!(read(JsonLone { to: to() }), Ok(Lone { to: to() }));
+}
+
+#[derive(Deserialize)]
+struct Euros {
+    euros: u32,
+}
+
+fn of_euros(old: Euros) -> Invoice {
+    Invoice { cents: u64::from(old.euros) * 100 }
+}
+
+fn of_text(old: String) -> Invoice {
+    Invoice { cents: old.len() as u64 }
+}
+
+const UPGRADES: &[Upgrade<Invoice>] =
+    &[Upgrade::new(|earlier| earlier.through(of_text)), Upgrade::new(|earlier| earlier.through(of_euros))];
+
+jobs! {
+    InEuros { euros: u32 } [];
+    InEurosNamed { euros: u32, customer: Option<String> } [];
+    JsonInEuros { euros: u32 } [const CODEC: Codec = Codec::Json;];
+    ByHandInEuros { euros: u32 } [const FINGERPRINT: Option<&'static str> = Some("v1");];
+    InDollars { dollars: u32 } [];
+    Invoice { cents: u64 } [const UPGRADES: &'static [Upgrade<Self>] = UPGRADES;];
+}
+
+#[test]
+fn an_upgrade_takes_the_arguments_that_serde_cannot() {
+    let invoice = || Ok(Invoice { cents: 700 });
+    assert_eq!(read(InEuros { euros: 7 }), invoice());
+    assert_eq!(read(JsonInEuros { euros: 7 }), invoice());
+    assert_eq!(read(InEurosNamed { euros: 7, customer: None }), invoice(), "what becomes its input by serde's rules");
+    assert_eq!(read(Lone { to: "seven..".into() }), Ok(Invoice { cents: 7 }));
+    // The fingerprint is enough where it says the shape.
+    let (payload, _) = left(InEuros { euros: 7 });
+    assert_eq!(resolve::<Invoice>(&payload, None), invoice());
+    // Of a fingerprint by hand only the kept shape tells.
+    let (payload, kept) = left(ByHandInEuros { euros: 7 });
+    assert!(resolve::<Invoice>(&payload, None).is_err());
+    assert_eq!(resolve::<Invoice>(&payload, Some(&kept)), invoice());
+    assert!(reason::<Invoice>(InDollars { dollars: 7 }).contains("`cents` is missing"));
+}
+
+#[test]
+fn a_payload_that_does_not_have_its_shape_is_told_and_not_read() {
+    let (payload, kept) = left(Mail { to: "ann".into(), copies: 2 });
+    for wrong in [&payload[..payload.len() - 1], &[&payload[..], b"x"].concat(), &[&payload[..5], &[0xff; 30]].concat()]
+    {
+        let error = resolve::<MoreOptions>(wrong, Some(&kept)).expect_err("not of its shape");
+        assert!(matches!(&error, PayloadError::Unresolved { .. }), "{error}");
+    }
+    let malformed = ShapeDocument::from_bytes(b"{\"v\":1,\"root\":{\"type\":9}}");
+    let text = resolve::<MoreOptions>(&payload, Some(&malformed)).expect_err("lacks its type").to_string();
+    assert!(text.contains("malformed"), "{text}");
+    let newer = ShapeDocument::from_bytes(b"{\"v\":2}");
+    let text = resolve::<MoreOptions>(&payload, Some(&newer)).expect_err("newer").to_string();
+    assert!(text.contains("of version 2"), "{text}");
+    let text = resolve::<MoreOptions>(&payload, None).expect_err("not kept").to_string();
+    assert!(text.contains("run a version that knows the old shape"), "{text}");
+}

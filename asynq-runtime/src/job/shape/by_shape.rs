@@ -1,0 +1,254 @@
+//! Reads a postcard payload by its own shape.
+//!
+//! Shape and payload are data from outside: depth and size of the value are bounded, whatever they say.
+
+use std::cell::Cell;
+
+use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
+
+use super::{Field, Form, Leaf, Node, ShapeDocument, Value, Variant};
+
+/// Deeper than this no value is read.
+const DEEPEST: usize = 128;
+/// So many parts a value may have beyond those that each take a byte of the payload: units and empty structs take none.
+const MOST_EMPTY: usize = 10_000;
+
+/// Reads `payload`, without format byte and fingerprint, as a value of this shape.
+///
+/// # Errors
+///
+/// The payload does not have this shape, or the shape says less than is needed to read it. The text has no value in it.
+pub(in crate::job) fn decode(shape: &ShapeDocument, payload: &[u8]) -> Result<Value, String> {
+    let at = At {
+        node: &shape.root,
+        shape: &Limits {
+            types: &shape.types,
+            left: Cell::new(payload.len().saturating_add(MOST_EMPTY)),
+            why: Cell::default(),
+        },
+        depth: 0,
+    };
+    let why = &at.shape.why;
+    let mut postcard = postcard::Deserializer::from_bytes(payload);
+    let read = At { ..at }.deserialize(&mut postcard);
+    let rest = postcard.finalize().map_or(0, <[u8]>::len);
+    match (read, rest) {
+        (Ok(value), 0) => Ok(value),
+        (Ok(_), rest) => Err(format!("the payload has {rest} bytes more than its shape")),
+        (Err(_), _) if why.get().is_some() => Err(why.get().unwrap_or_default().to_owned()),
+        (Err(error), _) => Err(format!("the payload does not have the shape that it claims: {error}")),
+    }
+}
+
+/// What all places share.
+struct Limits<'s> {
+    types: &'s [Form],
+    /// How many parts the value may still have.
+    left: Cell<usize>,
+    /// Why reading stopped, where postcard is not to blame: its errors carry no text.
+    why: Cell<Option<&'static str>>,
+}
+
+/// One place of the shape.
+#[derive(Clone, Copy)]
+struct At<'s> {
+    node: &'s Node,
+    shape: &'s Limits<'s>,
+    depth: usize,
+}
+
+impl<'s> At<'s> {
+    fn at(self, node: &'s Node) -> Self {
+        Self { node, depth: self.depth + 1, ..self }
+    }
+
+    fn stop<T, E: de::Error>(self, why: &'static str) -> Result<T, E> {
+        self.shape.why.set(Some(why));
+        Err(E::custom(why))
+    }
+
+    /// What a named type or a variant holds.
+    fn form<'de, D: de::Deserializer<'de>>(self, form: &'s Form, deserializer: D) -> Result<Value, D::Error> {
+        match form {
+            Form::Unit => Ok(Value::Unit),
+            Form::Newtype(inner) => self.at(inner).deserialize(deserializer),
+            Form::Tuple(nodes) => deserializer.deserialize_tuple(nodes.len(), Elements { at: self, nodes }),
+            Form::Struct(fields) => deserializer.deserialize_tuple(fields.len(), Fields { at: self, fields }),
+            Form::Enum(variants) => deserializer.deserialize_enum("", &[], Variants { at: self, variants }),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for At<'_> {
+    type Value = Value;
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let Some(left) = self.shape.left.get().checked_sub(1) else {
+            return self.stop("the value has more parts than the payload has bytes");
+        };
+        self.shape.left.set(left);
+        if self.depth > DEEPEST {
+            return self.stop("the value is nested too deeply");
+        }
+        match self.node {
+            Node::Is(leaf) => leaf.read(deserializer),
+            Node::Option(inner) => deserializer.deserialize_option(Inside(self.at(inner))),
+            Node::Seq(inner) => deserializer.deserialize_seq(Inside(self.at(inner))),
+            Node::Map(key, value) => deserializer.deserialize_map(Entries(self.at(key), self.at(value))),
+            Node::Tuple(nodes) => deserializer.deserialize_tuple(nodes.len(), Elements { at: self, nodes }),
+            Node::Array(inner, n) => deserializer.deserialize_tuple(*n, Inside(self.at(inner))),
+            Node::Type(index) => match self.shape.types.get(*index) {
+                Some(form) => Self { depth: self.depth + 1, ..self }.form(form, deserializer),
+                None => self.stop("the kept shape is malformed: it lacks one of its types"),
+            },
+            Node::Secret(inner) => self.at(inner).deserialize(deserializer),
+            Node::Any(_) | Node::Unseen => self.stop("its shape is known in part only"),
+        }
+    }
+}
+
+impl Leaf {
+    fn read<'de, D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        use serde::Deserialize as _;
+
+        Ok(match self {
+            Self::Bool => Value::Bool(bool::deserialize(deserializer)?),
+            Self::I8 => Value::Int(i8::deserialize(deserializer)?.into()),
+            Self::I16 => Value::Int(i16::deserialize(deserializer)?.into()),
+            Self::I32 => Value::Int(i32::deserialize(deserializer)?.into()),
+            Self::I64 => Value::Int(i64::deserialize(deserializer)?.into()),
+            Self::I128 => Value::Int(i128::deserialize(deserializer)?),
+            Self::U8 => Value::Int(u8::deserialize(deserializer)?.into()),
+            Self::U16 => Value::Int(u16::deserialize(deserializer)?.into()),
+            Self::U32 => Value::Int(u32::deserialize(deserializer)?.into()),
+            Self::U64 => Value::Int(u64::deserialize(deserializer)?.into()),
+            Self::U128 => {
+                let number = u128::deserialize(deserializer)?;
+                i128::try_from(number).map_or(Value::Large(number), Value::Int)
+            }
+            Self::Float32 => Value::Float(f32::deserialize(deserializer)?.into()),
+            Self::Float64 => Value::Float(f64::deserialize(deserializer)?),
+            Self::Char => Value::Char(char::deserialize(deserializer)?),
+            Self::Str => Value::Str(String::deserialize(deserializer)?),
+            Self::Bytes => deserializer.deserialize_bytes(ByteString)?,
+        })
+    }
+}
+
+macro_rules! expecting {
+    ($what:literal) => {
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str($what)
+        }
+    };
+}
+
+struct ByteString;
+
+impl Visitor<'_> for ByteString {
+    type Value = Value;
+    expecting!("bytes");
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Value, E> {
+        Ok(Value::Bytes(bytes.to_owned()))
+    }
+}
+
+/// What an option, a sequence or an array holds.
+struct Inside<'s>(At<'s>);
+
+impl<'de> Visitor<'de> for Inside<'_> {
+    type Value = Value;
+    expecting!("an option or a sequence");
+
+    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::None)
+    }
+
+    fn visit_some<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Ok(Value::Some(Box::new(self.0.deserialize(deserializer)?)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = access.next_element_seed(self.0)? {
+            values.push(value);
+        }
+        Ok(Value::Seq(values))
+    }
+}
+
+struct Entries<'s>(At<'s>, At<'s>);
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = Value;
+    expecting!("a map");
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry_seed(self.0, self.1)? {
+            entries.push(entry);
+        }
+        Ok(Value::Map(entries))
+    }
+}
+
+struct Elements<'s> {
+    at: At<'s>,
+    nodes: &'s [Node],
+}
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = Value;
+    expecting!("a tuple");
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let next = |node| access.next_element_seed(self.at.at(node))?.ok_or_else(|| A::Error::custom("too short"));
+        self.nodes.iter().map(next).collect::<Result<_, _>>().map(Value::Seq)
+    }
+}
+
+struct Fields<'s> {
+    at: At<'s>,
+    fields: &'s [Field],
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Value;
+    expecting!("a struct");
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let next = |field: &Field| {
+            let value = access.next_element_seed(self.at.at(&field.node))?;
+            Ok((field.name.clone(), value.ok_or_else(|| A::Error::custom("too short"))?))
+        };
+        self.fields.iter().map(next).collect::<Result<_, _>>().map(Value::Struct)
+    }
+}
+
+struct Variants<'s> {
+    at: At<'s>,
+    variants: &'s [Variant],
+}
+
+impl<'de> Visitor<'de> for Variants<'_> {
+    type Value = Value;
+    expecting!("an enum");
+
+    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
+        let (number, content) = access.variant::<u32>()?;
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        let Some(variant) = self.variants.get(index) else {
+            return self.at.stop("it has a variant that its shape does not have");
+        };
+        let value = match &variant.form {
+            None => return self.at.stop("its shape is known in part only"),
+            Some(Form::Unit) => content.unit_variant().map(|()| Value::Unit),
+            Some(Form::Newtype(inner)) => content.newtype_variant_seed(self.at.at(inner)),
+            Some(Form::Tuple(nodes)) => content.tuple_variant(nodes.len(), Elements { at: self.at, nodes }),
+            Some(Form::Struct(fields)) => content.tuple_variant(fields.len(), Fields { at: self.at, fields }),
+            Some(Form::Enum(_)) => return self.at.stop("the kept shape is malformed: a variant is an enum"),
+        }?;
+        Ok(Value::Variant(variant.name.clone(), Box::new(value)))
+    }
+}

@@ -1,0 +1,354 @@
+//! Reads a value into today's type, by serde's own rules: names instead of places.
+//!
+//! A field that the type does not have is ignored, one that the value does not have is its default or `None`, an alias is
+//! followed, and an integer may have another width as long as it fits: what a self-describing format does. No number is
+//! rounded.
+
+use std::fmt;
+
+use serde::{
+    de::{
+        self, DeserializeSeed, Deserializer as _, Expected, IntoDeserializer as _, Unexpected, Visitor,
+        value::StrDeserializer,
+    },
+    forward_to_deserialize_any,
+};
+
+use super::Value;
+
+/// The deserializer of a value.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::job) struct FromValue<'de>(pub(in crate::job) &'de Value);
+
+/// Why a value does not fit the type, without the value: the text goes to logs and is kept with the task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::job) struct Misfit(String);
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl de::Error for Misfit {
+    /// The words of a type about its value may quote it.
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self("a value that its type does not take".to_owned())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self(format!("invalid type: {}, expected {expected}", kind(found)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self(format!("invalid value: {}, expected {expected}", kind(found)))
+    }
+
+    fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
+        Self(format!("invalid length {length}, expected {expected}"))
+    }
+
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(format!("an unknown variant; this program has {}", expected.join(", ")))
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(format!("an unknown field; this program has {}", expected.join(", ")))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self(format!("the field `{field}` is missing and has no default"))
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self(format!("the field `{field}` is there twice"))
+    }
+}
+
+/// The kind of a value, in serde's words.
+fn kind(found: Unexpected<'_>) -> &'static str {
+    match found {
+        Unexpected::Bool(_) => "a boolean",
+        Unexpected::Unsigned(_) | Unexpected::Signed(_) => "an integer",
+        Unexpected::Float(_) => "a floating point number",
+        Unexpected::Char(_) => "a character",
+        Unexpected::Str(_) => "a string",
+        Unexpected::Bytes(_) => "bytes",
+        Unexpected::Unit => "nothing",
+        Unexpected::Option => "an option",
+        Unexpected::NewtypeStruct => "a newtype",
+        Unexpected::Seq => "a sequence",
+        Unexpected::Map => "a struct or a map",
+        Unexpected::Enum
+        | Unexpected::UnitVariant
+        | Unexpected::NewtypeVariant
+        | Unexpected::TupleVariant
+        | Unexpected::StructVariant => "an enum",
+        Unexpected::Other(_) => "another value",
+    }
+}
+
+impl<'de> FromValue<'de> {
+    /// A field that has become mandatory takes what is in the option.
+    fn inner(self) -> &'de Value {
+        match self.0 {
+            Value::Some(inner) => inner,
+            other => other,
+        }
+    }
+
+    fn float<V: Visitor<'de>>(self, visitor: V, fits: impl Fn(f64) -> bool) -> Result<V::Value, Misfit> {
+        let rounded = || Misfit("a number that would be rounded".to_owned());
+        match *self.inner() {
+            Value::Float(number) if fits(number) || number.is_nan() => visitor.visit_f64(number),
+            Value::Float(_) | Value::Large(_) => Err(rounded()),
+            // Integers of 24 bits are exact in both.
+            #[expect(clippy::cast_precision_loss, reason = "24 bits")]
+            Value::Int(number) if number.unsigned_abs() <= 1 << 24 => visitor.visit_f64(number as f64),
+            Value::Int(_) => Err(rounded()),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn elements<V: Visitor<'de>>(values: &'de [Value], visitor: V) -> Result<V::Value, Misfit> {
+        let mut left = values.iter();
+        let read = visitor.visit_seq(Elements(&mut left))?;
+        if left.len() > 0 {
+            return Err(Misfit(format!("a sequence of {} elements, which is longer than the type", values.len())));
+        }
+        Ok(read)
+    }
+}
+
+impl<'de> de::Deserializer<'de> for FromValue<'de> {
+    type Error = Misfit;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Int(number) => match (u64::try_from(*number), i64::try_from(*number)) {
+                (Ok(number), _) => visitor.visit_u64(number),
+                (_, Ok(number)) => visitor.visit_i64(number),
+                _ => visitor.visit_i128(*number),
+            },
+            Value::Large(number) => visitor.visit_u128(*number),
+            Value::Float(number) => visitor.visit_f64(*number),
+            Value::Char(value) => visitor.visit_char(*value),
+            Value::Str(text) => visitor.visit_borrowed_str(text),
+            Value::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Value::Unit => visitor.visit_unit(),
+            Value::None => visitor.visit_none(),
+            Value::Some(inner) => FromValue(inner).deserialize_any(visitor),
+            Value::Seq(values) => Self::elements(values, visitor),
+            Value::Map(entries) => visitor.visit_map(Entries { left: entries.iter(), value: None }),
+            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None }),
+            Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
+            // As externally tagged: what a self-describing format has.
+            Value::Variant(name, content) => visitor.visit_map(OneEntry(Some(name), content)),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::None => visitor.visit_none(),
+            Value::Some(inner) => visitor.visit_some(FromValue(inner)),
+            // A mandatory field that has become an option.
+            other => visitor.visit_some(FromValue(other)),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::float_cmp,
+            reason = "it is the question whether it is exact"
+        )]
+        self.float(visitor, |number| f64::from(number as f32) == number)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        self.float(visitor, |_| true)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        self.deserialize_byte_buf(visitor)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        let Value::Seq(values) = self.inner() else { return self.deserialize_any(visitor) };
+        let byte = |value: &Value| match value {
+            Value::Int(number) => u8::try_from(*number).ok(),
+            _ => None,
+        };
+        match values.iter().map(byte).collect() {
+            Some(bytes) => visitor.visit_byte_buf(bytes),
+            None => Err(Misfit("a sequence whose elements are not bytes".to_owned())),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.inner() {
+            Value::Bytes(bytes) => visitor.visit_seq(de::value::SeqDeserializer::new(bytes.iter().copied())),
+            inner => FromValue(inner).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match self.inner() {
+            // Serde would take its elements by their places, and places say nothing about names.
+            Value::Seq(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            inner => FromValue(inner).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match self.inner() {
+            Value::Variant(name, content) => visitor.visit_enum(OneVariant(name, content)),
+            Value::Str(name) => visitor.visit_enum(OneVariant(name, &Value::Unit)),
+            _ => Err(de::Error::invalid_type(Unexpected::Other(""), &visitor)),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
+    }
+
+    /// Postcard is not: types such as ids and addresses have their compact form in the value.
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string unit unit_struct tuple tuple_struct map identifier
+    }
+}
+
+struct Elements<'i, 'de>(&'i mut std::slice::Iter<'de, Value>);
+
+impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Misfit;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
+        self.0.next().map(|value| seed.deserialize(FromValue(value))).transpose()
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+struct Entries<'de> {
+    left: std::slice::Iter<'de, (Value, Value)>,
+    value: Option<&'de Value>,
+}
+
+impl<'de> de::MapAccess<'de> for Entries<'de> {
+    type Error = Misfit;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let Some((key, value)) = self.left.next() else { return Ok(None) };
+        self.value = Some(value);
+        seed.deserialize(FromValue(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+        seed.deserialize(FromValue(self.value.take().unwrap_or(&Value::Unit)))
+    }
+}
+
+struct Fields<'de> {
+    left: std::slice::Iter<'de, (String, Value)>,
+    value: Option<&'de Value>,
+}
+
+impl<'de> de::MapAccess<'de> for Fields<'de> {
+    type Error = Misfit;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let Some((name, value)) = self.left.next() else { return Ok(None) };
+        self.value = Some(value);
+        let name: StrDeserializer<'_, Misfit> = name.as_str().into_deserializer();
+        seed.deserialize(name).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+        seed.deserialize(FromValue(self.value.take().unwrap_or(&Value::Unit)))
+    }
+}
+
+struct OneEntry<'de>(Option<&'de str>, &'de Value);
+
+impl<'de> de::MapAccess<'de> for OneEntry<'de> {
+    type Error = Misfit;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let Some(name) = self.0.take() else { return Ok(None) };
+        let name: StrDeserializer<'_, Misfit> = name.into_deserializer();
+        seed.deserialize(name).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+        seed.deserialize(FromValue(self.1))
+    }
+}
+
+struct OneVariant<'de>(&'de str, &'de Value);
+
+impl<'de> de::EnumAccess<'de> for OneVariant<'de> {
+    type Error = Misfit;
+    type Variant = FromValue<'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, FromValue<'de>), Misfit> {
+        let name: StrDeserializer<'_, Misfit> = self.0.into_deserializer();
+        Ok((seed.deserialize(name)?, FromValue(self.1)))
+    }
+}
+
+impl<'de> de::VariantAccess<'de> for FromValue<'de> {
+    type Error = Misfit;
+
+    fn unit_variant(self) -> Result<(), Misfit> {
+        match self.0 {
+            Value::Unit => Ok(()),
+            _ => Err(Misfit("a variant that holds something and should hold nothing".to_owned())),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
+        match self.0 {
+            Value::Unit => Err(Misfit("a variant that holds nothing and should hold something".to_owned())),
+            _ => seed.deserialize(self),
+        }
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::Seq(values) => Self::elements(values, visitor),
+            _ => Err(de::Error::invalid_type(Unexpected::Other(""), &visitor)),
+        }
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            // A unit variant that got fields with defaults.
+            Value::Unit => visitor.visit_map(Fields { left: [].iter(), value: None }),
+            _ => de::Deserializer::deserialize_struct(self, "", fields, visitor),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Writes a shape down as a document for the broker: with the names that payloads of postcard lack.
+
+use std::collections::HashMap;
+
+use super::arena::{Arena, Form, Named, Shape, Slot, Variant};
+use crate::job::shape::{self, Leaf, Node, ShapeDocument};
+
+/// The names by which the fields of a struct or of a variant (`Some`) are read, in the order of the wire.
+pub(super) type ReadNames = HashMap<(Named, Option<usize>), Vec<&'static str>>;
+
+impl Arena {
+    /// The document. `names` are those of structs with aliases; serde announces aliases as if they were fields.
+    pub(super) fn to_document(&self, root: Slot, names: &ReadNames) -> ShapeDocument {
+        let types = self.all_named().map(|named| self.document_form(self.form(named), (named, None), names));
+        ShapeDocument::new(self.document_node(root), types.collect())
+    }
+
+    fn document_node(&self, slot: Slot) -> Node {
+        let node = |slot: &Slot| Box::new(self.document_node(*slot));
+        let is = match self.shape(slot) {
+            Shape::Unseen => Node::Unseen,
+            Shape::Leaf(name) => leaf(name).map_or(Node::Unseen, Node::Is),
+            Shape::Opaque(name) => Node::Any(name.clone()),
+            Shape::Option(inner) => Node::Option(node(inner)),
+            Shape::Seq(inner) => Node::Seq(node(inner)),
+            Shape::Map(key, value) => Node::Map(node(key), node(value)),
+            Shape::Tuple(slots) => Node::Tuple(self.document_nodes(slots)),
+            Shape::Array(inner, n) => Node::Array(node(inner), *n),
+            Shape::Named(named) => Node::Type(named.index()),
+        };
+        if self.is_secret(slot) { Node::Secret(Box::new(is)) } else { is }
+    }
+
+    fn document_nodes(&self, slots: &[Slot]) -> Vec<Node> {
+        slots.iter().map(|&slot| self.document_node(slot)).collect()
+    }
+
+    fn document_form(&self, form: &Form, of: (Named, Option<usize>), names: &ReadNames) -> shape::Form {
+        match form {
+            Form::Unit => shape::Form::Unit,
+            Form::Newtype(slot) => shape::Form::Newtype(self.document_node(*slot)),
+            Form::Tuple(slots) => shape::Form::Tuple(self.document_nodes(slots)),
+            Form::Struct(fields) => {
+                let field = |name: &str, slot| shape::Field { name: name.to_owned(), node: self.document_node(slot) };
+                shape::Form::Struct(match names.get(&of) {
+                    Some(names) => names.iter().zip(fields).map(|(name, &(_, slot))| field(name, slot)).collect(),
+                    // Which names are aliases is not known: no payload must be read by them.
+                    None if self.has_more_names_than_fields(form) => {
+                        let unknown =
+                            |&(name, _): &(&str, Slot)| shape::Field { name: name.to_owned(), node: Node::Unseen };
+                        fields.iter().map(unknown).collect()
+                    }
+                    None => fields.iter().map(|&(name, slot)| field(name, slot)).collect(),
+                })
+            }
+            Form::Enum(variants) => {
+                // The number of a variant is its place among those without aliases, of which nobody tells.
+                let has_aliases = variants.iter().any(Variant::is_avoided);
+                let variant = |(index, variant): (usize, &Variant)| shape::Variant {
+                    name: variant.name.to_owned(),
+                    form: match &variant.form {
+                        Some(form) if !has_aliases => Some(self.document_form(form, (of.0, Some(index)), names)),
+                        _ => None,
+                    },
+                };
+                shape::Form::Enum(variants.iter().enumerate().map(variant).collect())
+            }
+        }
+    }
+
+    /// Whether serde announced more names than it read fields: then some of them are aliases.
+    pub(super) fn has_more_names_than_fields(&self, form: &Form) -> bool {
+        matches!(form, Form::Struct(fields) if fields.iter().any(|&(_, slot)| *self.shape(slot) == Shape::Unseen))
+    }
+
+    /// The structs, and variants with fields, some of whose names are aliases.
+    pub(super) fn with_aliases(&self) -> Vec<(Named, Option<usize>)> {
+        let mut found = Vec::new();
+        for named in self.all_named() {
+            if self.has_more_names_than_fields(self.form(named)) {
+                found.push((named, None));
+            }
+            for (index, variant) in self.variants(named).iter().enumerate() {
+                if variant.form.as_ref().is_some_and(|form| self.has_more_names_than_fields(form)) {
+                    found.push((named, Some(index)));
+                }
+            }
+        }
+        found
+    }
+
+    /// The variant of `named` that leads to a type, or to a variant of that type.
+    pub(super) fn variant_towards(&self, named: Named, to: (Named, Option<usize>)) -> Option<usize> {
+        if let (true, Some(index)) = (named == to.0, to.1) {
+            return Some(index);
+        }
+        let leads =
+            |variant: &Variant| variant.form.as_ref().is_some_and(|form| self.form_leads(form, to.0, &mut vec![named]));
+        self.variants(named).iter().position(leads)
+    }
+
+    fn leads(&self, slot: Slot, to: Named, seen: &mut Vec<Named>) -> bool {
+        match self.shape(slot) {
+            Shape::Unseen | Shape::Leaf(_) | Shape::Opaque(_) => false,
+            Shape::Option(inner) | Shape::Seq(inner) | Shape::Array(inner, _) => self.leads(*inner, to, seen),
+            Shape::Map(key, value) => self.leads(*key, to, seen) || self.leads(*value, to, seen),
+            Shape::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, to, seen)),
+            Shape::Named(named) if *named == to => true,
+            Shape::Named(named) if seen.contains(named) => false,
+            Shape::Named(named) => {
+                seen.push(*named);
+                self.form_leads(self.form(*named), to, seen)
+            }
+        }
+    }
+
+    fn form_leads(&self, form: &Form, to: Named, seen: &mut Vec<Named>) -> bool {
+        match form {
+            Form::Unit => false,
+            Form::Newtype(slot) => self.leads(*slot, to, seen),
+            Form::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, to, seen)),
+            Form::Struct(fields) => fields.iter().any(|&(_, slot)| self.leads(slot, to, seen)),
+            Form::Enum(variants) => {
+                variants.iter().filter_map(|variant| variant.form.as_ref()).any(|form| self.form_leads(form, to, seen))
+            }
+        }
+    }
+
+    /// The announced names and their slots.
+    pub(super) fn names_of(&self, (named, variant): (Named, Option<usize>)) -> Vec<(&'static str, Slot)> {
+        let form = match variant {
+            None => Some(self.form(named)),
+            Some(index) => self.variants(named).get(index).and_then(|variant| variant.form.as_ref()),
+        };
+        match form {
+            Some(Form::Struct(fields)) => fields.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn leaf(name: &str) -> Option<Leaf> {
+    Some(match name {
+        "bool" => Leaf::Bool,
+        "i8" => Leaf::I8,
+        "i16" => Leaf::I16,
+        "i32" => Leaf::I32,
+        "i64" => Leaf::I64,
+        "i128" => Leaf::I128,
+        "u8" => Leaf::U8,
+        "u16" => Leaf::U16,
+        "u32" => Leaf::U32,
+        "u64" => Leaf::U64,
+        "u128" => Leaf::U128,
+        "f32" => Leaf::Float32,
+        "f64" => Leaf::Float64,
+        "char" => Leaf::Char,
+        "str" => Leaf::Str,
+        "bytes" => Leaf::Bytes,
+        _ => return None,
+    })
+}

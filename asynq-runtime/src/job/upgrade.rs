@@ -1,0 +1,131 @@
+//! What a program says of the earlier versions of its jobs: a function from the old arguments to today's job.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    Fingerprint, Job, PayloadError,
+    shape::{self, FromValue, ShapeDocument, Value},
+};
+
+/// How the arguments of an earlier version become today's job. `#[job(upgrade = from_v1)]` writes it; by hand:
+///
+/// ```
+/// use asynq_runtime::{job::{Earlier, Upgrade}, prelude::*};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Invoice { cents: u64 }
+///
+/// #[derive(Deserialize)]
+/// struct InvoiceV1 { euros: u32 }
+///
+/// fn from_v1(old: InvoiceV1) -> Invoice {
+///     Invoice { cents: u64::from(old.euros) * 100 }
+/// }
+///
+/// impl Job for Invoice {
+///     const NAME: &'static str = "invoice";
+///     const UPGRADES: &'static [Upgrade<Self>] = &[Upgrade::new(|earlier| earlier.through(from_v1))];
+///     type Output = JobResult;
+///     async fn run(self, _: &JobContext) -> JobResult {
+///         Ok(())
+///     }
+/// }
+/// ```
+pub struct Upgrade<J: Job>(fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>);
+
+impl<J: Job> Upgrade<J> {
+    /// An upgrade that reads with [`Earlier::through`].
+    pub const fn new(read: fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>) -> Self {
+        Self(read)
+    }
+
+    /// Today's job; `None` if the arguments are not of the shape that this upgrade takes.
+    pub(super) fn apply(&self, earlier: &Earlier<'_>) -> Option<Result<J, PayloadError>> {
+        (self.0)(earlier)
+    }
+}
+
+impl<J: Job> fmt::Debug for Upgrade<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Upgrade").field(&J::NAME).finish()
+    }
+}
+
+/// The arguments of a task that another version of the program enqueued.
+pub struct Earlier<'p>(Content<'p>);
+
+enum Content<'p> {
+    Postcard(u32, &'p [u8]),
+    Json(&'p [u8]),
+    /// A payload of another shape, which the broker knows; and whether that shape must be exactly the upgrade's.
+    Known {
+        shape: &'p ShapeDocument,
+        value: &'p Value,
+        exactly: bool,
+    },
+}
+
+impl<'p> Earlier<'p> {
+    pub(super) fn postcard(fingerprint: u32, arguments: &'p [u8]) -> Self {
+        Self(Content::Postcard(fingerprint, arguments))
+    }
+
+    pub(super) fn json(payload: &'p [u8]) -> Self {
+        Self(Content::Json(payload))
+    }
+
+    pub(super) fn known(shape: &'p ShapeDocument, value: &'p Value, exactly: bool) -> Self {
+        Self(Content::Known { shape, value, exactly })
+    }
+
+    /// Today's job, if the arguments are those that `upgrade` takes: a payload of the default codec must have exactly the
+    /// shape of `T`, or, where nothing else reads it, become `T` by serde's rules; a JSON payload must be readable as `T`.
+    /// `None` for all others.
+    pub fn through<T: DeserializeOwned + 'static, J: Job>(
+        &self,
+        upgrade: impl FnOnce(T) -> J,
+    ) -> Option<Result<J, PayloadError>> {
+        let old = match self.0 {
+            Content::Json(payload) => serde_json::from_slice::<T>(payload).ok()?,
+            Content::Postcard(found, arguments) => {
+                let fingerprint = Fingerprint::of_earlier::<J, T>();
+                if fingerprint.value != found {
+                    return None;
+                }
+                let unreadable = |reason: String| {
+                    let expected = Fingerprint::in_postcard::<J>().value;
+                    PayloadError::Unresolved { job: J::NAME, expected, found, reason }
+                };
+                // As any other payload of another shape, so that its bytes are all read.
+                match shape::decode(&fingerprint.document, arguments) {
+                    Ok(value) => match T::deserialize(FromValue(&value)) {
+                        Ok(old) => old,
+                        Err(error) => return Some(Err(unreadable(error.to_string()))),
+                    },
+                    // A type that is known in part.
+                    Err(reason) => match postcard::take_from_bytes(arguments) {
+                        Ok((old, [])) => old,
+                        _ => return Some(Err(unreadable(reason))),
+                    },
+                }
+            }
+            Content::Known { shape, value, exactly } => {
+                if exactly && !Fingerprint::of_earlier::<J, T>().document.is_same_shape(shape) {
+                    return None;
+                }
+                T::deserialize(FromValue(value)).ok()?
+            }
+        };
+        Some(Ok(upgrade(old)))
+    }
+}
+
+impl fmt::Debug for Earlier<'_> {
+    /// Without the arguments, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Earlier").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Looks up, once, the shapes of payloads that the jobs of this program cannot take as they are.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    broker::{Broker, BrokerError},
+    job::{Kept, Needs, ShapeDocument},
+};
+
+/// After so long the broker is asked again: the shape may have been kept since, or another one in its place.
+const AGAIN: Duration = Duration::from_secs(10);
+/// More shapes than this are not remembered: fingerprints are data from outside.
+const MOST: usize = 1000;
+
+/// The shapes that were looked up.
+#[derive(Default)]
+pub(super) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
+
+#[derive(Clone)]
+struct Found {
+    kept: Option<Arc<Kept>>,
+    at: Instant,
+}
+
+impl ShapeCache {
+    /// What the broker keeps of the shape that tasks of this type have.
+    pub(super) async fn find(
+        &self,
+        broker: &Arc<dyn Broker>,
+        r#type: &str,
+        needs: Needs,
+    ) -> Result<Option<Arc<Kept>>, BrokerError> {
+        let which = (r#type.to_owned(), needs);
+        if let Some(found) = self.known(&which) {
+            return Ok(found.kept);
+        }
+        let kept = broker.shape(r#type, needs.id()).await?;
+        let kept = kept.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
+        if let Some(Err(reason)) = kept.as_deref() {
+            tracing::warn!(r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
+        }
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() >= MOST {
+            found.clear();
+        }
+        found.insert(which, Found { kept: kept.clone(), at: Instant::now() });
+        Ok(kept)
+    }
+
+    /// The shape of a fingerprint never changes, so one that could be read is good for ever.
+    fn known(&self, which: &(String, Needs)) -> Option<Found> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(which).cloned()?;
+        let is_final = matches!((which.1, found.kept.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
+        (is_final || found.at.elapsed() < AGAIN).then_some(found)
+    }
+}
+
+impl fmt::Debug for ShapeCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShapeCache").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,389 @@
+//! The changes that people make to a job, in both codecs, forward and rolled back.
+
+use std::fmt::Write as _;
+
+use asynq_runtime::{JobDescriptor, PreparedTask, prelude::*};
+use asynq_tests::{Fixture, Lent, RedisCluster, RedisStore, SqliteStore, Store, StoreOn};
+use serde::{Deserialize, Serialize};
+
+use crate::stage::{self, Became, Log};
+
+/// A version of a job.
+struct Version {
+    task: fn() -> PreparedTask,
+    job: JobDescriptor,
+}
+
+struct Change {
+    what: &'static str,
+    codec: &'static str,
+    before: Version,
+    after: Version,
+    /// What the new program runs the old task with; `None` where it must wait.
+    forward: Option<&'static str>,
+    /// The same for the old program and the new task.
+    rollback: Option<&'static str>,
+}
+
+/// Each change has two jobs, `$postcard` and `$json`, in two versions. The arguments stand with the values that are
+/// enqueued, and what runs is shown as a tuple of them.
+macro_rules! changes {
+    ($($what:literal $postcard:ident $json:ident
+        before [$($old_option:tt)*] ($($(#[$old_meta:meta])* $old:ident: $old_type:ty = $old_value:expr),* $(,)?)
+        after [$($new_option:tt)*] ($($(#[$new_meta:meta])* $new:ident: $new_type:ty = $new_value:expr),* $(,)?)
+        forward $forward:expr, rollback $rollback:expr;
+    )*) => {
+        $(mod $postcard {
+            pub(crate) mod before {
+                use super::super::*;
+                changes!(@job $postcard "postcard" [$($old_option)*] ($($(#[$old_meta])* $old: $old_type),*));
+                changes!(@job $json "json" [$($old_option)*] ($($(#[$old_meta])* $old: $old_type),*));
+            }
+            pub(crate) mod after {
+                use super::super::*;
+                changes!(@job $postcard "postcard" [$($new_option)*] ($($(#[$new_meta])* $new: $new_type),*));
+                changes!(@job $json "json" [$($new_option)*] ($($(#[$new_meta])* $new: $new_type),*));
+            }
+        })*
+
+        fn changes() -> Vec<Change> {
+            vec![$(
+                changes!(@change $what, "postcard" $postcard $postcard ($($old = $old_value),*) ($($new = $new_value),*) $forward, $rollback),
+                changes!(@change $what, "json" $postcard $json ($($old = $old_value),*) ($($new = $new_value),*) $forward, $rollback),
+            )*]
+        }
+    };
+    (@job $name:ident $codec:literal [$($option:tt)*] ($($(#[$meta:meta])* $argument:ident: $type:ty),*)) => {
+        #[job(codec = $codec, $($option)*)]
+        pub(crate) async fn $name(ctx: &JobContext, log: State<Log>, $($(#[$meta])* $argument: $type),*) -> JobResult {
+            log.lock().unwrap().insert(ctx.id().to_string(), format!("{:?}", ($($argument,)*)));
+            Ok(())
+        }
+    };
+    (@change $what:expr, $codec:literal $module:ident $job:ident
+        ($($old:ident = $old_value:expr),*) ($($new:ident = $new_value:expr),*) $forward:expr, $rollback:expr
+    ) => {
+        Change {
+            what: $what,
+            codec: $codec,
+            before: Version {
+                task: || $module::before::$job { $($old: $old_value),* }.into(),
+                job: JobDescriptor::of::<$module::before::$job>(file!(), line!()),
+            },
+            after: Version {
+                task: || $module::after::$job { $($new: $new_value),* }.into(),
+                job: JobDescriptor::of::<$module::after::$job>(file!(), line!()),
+            },
+            forward: $forward,
+            rollback: $rollback,
+        }
+    };
+}
+
+fn ann() -> String {
+    "ann".to_owned()
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Item {
+    name: String,
+    price: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ItemWithNote {
+    note: Option<String>,
+    name: String,
+    price: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ItemInEuros {
+    name: String,
+    #[serde(alias = "price")]
+    euros: u64,
+}
+
+fn item() -> Item {
+    Item { name: "pen".to_owned(), price: 3 }
+}
+
+fn item_with_note() -> ItemWithNote {
+    ItemWithNote { note: Some("blue".to_owned()), name: "pen".to_owned(), price: 3 }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum State2 {
+    New,
+    Paid(u32),
+    Sent { to: String },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum StateReordered {
+    Sent { to: String },
+    New,
+    Paid(u32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum StateWithMore {
+    New,
+    Cancelled,
+    Paid(u64),
+    Sent { to: String, by: Option<String> },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum StateRenamed {
+    New,
+    #[serde(alias = "Paid")]
+    Settled(u32),
+    Sent {
+        to: String,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Address(String);
+
+#[derive(Debug, Deserialize)]
+struct InvoiceV1 {
+    euros: u32,
+    #[expect(dead_code, reason = "it is part of the old shape")]
+    customer: String,
+}
+
+fn from_v1(old: InvoiceV1) -> upgrade::after::upgrade {
+    upgrade::after::upgrade { cents: u64::from(old.euros) * 100 }
+}
+
+changes! {
+    "an Option is added at the end" add_option add_option_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: u32 = 1, note: Option<String> = Some("x".into()))
+        forward Some(r#"("ann", 1, None)"#), rollback Some(r#"("ann", 1)"#);
+    "an Option is added in front" add_in_front add_in_front_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (note: Option<String> = None, to: String = ann(), n: u32 = 1)
+        forward Some(r#"(None, "ann", 1)"#), rollback Some(r#"("ann", 1)"#);
+    "an argument with a default is added" add_default add_default_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), #[serde(default)] urgent: bool = true, n: u32 = 1)
+        forward Some(r#"("ann", false, 1)"#), rollback Some(r#"("ann", 1)"#);
+    "an argument without a default is added" add_required add_required_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: u32 = 1, from: String = "bob".into())
+        forward None, rollback Some(r#"("ann", 1)"#);
+    "an argument is removed" remove remove_json
+        before [] (to: String = ann(), n: u32 = 1, from: String = "bob".into())
+        after [] (to: String = ann(), n: u32 = 1)
+        forward Some(r#"("ann", 1)"#), rollback None;
+    "arguments change places" reorder reorder_json
+        before [] (to: String = ann(), n: u32 = 1, m: u32 = 2)
+        after [] (m: u32 = 2, n: u32 = 1, to: String = ann())
+        forward Some(r#"(2, 1, "ann")"#), rollback Some(r#"("ann", 1, 2)"#);
+    "an argument is renamed" rename rename_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (recipient: String = ann(), n: u32 = 1)
+        forward None, rollback None;
+    "an argument is renamed, with an alias" alias alias_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (#[serde(alias = "to")] recipient: String = ann(), n: u32 = 1)
+        forward Some(r#"("ann", 1)"#), rollback None;
+    "an argument is renamed in the code alone" keep_name keep_name_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (#[serde(rename = "to")] recipient: String = ann(), n: u32 = 1)
+        forward Some(r#"("ann", 1)"#), rollback Some(r#"("ann", 1)"#);
+    "an integer becomes wider" widen widen_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: u64 = 1)
+        forward Some(r#"("ann", 1)"#), rollback Some(r#"("ann", 1)"#);
+    "an integer becomes narrower than its value" narrow narrow_json
+        before [] (to: String = ann(), n: u32 = 300)
+        after [] (to: String = ann(), n: u8 = 30)
+        forward None, rollback Some(r#"("ann", 30)"#);
+    "an integer gets a sign" sign sign_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: i64 = -1)
+        forward Some(r#"("ann", 1)"#), rollback None;
+    "an integer becomes a fraction" float float_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: f64 = 1.5)
+        forward Some(r#"("ann", 1.0)"#), rollback None;
+    "an argument becomes optional" optional optional_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: String = ann(), n: Option<u32> = None)
+        forward Some(r#"("ann", Some(1))"#), rollback None;
+    "an optional argument becomes mandatory" mandatory mandatory_json
+        before [] (to: String = ann(), n: Option<u32> = Some(1))
+        after [] (to: String = ann(), n: u32 = 2)
+        forward Some(r#"("ann", 1)"#), rollback Some(r#"("ann", Some(2))"#);
+    "one argument becomes two" second second_json
+        before [] (to: String = ann())
+        after [] (to: String = ann(), n: Option<u32> = Some(1))
+        forward Some(r#"("ann", None)"#), rollback Some(r#"("ann",)"#);
+    "one struct becomes two arguments" second_of_struct second_of_struct_json
+        before [] (item: Item = item())
+        after [] (item: Item = item(), #[serde(default)] n: u32 = 1)
+        forward Some(r#"(Item { name: "pen", price: 3 }, 0)"#), rollback Some(r#"(Item { name: "pen", price: 3 },)"#);
+    "the only argument is renamed" rename_only rename_only_json
+        before [] (to: String = ann())
+        after [] (recipient: String = ann())
+        forward Some(r#"("ann",)"#), rollback Some(r#"("ann",)"#);
+    "one argument becomes two of other names" second_renamed second_renamed_json
+        before [] (to: String = ann())
+        after [] (recipient: String = ann(), n: Option<u32> = None)
+        forward None, rollback None;
+    "a text becomes a number" kind kind_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: u64 = 7, n: u32 = 1)
+        forward None, rollback None;
+    "a nested struct gets an Option" nested nested_json
+        before [] (items: Vec<Item> = vec![item(), item()], n: u32 = 1)
+        after [] (items: Vec<ItemWithNote> = vec![item_with_note()], n: u32 = 1)
+        forward Some(r#"([ItemWithNote { note: None, name: "pen", price: 3 }, ItemWithNote { note: None, name: "pen", price: 3 }], 1)"#),
+        rollback Some(r#"([Item { name: "pen", price: 3 }], 1)"#);
+    "a nested field is renamed with an alias and widened" nested_alias nested_alias_json
+        before [] (item: Option<Item> = Some(item()), n: u32 = 1)
+        after [] (item: Option<ItemInEuros> = Some(ItemInEuros { name: "pen".into(), euros: 3 }), n: u32 = 1)
+        forward Some(r#"(Some(ItemInEuros { name: "pen", euros: 3 }), 1)"#), rollback None;
+    "variants change places" variants variants_json
+        before [] (state: State2 = State2::Paid(7), n: u32 = 1)
+        after [] (state: StateReordered = StateReordered::Sent { to: ann() }, n: u32 = 1)
+        forward Some("(Paid(7), 1)"), rollback Some(r#"(Sent { to: "ann" }, 1)"#);
+    "a variant is added, and fields of variants" more_variants more_variants_json
+        before [] (state: State2 = State2::Sent { to: ann() }, n: u32 = 1)
+        after [] (state: StateWithMore = StateWithMore::Cancelled, n: u32 = 1)
+        forward Some(r#"(Sent { to: "ann", by: None }, 1)"#), rollback None;
+    "a variant is renamed, with an alias" rename_variant rename_variant_json
+        before [] (state: State2 = State2::Paid(7), n: u32 = 1)
+        after [] (state: StateRenamed = StateRenamed::Settled(7), n: u32 = 1)
+        forward Some("(Settled(7), 1)"), rollback None;
+    "a newtype is put around" newtype newtype_json
+        before [] (to: String = ann(), n: u32 = 1)
+        after [] (to: Address = Address(ann()), n: u32 = 1)
+        forward Some(r#"(Address("ann"), 1)"#), rollback Some(r#"("ann", 1)"#);
+}
+
+/// What is about the job itself, and so has types that the table above cannot say.
+mod upgrade {
+    pub(crate) mod before {
+        use super::super::*;
+        changes!(@job upgrade "postcard" [name = "invoice"] (euros: u32, customer: String));
+        changes!(@job upgrade_json "json" [name = "invoice_json"] (euros: u32, customer: String));
+    }
+    pub(crate) mod after {
+        use super::super::*;
+        changes!(@job upgrade "postcard" [name = "invoice", upgrade = from_v1] (cents: u64));
+        changes!(@job upgrade_json "json" [name = "invoice_json", upgrade = [from_v1_json]] (cents: u64));
+
+        fn from_v1_json(old: InvoiceV1) -> upgrade_json {
+            upgrade_json { cents: from_v1(old).cents }
+        }
+    }
+}
+
+mod renamed_job {
+    pub(crate) mod before {
+        use super::super::*;
+        changes!(@job renamed_job "postcard" [name = "send_mail"] (to: String, n: u32));
+        changes!(@job renamed_job_json "json" [name = "send_mail_json"] (to: String, n: u32));
+    }
+    pub(crate) mod after {
+        use super::super::*;
+        changes!(@job renamed_job "postcard" [alias = "send_mail"] (to: String, n: u64, note: Option<String>));
+        changes!(@job renamed_job_json "json" [alias = ["send_mail_json", "older"]] (to: String, n: u64, note: Option<String>));
+    }
+}
+
+mod codec {
+    pub(crate) mod before {
+        use super::super::*;
+        changes!(@job codec "postcard" [] (to: String, n: u32));
+        changes!(@job codec_json "json" [] (to: String, n: u32));
+    }
+    pub(crate) mod after {
+        use super::super::*;
+        changes!(@job codec "json" [] (to: String, n: u64, note: Option<String>));
+        changes!(@job codec_json "postcard" [] (to: String, n: u64, note: Option<String>));
+    }
+}
+
+fn changes_of_jobs() -> Vec<Change> {
+    const UPGRADE: &str = "an upgrade is written";
+    const RENAMED: &str = "the job is renamed, with an alias";
+    const CODEC: &str = "the codec becomes the other one";
+    vec![
+        changes!(@change UPGRADE, "postcard" upgrade upgrade
+            (euros = 7, customer = ann()) (cents = 700) Some("(700,)"), None),
+        changes!(@change UPGRADE, "json" upgrade upgrade_json
+            (euros = 7, customer = ann()) (cents = 700) Some("(700,)"), None),
+        changes!(@change RENAMED, "postcard" renamed_job renamed_job
+            (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
+        changes!(@change RENAMED, "json" renamed_job renamed_job_json
+            (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
+        changes!(@change CODEC, "postcard" codec codec
+            (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), Some(r#"("ann", 1)"#)),
+        changes!(@change CODEC, "json" codec codec_json
+            (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), Some(r#"("ann", 1)"#)),
+    ]
+}
+
+/// Plays all changes in one direction: the tasks of one version before a server of the other.
+async fn play<S: Store>(changes: &[Change], forward: bool, table: &mut String) -> usize {
+    let t = Fixture::<S>::real_time().await;
+    let (mut tasks, mut jobs) = (Vec::new(), Vec::new());
+    for (i, change) in changes.iter().enumerate() {
+        let (old, new) = if forward { (&change.before, &change.after) } else { (&change.after, &change.before) };
+        tasks.push((format!("t{i}"), (old.task)()));
+        jobs.push(new.job);
+    }
+    stage::enqueue(t.another_broker().await, tasks).await;
+    let log = stage::run(t.another_broker().await, jobs, changes.len() as u64).await;
+    let mut wrong = 0;
+    let direction = if forward { "forward" } else { "rollback" };
+    for (i, change) in changes.iter().enumerate() {
+        let expected = if forward { change.forward } else { change.rollback };
+        let became = stage::became(t.broker(), &log, &format!("t{i}")).await;
+        let is_right = match (&became, expected) {
+            (Became::Ran(arguments), Some(expected)) => arguments == expected,
+            (Became::Waits(why), None) => !why.is_empty(),
+            _ => false,
+        };
+        wrong += usize::from(!is_right);
+        let mark = if is_right { "" } else { "  <-- WRONG" };
+        let became = match became {
+            Became::Ran(arguments) => format!("ran{arguments}"),
+            Became::Waits(why) => format!("waits: {why}"),
+            Became::Lost(how) => format!("LOST: {how}"),
+        };
+        let Change { what, codec, .. } = change;
+        let _ = writeln!(table, "{:7} {direction:8} {codec:8} {what:46} {became}{mark}", S::KIND);
+    }
+    wrong
+}
+
+async fn every_change_runs_or_waits_on<S: Store>() {
+    let changes: Vec<Change> = changes().into_iter().chain(changes_of_jobs()).collect();
+    let mut table = String::new();
+    let mut wrong = play::<S>(&changes, true, &mut table).await;
+    wrong += play::<S>(&changes, false, &mut table).await;
+    println!("{table}{}: {} changes, forward and rolled back: {wrong} wrong", S::KIND, changes.len());
+    assert!(changes.len() >= 48 && wrong == 0, "{table}");
+}
+
+#[tokio::test]
+async fn every_change_runs_or_waits_on_redis() {
+    every_change_runs_or_waits_on::<RedisStore>().await;
+}
+
+#[tokio::test]
+async fn every_change_runs_or_waits_on_a_cluster() {
+    every_change_runs_or_waits_on::<StoreOn<Lent<RedisCluster>>>().await;
+}
+
+#[tokio::test]
+async fn every_change_runs_or_waits_on_sqlite() {
+    every_change_runs_or_waits_on::<SqliteStore>().await;
+}

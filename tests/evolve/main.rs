@@ -1,0 +1,8 @@
+//! Programs that change while tasks wait: the old program's type enqueues and the new one's runs, and the other way round.
+//!
+//! `cargo test -p asynq-tests --test evolve -- --nocapture` prints what became of each change; `scripts/prove evolve` does.
+#![allow(clippy::unwrap_used)]
+
+mod changes;
+mod hostile;
+mod stage;

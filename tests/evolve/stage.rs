@@ -1,0 +1,58 @@
+//! One deploy: tasks of one version, a server of another, and what became of each task.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use asynq_runtime::{Client, JobDescriptor, PreparedTask, Registry, Server, TaskInfo, TaskState, broker::Broker};
+use asynq_tests::{default_queue, soon};
+
+/// What jobs were called with, by the ids of their tasks.
+pub(crate) type Log = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// What became of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Became {
+    /// It ran with these arguments.
+    Ran(String),
+    /// It was handed back and waits for a program that can read it; why.
+    Waits(String),
+    /// Anything else.
+    Lost(String),
+}
+
+/// Enqueues the tasks, each under its id, with a client of its own, as another process would.
+pub(crate) async fn enqueue(broker: Arc<dyn Broker>, tasks: Vec<(String, PreparedTask)>) {
+    let client = Client::new(broker);
+    for (id, task) in tasks {
+        client.enqueue(task.task_id(id)).await.unwrap();
+    }
+}
+
+/// Runs a server with these jobs until each of `n` tasks had its turn.
+pub(crate) async fn run(broker: Arc<dyn Broker>, jobs: Vec<JobDescriptor>, n: u64) -> Log {
+    let log = Log::default();
+    let server = Server::builder("nothing://is-connected")
+        .broker(broker)
+        .registry(Registry::from_descriptors(jobs).unwrap())
+        .state::<Log>(Arc::clone(&log))
+        .concurrency(4);
+    let running = server.build().await.unwrap().start().await.unwrap();
+    soon(running.signals().settled.reached(n)).await;
+    running.shutdown().await.unwrap();
+    log
+}
+
+/// What became of this task.
+pub(crate) async fn became(broker: &dyn Broker, log: &Log, id: &str) -> Became {
+    let ran = log.lock().unwrap().get(id).cloned();
+    let task: Option<TaskInfo> = broker.task(&default_queue(), &asynq_tests::task_id(id)).await.unwrap();
+    match (ran, task) {
+        (Some(arguments), None) => Became::Ran(arguments),
+        (None, Some(task)) if task.state == TaskState::Retry && task.retried == 0 => {
+            Became::Waits(task.last_error.unwrap_or_default())
+        }
+        (ran, task) => Became::Lost(format!("{ran:?} {task:?}")),
+    }
+}

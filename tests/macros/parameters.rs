@@ -1,0 +1,91 @@
+//! What a worker supplies, and what only looks like it.
+
+use asynq_runtime::{
+    FromContext,
+    job::{StateKey, StateMap},
+    prelude::*,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{run, run_in};
+
+struct Prices(u64);
+
+/// Whose data a task works on; made of a state, behind an await.
+struct Tenant {
+    id: String,
+    price: u64,
+}
+
+impl FromContext for Tenant {
+    const REQUIRES: &'static [StateKey] = &[StateKey::of::<Prices>()];
+
+    async fn from_context(ctx: &JobContext) -> JobResult<Self> {
+        tokio::task::yield_now().await;
+        let prices = State::<Prices>::from_context(ctx).await?;
+        Ok(Self { id: ctx.id().to_string(), price: prices.0 })
+    }
+}
+
+#[job]
+async fn bill(#[from_context] tenant: Tenant, count: State<u32>, month: &str) -> JobResult<String> {
+    Ok(format!("{} {} {} {month}", tenant.id, tenant.price, *count))
+}
+
+#[job]
+fn bill_blocking(month: String, #[from_context] tenant: Tenant) -> JobResult<String> {
+    Ok(format!("{} {month}", tenant.price))
+}
+
+#[tokio::test]
+async fn a_type_of_ones_own_is_made_of_the_context_and_its_states_are_known_at_start() {
+    let names = |keys: &[StateKey]| keys.iter().map(|key| key.name()).collect::<Vec<_>>();
+    assert_eq!(names(bill::REQUIRES), ["u32", std::any::type_name::<Prices>()]);
+    assert_eq!(names(bill_blocking::REQUIRES), [std::any::type_name::<Prices>()]);
+
+    let mut states = StateMap::default();
+    states.insert(7_u32);
+    let error = run_in(&JobContext::detached_with(states.clone()), bill { month: "May".into() }).await.unwrap_err();
+    assert!(error.to_string().contains("there is no State<"), "{error}");
+    states.insert(Prices(3));
+    let ctx = JobContext::detached_with(states);
+    assert_eq!(run_in(&ctx, bill { month: "May".into() }).await.expect("runs"), "detached 3 7 May");
+    assert_eq!(run_in(&ctx, bill_blocking { month: "May".into() }).await.expect("runs"), "3 May");
+}
+
+mod of_the_shop {
+    use super::*;
+
+    /// Not the runtime's.
+    #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+    pub(super) enum State {
+        Open,
+        Sold,
+    }
+
+    #[job(derive(Debug, Clone, PartialEq), derive(Eq))]
+    pub(super) async fn mark(#[arg] state: State, since: Shared<&'static str>) -> JobResult<State> {
+        assert_eq!(*since, "monday");
+        Ok(state)
+    }
+
+    impl Eq for State {}
+}
+
+#[tokio::test]
+async fn an_argument_may_be_called_as_a_state_and_a_state_otherwise() {
+    use of_the_shop::{State, mark};
+    let mut states = StateMap::default();
+    states.insert("monday");
+    let ctx = JobContext::detached_with(states);
+    assert_eq!(run_in(&ctx, mark { state: State::Sold }).await.expect("runs"), State::Sold);
+    assert!(run(mark { state: State::Open }).await.is_err(), "a detached context has no states");
+}
+
+#[test]
+fn a_payload_derives_what_it_is_told_to() {
+    use of_the_shop::{State, mark};
+    let job = mark { state: State::Open };
+    assert_eq!(job.clone(), job);
+    assert_eq!(format!("{job:?}"), "mark { state: Open }");
+}
