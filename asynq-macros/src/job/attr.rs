@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use asynq_grammar::{Backoff, names};
+use asynq_grammar::names;
 use proc_macro2::TokenStream;
 use syn::{
     ExprPath, Ident, LitStr, Path,
     parse::{ParseStream, Parser},
 };
 
-use super::{Attribute, entry::Entry, schedule::ScheduleAttr};
+use super::{
+    Attribute,
+    entry::Entry,
+    schedule::ScheduleAttr,
+    setting::{Codec, Pause, Setting, UniqueUntil},
+};
 use crate::errors::{Errors, Place};
 
 /// What the attribute says. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
@@ -48,41 +53,6 @@ pub(super) struct Attr {
     pub(super) mentions_unique: bool,
     /// The same of `debounce`.
     pub(super) mentions_debounce: bool,
-}
-
-/// A valid value and the option it was written for.
-pub(super) struct Setting<T> {
-    pub(super) value: T,
-    pub(super) key: Ident,
-    pub(super) place: Place,
-}
-
-impl<T> Setting<T> {
-    pub(super) fn into_value(self) -> T {
-        self.value
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Codec {
-    Postcard,
-    Json,
-}
-
-/// What frees the lock of a unique task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UniqueUntil {
-    End,
-    Success,
-    Start,
-}
-
-/// How long a failed task waits.
-pub(super) enum Pause {
-    /// As the text says.
-    Declared(Backoff),
-    /// As this function says.
-    By(ExprPath),
 }
 
 impl Attr {

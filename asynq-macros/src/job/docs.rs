@@ -6,9 +6,9 @@ use asynq_grammar::duration;
 use syn::ext::IdentExt;
 
 use super::{
-    attr::{Codec, Pause, UniqueUntil},
     model::{JobModel, Options},
     parameter::Argument,
+    setting::{Codec, Pause, UniqueUntil},
 };
 
 /// The paragraph under the user's own words on the struct.

@@ -12,9 +12,9 @@ use syn::{
 
 use super::{
     Attribute,
-    attr::{Pause, Setting},
     literal::within,
     options::{self, DERIVE, Known},
+    setting::{Pause, Setting},
 };
 use crate::errors::{Errors, Place};
 

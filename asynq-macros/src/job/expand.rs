@@ -1,19 +1,18 @@
 //! Prints the model: the struct, what users call on it, the `Job` implementation and the registration.
 
-use std::time::Duration;
-
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::{
-    attr::{Codec, Pause, UniqueUntil},
     docs,
     fits::{bound, check, ok, requires},
     model::{JobModel, Options},
-    parameter::{Argument, Form, Parameter},
+    parameter::{Argument, Form},
+    periodic,
     run::run,
-    schedule,
+    setting::{Codec, Pause, UniqueUntil},
+    tokens::{allow, at, doc, doc_at, local, stored, time},
 };
 
 /// Everything beside the function.
@@ -23,7 +22,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let implementation = implementation(job);
     let registration = (!job.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
-    let entry = job.schedule.as_ref().map(|schedule| schedule::entry(schedule, job));
+    let entry = job.schedule.as_ref().map(|schedule| periodic::entry(schedule, job));
     let check = check(job);
     let scoped = scoped(job, &quote!(#check #implementation #registration #aggregation #entry));
     // The golden files show what stands beside the struct behind it.
@@ -54,7 +53,7 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
     let doc = doc(&docs::of_struct(job));
     let times =
-        job.schedule.as_ref().and_then(schedule::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
+        job.schedule.as_ref().and_then(periodic::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
     // One argument is the payload itself: what Go's `json.Unmarshal` into that type expects.
     let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
@@ -249,16 +248,6 @@ fn backoff(pause: &Pause) -> TokenStream {
     quote!(const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(#made);)
 }
 
-/// A duration of whole milliseconds.
-pub(super) fn time(span: Duration) -> TokenStream {
-    if span.subsec_millis() == 0 {
-        let seconds = Literal::u64_unsuffixed(span.as_secs());
-        return quote!(__rt::Duration::from_secs(#seconds));
-    }
-    let ms = Literal::u64_unsuffixed(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
-    quote!(__rt::Duration::from_millis(#ms))
-}
-
 fn options(options: &Options) -> Option<TokenStream> {
     let seconds = |method: &str, value: Option<u64>| {
         let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(value?));
@@ -310,19 +299,11 @@ fn options(options: &Options) -> Option<TokenStream> {
 /// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
 fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
-    if is_direct(job) {
+    if job.is_direct() {
         return ty.to_token_stream();
     }
     let ok = ok(job);
     quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>)
-}
-
-/// Whether the function's result is the job's, with nothing between them.
-pub(super) fn is_direct(job: &JobModel) -> bool {
-    let may_lack = job.parameters.iter().any(|parameter| {
-        matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
-    });
-    !job.is_blocking && !may_lack && job.on_error.is_none() && !job.is_contract
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
@@ -332,17 +313,6 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(#(&self.#arguments,)*)))
         }
     })
-}
-
-/// The type of an argument's field.
-pub(super) fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
-    match &argument.form {
-        Form::Owned | Form::Text => argument.ty.to_token_stream(),
-        Form::BorrowedText => quote!(#private::String),
-        Form::Slice(ty) => quote!(#private::Vec<#ty>),
-        Form::Borrowed(ty) => ty.to_token_stream(),
-        Form::Unsized(ty) => quote!(<#ty as ::std::borrow::ToOwned>::Owned),
-    }
 }
 
 /// An argument as a parameter of the functions users call.
@@ -367,48 +337,5 @@ fn field_value(argument: &Argument) -> TokenStream {
             let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
             quote!(#ident: #clone)
         }
-    }
-}
-
-/// A name that cannot meet one of the user's.
-pub(super) fn local(name: &str) -> Ident {
-    Ident::new(name, Span::mixed_site())
-}
-
-/// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
-pub(super) fn this() -> Ident {
-    local("self")
-}
-
-/// The user's place in the source, with the macro's names.
-pub(super) fn at(span: Span) -> Span {
-    Span::mixed_site().located_at(span)
-}
-
-fn doc(text: &str) -> TokenStream {
-    doc_at(Span::mixed_site(), text)
-}
-
-fn doc_at(span: Span, text: &str) -> TokenStream {
-    let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
-    quote_spanned!(span=> #(#[doc = #lines])*)
-}
-
-/// What users forbid in their own code and cannot mend in ours. Everything public is documented all the same.
-pub(super) fn allow() -> TokenStream {
-    quote! {
-        #[allow(
-            dead_code,
-            deprecated,
-            missing_copy_implementations,
-            missing_debug_implementations,
-            non_camel_case_types,
-            non_snake_case,
-            private_interfaces,
-            unreachable_pub,
-            clippy::all,
-            clippy::nursery,
-            clippy::pedantic
-        )]
     }
 }

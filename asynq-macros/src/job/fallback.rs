@@ -4,9 +4,10 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
 use super::{
-    expand::{Handle, handle, local, payload, scoped, taken},
+    expand::{Handle, handle, payload, scoped, taken},
     model::JobModel,
     parameter::Parameter,
+    tokens::local,
 };
 
 /// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.

@@ -5,9 +5,9 @@ use quote::{quote, quote_spanned};
 use syn::{LitStr, Type, spanned::Spanned};
 
 use super::{
-    expand::{at, is_direct, stored},
     model::JobModel,
     parameter::{Argument, Parameter},
+    tokens::{at, stored},
 };
 
 /// The one place where the compiler is asked whether the types fit; see `fits.rs` of the runtime.
@@ -23,7 +23,7 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         .filter_map(Parameter::supplied)
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
     // Elsewhere `Job::Output` asks.
-    let output = (!is_direct(job)).then(|| {
+    let output = (!job.is_direct()).then(|| {
         let ty = &job.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
     });

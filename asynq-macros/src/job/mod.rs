@@ -10,14 +10,21 @@ mod literal;
 mod model;
 mod options;
 mod parameter;
+mod periodic;
 mod run;
 mod schedule;
+mod setting;
 mod signature;
+mod tokens;
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::quote;
 
-use self::{attr::Attr, model::JobModel, signature::JobSignature};
+use self::{
+    attr::Attr,
+    model::JobModel,
+    signature::{Health, JobSignature},
+};
 use crate::{
     errors::{Errors, Place},
     item::Item,
@@ -40,7 +47,7 @@ pub(crate) fn expand(attribute: Attribute, options: TokenStream, item: TokenStre
     let mut tokens = match syn::parse2::<Item>(item.clone()) {
         Ok(function) => {
             let signature = JobSignature::read(&function, attribute, &errors);
-            JobModel::new(function, attr, signature, &errors).into_token_stream()
+            printed(&JobModel::new(function, attr, signature, &errors))
         }
         Err(error) => {
             errors.push(Place::Item, error);
@@ -49,4 +56,16 @@ pub(crate) fn expand(attribute: Attribute, options: TokenStream, item: TokenStre
     };
     tokens.extend(errors.into_tokens());
     tokens
+}
+
+/// The function as it was written, and what stands beside it.
+fn printed(job: &JobModel) -> TokenStream {
+    // Of a contract only its struct is there; `fn` without a body is not Rust.
+    let function = (!job.is_contract).then_some(&job.function);
+    let beside = match job.health {
+        Health::Sound => expand::job(job),
+        Health::Broken => fallback::stub(job),
+        Health::Method => TokenStream::new(),
+    };
+    quote!(#function #beside)
 }

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use asynq_grammar::nearest;
-use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, ExprPath, Ident, Path, Type, Visibility, ext::IdentExt};
 
 use super::{
-    attr::{Attr, Codec, Pause, Setting, UniqueUntil},
-    expand, fallback,
+    attr::Attr,
     literal::within,
     parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
     schedule::Schedule,
+    setting::{Codec, Pause, Setting, UniqueUntil},
     signature::{Health, JobSignature, is_job},
 };
 use crate::{errors::Errors, item::Item, paths::Paths};
@@ -46,7 +45,7 @@ pub(super) struct JobModel {
     /// When it runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
-    health: Health,
+    pub(super) health: Health,
 }
 
 /// What becomes `JobOptions`; durations that are numbers in seconds.
@@ -148,22 +147,16 @@ impl JobModel {
         self.attrs_named(&["deprecated", "doc"])
     }
 
+    /// Whether the function's result is the job's, with nothing between them.
+    pub(super) fn is_direct(&self) -> bool {
+        let may_lack = self.parameters.iter().any(|parameter| {
+            matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
+        });
+        !self.is_blocking && !may_lack && self.on_error.is_none() && !self.is_contract
+    }
+
     fn attrs_named(&self, names: &'static [&'static str]) -> impl Iterator<Item = &Attribute> {
         self.function.attrs.iter().filter(|attr| names.iter().any(|name| attr.path().is_ident(name)))
-    }
-}
-
-impl ToTokens for JobModel {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        // Only its struct is there; `fn` without a body is not Rust.
-        if !self.is_contract {
-            self.function.to_tokens(tokens);
-        }
-        match self.health {
-            Health::Sound => tokens.extend(expand::job(self)),
-            Health::Broken => tokens.extend(fallback::stub(self)),
-            Health::Method => {}
-        }
     }
 }
 

@@ -5,10 +5,10 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::{
-    expand::{at, is_direct, local, this},
     fits::{from_context, ok},
     model::JobModel,
     parameter::{Form, Parameter},
+    tokens::{at, local, this},
 };
 
 pub(super) fn run(job: &JobModel) -> TokenStream {
@@ -67,7 +67,7 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
 /// The function's result as the framework's.
 fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     match &job.on_error {
-        None if is_direct(job) => call,
+        None if job.is_direct() => call,
         Some(policy) => {
             let ok = ok(job);
             quote_spanned!(at(policy.span())=> __rt::with_policy::<#ok, _, _>(#call, #policy))

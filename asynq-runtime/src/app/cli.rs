@@ -14,7 +14,7 @@ use super::{
     env::{self, Field, LogFormat, Settings},
     error::AppError,
     logs,
-    main_macro::{Program, SetUp},
+    program::{Program, SetUp},
 };
 use crate::server::{Flag, Flags, ServiceEntry};
 

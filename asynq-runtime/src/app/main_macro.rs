@@ -2,8 +2,8 @@
 
 use std::{future::Future, process::ExitCode};
 
-use super::{App, cli};
-use crate::job::{BoxError, BoxFuture};
+use super::{App, cli, program::Program};
+use crate::job::BoxError;
 
 /// Writes `fn main`: a worker for the jobs of this program, and the commands beside it.
 ///
@@ -81,18 +81,6 @@ macro_rules! main {
         $crate::main!(@link [] $($all)*);
     };
 }
-
-/// How the program calls itself, filled in by [`main!`](crate::main).
-#[derive(Debug, Clone, Copy)]
-pub struct Program {
-    /// Its file's name.
-    pub name: &'static str,
-    /// Its version.
-    pub version: &'static str,
-}
-
-/// A program's own set-up function.
-pub(super) type SetUp = Box<dyn FnOnce(App) -> BoxFuture<'static, Result<App, BoxError>> + Send>;
 
 /// The body of a `main` without set-up.
 #[doc(hidden)]

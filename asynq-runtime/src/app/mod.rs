@@ -27,13 +27,15 @@ mod logs;
 #[cfg(feature = "main")]
 mod main_macro;
 #[cfg(feature = "main")]
+mod program;
+#[cfg(feature = "main")]
 mod table;
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
 use self::env::Settings;
 #[cfg(feature = "main")]
-pub use self::main_macro::Program;
+pub use self::program::Program;
 pub use self::{censor::without_passwords, error::AppError};
 use crate::{
     client::Client,

@@ -142,6 +142,7 @@ pub struct RipeGroups {
     pub next: Option<GroupStep>,
 }
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl RipeGroups {
     /// These groups, and what the next step of the walk is to be given.
     pub(crate) fn new(groups: Vec<GroupName>, next: Option<String>) -> Self {
@@ -153,6 +154,7 @@ impl RipeGroups {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStep(String);
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl GroupStep {
     pub(crate) fn as_str(&self) -> &str {
         &self.0

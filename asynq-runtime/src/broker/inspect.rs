@@ -214,6 +214,7 @@ impl TaskBrief {
     }
 
     /// A task whose payload and result were cut before, with their sizes where they were.
+    #[cfg(feature = "redis")]
     pub(crate) fn cut(task: TaskInfo, payload_size: Option<usize>, result_size: Option<usize>) -> Self {
         let (payload, result) = (task.payload.len(), task.result.as_ref().map_or(0, Bytes::len));
         Self { payload_size: payload_size.unwrap_or(payload), result_size: result_size.unwrap_or(result), task }

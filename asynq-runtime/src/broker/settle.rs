@@ -139,6 +139,7 @@ pub enum Settled {
 const LONGEST_ERROR: usize = 4096;
 
 /// Most bytes of the error text of a failure that is not the newest of its task.
+#[cfg(feature = "sqlite")]
 pub(crate) const OLDER_ERROR: usize = 256;
 
 /// The error text as every broker stores it: at most 4 KiB, cut between two characters.

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-use super::BrokerError;
+use super::{BrokerError, BrokerErrorKind};
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use crate::task::Extra;
 use crate::task::{TaskInfo, TaskState};
@@ -30,10 +30,75 @@ pub enum TaskEnd {
     NotYet(TaskState),
 }
 
+/// So many times a task may have ended and yet not be found as a whole, because others run it again.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+const LOOKS: u32 = 10;
+
+/// One wait for the end of a task, as a broker does it.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) trait EndSource {
+    /// The state and the extra facts of the task; `None` if it is not there. Changes from here on are told by
+    /// [`changed`](Self::changed).
+    fn look(&mut self) -> impl Future<Output = Result<Option<(TaskState, Extra)>, BrokerError>> + Send;
+
+    /// The task as a whole.
+    fn read(&self) -> impl Future<Output = Result<Option<TaskInfo>, BrokerError>> + Send;
+
+    /// Waits until the task may have changed; says when it did for the first time, where that is known.
+    fn changed(&mut self) -> impl Future<Output = Result<Option<Instant>, BrokerError>> + Send;
+
+    /// Names the task in an error.
+    fn name(&self) -> String;
+}
+
+/// Waits for the end of the task; see [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> Result<TaskEnd, BrokerError> {
+    let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::default(), 0);
+    loop {
+        let seen = watch.time_over();
+        let looked = match (retries.ask(seen.is_none(), until, source.look()).await, seen) {
+            (Some(looked), _) => looked,
+            (None, Some(seen)) => return Ok(seen),
+            (None, None) => continue,
+        };
+        let found = match looked {
+            Ok(found) => found,
+            Err(error) => {
+                retries.after(error, until).await?;
+                continue;
+            }
+        };
+        match watch.looked(found, Instant::now()) {
+            AfterLook::Wait => retries = Retries::default(),
+            AfterLook::Answer(answer) => return Ok(answer),
+            AfterLook::Read => {
+                match source.read().await {
+                    Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
+                    // It was run again or removed since the look, or its message cannot be read.
+                    Ok(_) if unread < LOOKS => unread += 1,
+                    Ok(_) => {
+                        let text = format!("{} has ended, but what is stored of it is not a task", source.name());
+                        return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
+                    }
+                    Err(error) => retries.after(error, until).await?,
+                }
+                continue;
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match timeout(left, source.changed()).await {
+            Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
+            Ok(Err(error)) => retries.after(error, until).await?,
+            Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
+        }
+    }
+}
+
 /// What one waiter knows of its task.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, Default)]
-pub(super) struct EndWatch(Option<Seen>);
+struct EndWatch(Option<Seen>);
 
 /// The last look that found the task before its end.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
@@ -48,7 +113,7 @@ struct Seen {
 /// What follows from a look.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, PartialEq)]
-pub(super) enum AfterLook {
+enum AfterLook {
     /// It has ended and is kept: read it as a whole.
     Read,
     /// It has not ended.
@@ -60,9 +125,9 @@ pub(super) enum AfterLook {
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 impl EndWatch {
     /// Notes what a look found: the state and the extra facts of the task, or that it is not there.
-    pub(super) fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
+    fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
         match found {
-            Some((TaskState::Completed | TaskState::Archived, _)) => AfterLook::Read,
+            Some((state, _)) if has_ended(state) => AfterLook::Read,
             Some((state, extra)) => {
                 self.0 = Some(Seen { state, is_awaited: extra.awaited, unchanged_until: now });
                 AfterLook::Wait
@@ -73,14 +138,14 @@ impl EndWatch {
     }
 
     /// Notes that the task changed at `at`, for the first time since the last look.
-    pub(super) fn changed(&mut self, at: Instant) {
+    fn changed(&mut self, at: Instant) {
         if let Some(seen) = &mut self.0 {
             seen.unchanged_until = seen.unchanged_until.max(at);
         }
     }
 
     /// The answer when the time is over; `None` if no look has found the task yet.
-    pub(super) fn time_over(&self) -> Option<TaskEnd> {
+    fn time_over(&self) -> Option<TaskEnd> {
         self.0.map(|seen| TaskEnd::NotYet(seen.state))
     }
 
@@ -91,6 +156,11 @@ impl EndWatch {
     }
 }
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) fn has_ended(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::Archived)
+}
+
 /// Shortest and longest pause before an unavailable broker is asked again.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -98,16 +168,16 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// How often a waiter asked in vain since the broker last answered, and why.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, Default)]
-pub(super) struct Trouble(Option<(u32, BrokerError)>);
+pub(super) struct Retries(Option<(u32, BrokerError)>);
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-impl Trouble {
+impl Retries {
     /// Waits before the next question.
     ///
     /// # Errors
     ///
     /// The time is over, or asking again is of no use.
-    pub(super) async fn met(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
+    pub(super) async fn after(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
         let left = until.saturating_duration_since(Instant::now());
         if !error.is_unavailable() || left.is_zero() {
             return Err(error);
@@ -120,7 +190,7 @@ impl Trouble {
 
     /// Asks, and cuts the question short when the time is over: then it returns the last failure, or `None` if there was none.
     /// The first question is not cut, because a wait of no time at all is one question.
-    pub(super) async fn cut<T>(
+    pub(super) async fn ask<T>(
         &self,
         is_first: bool,
         until: Instant,

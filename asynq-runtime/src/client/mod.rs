@@ -12,6 +12,7 @@ use std::{future::Future, sync::Arc};
 
 use self::layers::Layered;
 pub(crate) use self::prepare::{lock_key, new_task};
+#[cfg(feature = "sqlite")]
 pub(crate) use self::result::Value;
 pub use self::{
     enqueued::{Enqueued, NotDone, Outcome},

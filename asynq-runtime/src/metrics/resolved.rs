@@ -21,7 +21,7 @@ impl<T> Resolved<T> {
     /// The handles of the recorder of this moment, made by `make` when it is another one than last time.
     pub(super) fn get(&self, make: impl FnOnce(&dyn Recorder) -> T) -> Arc<T> {
         metrics::with_recorder(|recorder| {
-            let place = place(recorder);
+            let place = names::place(recorder);
             match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
                 Some((of, handles)) if *of == place => return Arc::clone(handles),
                 _ => {}
@@ -32,11 +32,6 @@ impl<T> Resolved<T> {
             fresh
         })
     }
-}
-
-/// Tells recorders apart: there is one per program, which is never freed, and before it the one that does nothing.
-pub(super) fn place(recorder: &dyn Recorder) -> usize {
-    (recorder as *const dyn Recorder).addr()
 }
 
 /// A key with one label.

@@ -28,7 +28,7 @@ use super::{
     stuck::{self, GivenUp},
 };
 use crate::{
-    broker::{Action, Broker, BrokerErrorKind, Run, Settled, Settlement},
+    broker::{Action, Broker, BrokerErrorKind, Settled, Settlement},
     job::{
         BlockingPool, BoxFuture, Cancel, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult,
         StateMap, Unloaded, chain, panics,
@@ -84,6 +84,7 @@ struct Inner {
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn new(parts: ExecutorParts) -> Self {
         Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
     }
@@ -126,7 +127,8 @@ impl Executor {
     /// Runs one attempt on the current runtime and says what becomes of its task, and whether the job revoked it, which to a broker
     /// is the same as a success. It settles nothing itself. Cancelling `cancel` fails the attempt with `context canceled`, as
     /// somebody's request would.
-    pub(crate) async fn execute_told(&self, run: Run, cancel: CancellationToken) -> (Settlement, bool) {
+    #[cfg(feature = "sqlite")]
+    pub(crate) async fn execute_told(&self, run: crate::broker::Run, cancel: CancellationToken) -> (Settlement, bool) {
         self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }
 

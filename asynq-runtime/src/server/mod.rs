@@ -75,6 +75,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "sqlite")]
+pub(crate) use self::executor::ExecutorParts;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
@@ -88,10 +90,7 @@ use self::{
     service::Services,
     shutdown::ShutdownRequest,
 };
-pub(crate) use self::{
-    aggregate::Aggregations,
-    executor::{Executor, ExecutorParts},
-};
+pub(crate) use self::{aggregate::Aggregations, executor::Executor};
 pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use tokio_util::sync::CancellationToken;
-
 use crate::job::{Cancel, Request};
 
 /// Why an attempt should stop. Of several reasons the later variant counts.
@@ -34,7 +32,8 @@ impl Stop {
     }
 
     /// One that is also stopped, as cancelled, by `asked`.
-    pub(crate) fn on(asked: CancellationToken) -> Self {
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn on(asked: tokio_util::sync::CancellationToken) -> Self {
         Self { cancel: asked.child_token().into(), asked: asked.into(), ..Self::new() }
     }
 

@@ -2,8 +2,6 @@
 
 use prost::Message as _;
 
-use super::TaskState;
-
 /// Our own facts about a task, beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
 ///
 /// A protobuf message, so that a newer program may add to it and an older one still reads it.
@@ -60,9 +58,10 @@ pub enum Ending {
 impl Ending {
     /// Returns this ending if a task in `state` can have it. The mark stays on a task that runs again, and says nothing of how
     /// that run ends.
-    pub(crate) fn of(self, state: TaskState) -> Self {
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) fn of(self, state: super::TaskState) -> Self {
         match (self, state) {
-            (Self::Revoked, TaskState::Completed) | (Self::Expired, TaskState::Archived) => self,
+            (Self::Revoked, super::TaskState::Completed) | (Self::Expired, super::TaskState::Archived) => self,
             _ => Self::Plain,
         }
     }
@@ -140,6 +139,7 @@ impl Extra {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::TaskState;
 
     #[test]
     fn a_mark_counts_only_in_the_state_that_it_belongs_to() {

@@ -4,7 +4,10 @@ use std::{fmt::Write as _, future::Future, panic::Location, sync::Arc};
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 
-use super::drain::{self, Drained};
+use super::{
+    drain::{self, Drained},
+    said,
+};
 use crate::{
     broker::{
         Page,
@@ -263,9 +266,4 @@ impl TestApp {
         }
         text
     }
-}
-
-/// The database in memory has no reason to fail.
-pub(super) fn said<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
-    answer.unwrap_or_else(|error| panic!("the database in memory failed: {error}"))
 }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::app::said;
+use super::said;
 use crate::{
     broker::{Action, Broker, ServerName, Settlement, Wanted},
     job::{BlockingPool, Registry, StateMap},

@@ -60,3 +60,9 @@ pub use self::{
     app::TestApp,
     drain::{Drained, Failure},
 };
+
+/// What the database in memory answers, which has no reason to fail.
+#[cfg(feature = "sqlite")]
+fn said<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
+    answer.unwrap_or_else(|error| panic!("the database in memory failed: {error}"))
+}

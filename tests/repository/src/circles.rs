@@ -7,22 +7,34 @@ use crate::{
     tree::none,
 };
 
-/// Folders whose modules are looked at. The items of a folder's own `mod.rs` or `lib.rs` are left out: they hold the parts together.
-const FOLDERS: [&str; 13] = [
+/// Crates whose folders are looked at, all of them. The items of a folder's own `mod.rs` or `lib.rs` are left out: they hold the
+/// parts together.
+const CRATES: [&str; 6] = [
     "asynq-cli/src",
-    "asynq-cli/src/command",
-    "asynq-cli/src/dash",
-    "asynq-cli/src/doctor",
     "asynq-cron/src",
-    "asynq-cron/src/scheduler",
     "asynq-dashboard/src",
-    "asynq-dashboard/src/page",
     "asynq-grammar/src",
     "asynq-macros/src",
-    "asynq-runtime/src/broker",
-    "asynq-runtime/src/client",
-    "asynq-runtime/src/inspector",
+    "asynq-runtime/src",
 ];
+
+/// Folders whose modules still import each other; the list only becomes shorter.
+const CIRCULAR: [&str; 5] = [
+    "asynq-runtime/src",
+    "asynq-runtime/src/broker/sqlite",
+    "asynq-runtime/src/job",
+    "asynq-runtime/src/job/trace",
+    "asynq-runtime/src/server",
+];
+
+/// Every folder below `src` that holds modules, and `src` itself.
+fn folders(src: &str) -> BTreeSet<String> {
+    let ancestors = |path: String| {
+        let folders = path.match_indices('/').map(|(end, _)| path[..end].to_owned()).collect::<Vec<_>>();
+        folders.into_iter().filter(|folder| folder.len() >= src.len())
+    };
+    sources(src).into_iter().flat_map(|source| ancestors(source.path)).collect()
+}
 
 /// Which module of `folder` imports which other, and where it does first.
 fn imports(folder: &str, sources: &[Source]) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -62,20 +74,30 @@ fn reached<'g>(graph: &'g BTreeMap<String, BTreeMap<String, String>>, from: &str
     seen
 }
 
+/// The imports between modules of `folder` that import each other, by whatever way.
+fn circles(folder: &str) -> Vec<String> {
+    let graph = imports(folder, &sources(folder));
+    let mut found = Vec::new();
+    for (module, targets) in &graph {
+        for (target, place) in targets {
+            if reached(&graph, target).contains(module.as_str()) {
+                found.push(format!("{place}: `{module}` uses `{target}`, which uses it"));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn modules_beside_each_other_import_in_one_direction() {
+    let folders: BTreeSet<String> = CRATES.iter().flat_map(|src| folders(src)).collect();
+    assert!(folders.len() > 60, "{folders:?}");
     let mut broken = Vec::new();
-    for folder in FOLDERS {
-        let graph = imports(folder, &sources(folder));
-        if graph.is_empty() {
-            println!("EMPTY uses {folder}");
-        }
-        for (module, targets) in &graph {
-            for (target, place) in targets {
-                if reached(&graph, target).contains(module.as_str()) {
-                    broken.push(format!("{place}: `{module}` uses `{target}`, which uses it"));
-                }
-            }
+    for folder in &folders {
+        match (CIRCULAR.contains(&folder.as_str()), circles(folder)) {
+            (false, circles) => broken.extend(circles),
+            (true, circles) if circles.is_empty() => broken.push(format!("{folder} has none left: remove it here")),
+            (true, _) => {}
         }
     }
     none(broken, "what is below does not import what is above");

@@ -6,7 +6,7 @@ use super::{
     super::{
         App,
         env::{LogFormat, Settings},
-        main_macro::SetUp,
+        program::SetUp,
         table::Table,
     },
     AppError,

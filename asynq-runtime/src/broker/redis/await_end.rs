@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     super::{
         BrokerError, BrokerErrorKind, Inspect as _, TaskEnd,
-        task_end::{AfterLook, EndWatch, Trouble},
+        task_end::{EndSource, Retries, wait_for_end},
     },
     RedisBroker,
     key_waiters::{Change, Listening},
@@ -19,7 +19,7 @@ use super::{
     script::Call,
     waits::{end, left},
 };
-use crate::task::{Extra, QueueName, TaskId, TaskState};
+use crate::task::{Extra, QueueName, TaskId, TaskInfo, TaskState};
 
 /// How often to look where tracking is refused.
 const POLL: Duration = Duration::from_millis(250);
@@ -27,15 +27,46 @@ const POLL: Duration = Duration::from_millis(250);
 const TOGETHER: Duration = Duration::from_millis(5);
 /// Ids are looked for in so many queues at a time.
 const QUEUES: usize = 100;
-/// So many times a task may have ended and yet not be found as a whole, because others run it again.
-const LOOKS: u32 = 10;
-
 /// Whether a change of what was asked for will be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracking {
     On,
     /// Tracking is refused, by a proxy or a missing permission.
     Off,
+}
+
+/// One wait for the end of a task.
+struct OneWait<'a> {
+    broker: &'a RedisBroker,
+    queue: &'a QueueName,
+    id: &'a TaskId,
+    key: String,
+    listening: Listening,
+    told: Tracking,
+}
+
+impl EndSource for OneWait<'_> {
+    async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+        self.listening.clear();
+        let (found, told) = self.broker.look_at_end(&self.key).await?;
+        self.told = told;
+        Ok(found)
+    }
+
+    async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
+        self.broker.task(self.queue, self.id).await
+    }
+
+    async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
+        match self.broker.until_closed(heard(&self.listening, self.told)).await? {
+            Some(Change::Key(at)) => Ok(Some(at)),
+            _ => Ok(None),
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("task {} of queue {}", self.id, self.queue)
+    }
 }
 
 impl RedisBroker {
@@ -46,46 +77,10 @@ impl RedisBroker {
         id: &TaskId,
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
-        let until = end(limit);
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
-        let (mut watch, mut trouble, mut unread) = (EndWatch::default(), Trouble::default(), 0);
-        loop {
-            listening.clear();
-            let seen = watch.time_over();
-            let looked = match (trouble.cut(seen.is_none(), until, self.look_at_end(&key)).await, seen) {
-                (Some(looked), _) => looked,
-                (None, Some(seen)) => return Ok(seen),
-                (None, None) => continue,
-            };
-            let (found, told) = match looked {
-                Ok(looked) => looked,
-                Err(error) => {
-                    trouble.met(error, until).await?;
-                    continue;
-                }
-            };
-            match watch.looked(found, Instant::now()) {
-                AfterLook::Wait if left(until).is_zero() => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
-                AfterLook::Wait => trouble = Trouble::default(),
-                AfterLook::Answer(answer) => return Ok(answer),
-                AfterLook::Read => {
-                    match self.task(queue, id).await {
-                        Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
-                        // It was run again or removed since the look, or its message cannot be read.
-                        Ok(_) if unread < LOOKS => unread += 1,
-                        Ok(_) => return Err(unreadable(&key)),
-                        Err(error) => trouble.met(error, until).await?,
-                    }
-                    continue;
-                }
-            }
-            match self.until_closed(timeout(left(until), heard(&listening, told))).await? {
-                Ok(Some(Change::Key(at))) => watch.changed(at),
-                Ok(_) => {}
-                Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
-            }
-        }
+        let wait = OneWait { broker: self, queue, id, key, listening, told: Tracking::Off };
+        wait_for_end(wait, end(limit)).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -102,7 +97,7 @@ impl RedisBroker {
         let sizes: Vec<(&str, String)> = keys.iter().flat_map(sizes).collect();
         let listening = self.wake().waiters.listen(sizes.iter().map(|(_, key)| key.clone()).collect());
         let calls: Vec<Call> = sizes.into_iter().map(|(command, key)| Call::plain(command).arg(key)).collect();
-        let (mut trouble, mut is_first) = (Trouble::default(), true);
+        let (mut retries, mut is_first) = (Retries::default(), true);
         loop {
             listening.clear();
             // A task may go from one place to another between the questions for both, and be in neither answer. Redis tells of
@@ -112,18 +107,18 @@ impl RedisBroker {
                 let is_idle = is_idle && self.look_for_tasks(&calls).await?.0;
                 Ok((is_idle, told))
             };
-            let looked = trouble.cut(is_first, until, look).await;
+            let looked = retries.ask(is_first, until, look).await;
             is_first = false;
             let told = match looked {
                 None => return Ok(false),
                 Some(Ok((true, _))) if listening.heard_nothing() => return Ok(true),
                 Some(Ok((_, told))) => told,
                 Some(Err(error)) => {
-                    trouble.met(error, until).await?;
+                    retries.after(error, until).await?;
                     continue;
                 }
             };
-            trouble = Trouble::default();
+            retries = Retries::default();
             if self.until_closed(timeout(left(until), heard(&listening, told))).await?.is_err() {
                 return Ok(false);
             }
@@ -197,10 +192,6 @@ async fn heard(listening: &Listening, told: Tracking) -> Option<Change> {
     }
 }
 
-fn has_ended(state: TaskState) -> bool {
-    matches!(state, TaskState::Completed | TaskState::Archived)
-}
-
 /// How to count the tasks of a queue that have not ended, place by place.
 fn sizes(keys: &Keys) -> [(&'static str, String); 6] {
     [
@@ -211,11 +202,4 @@ fn sizes(keys: &Keys) -> [(&'static str, String); 6] {
         ("SCARD", keys.groups()),
         ("ZCARD", keys.sets()),
     ]
-}
-
-fn unreadable(key: &str) -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        format!("the task at {key} has ended, but what is stored there is not a task"),
-    )
 }

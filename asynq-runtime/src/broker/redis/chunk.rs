@@ -4,9 +4,8 @@ use redis::Value;
 
 use super::{
     super::{BrokerError, Refused},
+    item::{Item, Outcome, read_outcomes},
     keys::Keys,
-    produce::{Item, Outcome, read_outcomes},
-    repair::places,
     reply,
     script::{Call, ENQUEUE, ENQUEUE_ONE, REPLACE, portions},
 };
@@ -129,7 +128,7 @@ impl<'b> Chunk<'b> {
     fn replacing_call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
         let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
-        let mut names = places(&keys);
+        let mut names = keys.places();
         names.push(keys.sent(receipt));
         names.extend(items().map(|item| keys.task(item.id.as_str())));
         names.extend(items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));

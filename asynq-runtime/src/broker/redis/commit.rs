@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
     time::sleep,
 };
@@ -19,8 +19,8 @@ use super::{
     dedicated::{Sent, Taken},
     durability::Durability,
     identity::Identity,
+    item::{Item, Outcome},
     keys::QUEUES,
-    produce::{Item, Outcome, Waiting},
     reply,
     router::{Answer, Router},
     script::Call,
@@ -35,6 +35,12 @@ pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// One call of `enqueue`, or a part of one that was too long for one send.
+pub(super) struct Waiting {
+    pub(super) items: Vec<Item>,
+    pub(super) answer: oneshot::Sender<Vec<Outcome>>,
+}
 
 /// Sends what is waiting; lives on the broker's own thread.
 #[derive(Debug)]

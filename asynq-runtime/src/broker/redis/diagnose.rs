@@ -12,7 +12,6 @@ use super::{
     super::{BrokerError, Diagnose, Examination, Node, OddityKind},
     RedisBroker,
     keys::Keys,
-    repair::places,
     reply,
     script::{Call, EXAMINE_KEYS, EXAMINE_PLACE, IS_LOST},
 };
@@ -69,7 +68,7 @@ struct Look<'a> {
 impl Look<'_> {
     /// Whether a key of the queue's holds something else than asynq puts there.
     async fn has_foreign_places(&mut self) -> Result<bool, BrokerError> {
-        let [pending, active, others @ ..] = &places(&self.keys)[..] else { return Ok(false) };
+        let [pending, active, others @ ..] = &self.keys.places()[..] else { return Ok(false) };
         let is_expected = |key: &str, kind: &str| match kind {
             "none" => true,
             "list" => key == pending || key == active,
@@ -110,7 +109,7 @@ impl Look<'_> {
 
     /// Looks through one place and returns the ids that are there, and whether these are all.
     async fn place(&mut self, state: &str, place: &str) -> Result<(Vec<String>, bool), BrokerError> {
-        let mut names = places(&self.keys);
+        let mut names = self.keys.places();
         names.push(place.to_owned());
         let mut ids = Vec::new();
         loop {
@@ -134,7 +133,7 @@ impl Look<'_> {
     /// Looks through the server's keys for tasks that are in no place and locks that nobody holds. `listed` are the ids
     /// that were seen in lists; without them tasks that say they are in one are believed.
     async fn keys(&mut self, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
-        let (names, pattern) = (places(&self.keys), self.keys.pattern(""));
+        let (names, pattern) = (self.keys.places(), self.keys.pattern(""));
         let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
         loop {
             let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
@@ -162,7 +161,7 @@ impl Look<'_> {
     }
 
     async fn is_lost(&self, id: &str) -> Result<bool, BrokerError> {
-        let mut names = places(&self.keys);
+        let mut names = self.keys.places();
         names.push(self.keys.task(id));
         let call = IS_LOST.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix()).arg(id);
         Ok(reply::number(&self.broker.looking().send_one(call).await?) == Some(1))

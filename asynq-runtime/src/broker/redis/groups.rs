@@ -12,9 +12,9 @@ use super::{
     RedisBroker,
     consume::read_message,
     keys::Keys,
-    produce::whole_seconds,
     reply,
     script::{CLAIM, Call, LIST_GROUPS, PUT_BACK, RIPE},
+    span::whole_seconds,
 };
 use crate::{
     broker::{

@@ -59,6 +59,22 @@ impl Keys {
         ]
     }
 
+    /// The keys that `places.lua` names, in its order.
+    pub(super) fn places(&self) -> Vec<String> {
+        vec![
+            self.pending(),
+            self.active(),
+            self.lease(),
+            self.scheduled(),
+            self.retry(),
+            self.archived(),
+            self.completed(),
+            self.due(),
+            self.groups(),
+            self.sets(),
+        ]
+    }
+
     pub(super) fn pending(&self) -> String {
         self.key("pending")
     }

@@ -13,11 +13,11 @@ use super::{
     super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
-    produce::whole_seconds,
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
     settle::read_settled,
+    span::whole_seconds,
 };
 use crate::task::{QueueName, TaskId};
 

@@ -20,6 +20,7 @@ mod hold;
 mod identity;
 mod inspect;
 mod io;
+mod item;
 mod key_waiters;
 mod keys;
 mod maintain;
@@ -42,6 +43,7 @@ mod shapes;
 #[cfg(feature = "cluster")]
 mod slots;
 mod socket;
+mod span;
 mod tls;
 #[cfg(feature = "cluster")]
 mod topology;

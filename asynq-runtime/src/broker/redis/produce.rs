@@ -9,37 +9,33 @@ use std::{
     time::Duration,
 };
 
-use chrono::DateTime;
-use redis::Value;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Produce, Refused, Replaces, When, due_ms},
+    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused},
     RedisBroker,
     caller_driven::Purpose,
-    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS},
+    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS, Waiting},
     connection::WRITE,
     dedicated::DedicatedConnection,
     durability::Durability,
     io::Io,
-    reply,
+    item::{Item, Outcome},
     reply::closed,
     role::Role,
     router::Router,
     script::PER_SCRIPT,
     socket::longest,
 };
-use crate::task::{GroupName, QueueName, TaskId, TaskState};
+use crate::task::QueueName;
 
 /// So many lone calls in a row make a connection of the caller's worth while.
 const OFTEN: u32 = 8;
 /// Calls that may wait for their turn before further callers wait outside.
 const WAITING: usize = 1024;
-
-pub(super) type Outcome = Result<Placed, Refused>;
 
 #[async_trait::async_trait]
 impl Produce for RedisBroker {
@@ -58,29 +54,6 @@ pub(super) struct Producer {
     direct: Option<DedicatedConnection>,
     /// Calls that have not returned.
     under_way: AtomicUsize,
-}
-
-/// One call of `enqueue`, or a part of one that was too long for one send.
-pub(super) struct Waiting {
-    pub(super) items: Vec<Item>,
-    pub(super) answer: oneshot::Sender<Vec<Outcome>>,
-}
-
-/// A task ready to be sent.
-pub(super) struct Item {
-    pub(super) queue: QueueName,
-    pub(super) id: TaskId,
-    pub(super) message: Vec<u8>,
-    /// As the script reads it.
-    pub(super) when: String,
-    /// Key and seconds.
-    pub(super) lock: Option<(String, u64)>,
-    pub(super) extra: Vec<u8>,
-    /// Whether the id is of our making.
-    pub(super) ours: bool,
-    pub(super) group: Option<GroupName>,
-    /// Whether it replaces an equal one, and within how many milliseconds ('' no bound).
-    pub(super) replaces: Option<String>,
 }
 
 impl Producer {
@@ -226,36 +199,6 @@ fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
 }
 
-impl Item {
-    pub(super) fn new(task: NewTask) -> Self {
-        Self {
-            message: task.message.encode(),
-            when: when(task.when),
-            lock: task.unique.map(|lock| (lock.key, whole_seconds(lock.ttl).max(1))),
-            extra: task.extra.to_bytes().unwrap_or_default(),
-            queue: task.queue,
-            id: task.id,
-            ours: task.id_is_ours,
-            group: task.group,
-            replaces: task
-                .replaces
-                .map(|Replaces { within }| within.map(milliseconds).map_or(String::new(), |ms| ms.to_string())),
-        }
-    }
-}
-
-impl Item {
-    /// Roughly what it costs to send.
-    pub(super) fn bytes(&self) -> usize {
-        self.message.len() + self.extra.len()
-    }
-
-    /// Whether id and message say everything.
-    pub(super) fn is_plain(&self) -> bool {
-        self.ours && self.when.is_empty() && self.lock.is_none() && self.extra.is_empty() && self.group.is_none()
-    }
-}
-
 /// How long the sends of one call take at most: those before it and its own, each until it is not repeated any more and once
 /// beyond that, byte by byte.
 fn patience(call_timeout: Duration) -> Duration {
@@ -263,139 +206,13 @@ fn patience(call_timeout: Duration) -> Duration {
     longest(call_timeout).saturating_mul(2).saturating_add(repeats)
 }
 
-/// The instant or delay in milliseconds as the script reads it.
-fn when(when: When) -> String {
-    match when {
-        When::Now => String::new(),
-        When::In(delay) => format!("+{}", milliseconds(delay)),
-        When::At(at) => format!("@{}", due_ms(at)),
-    }
-}
-
-/// Rounded up, so that nothing is early; beyond what a Lua number holds exactly it stays there.
-pub(super) fn milliseconds(span: Duration) -> u64 {
-    const MOST: u128 = 1 << 52;
-    u64::try_from(span.as_nanos().div_ceil(1_000_000).min(MOST)).unwrap_or(u64::MAX)
-}
-
-/// Rounded up.
-pub(super) fn whole_seconds(span: Duration) -> u64 {
-    milliseconds(span).div_ceil(1000)
-}
-
-/// Why a task cannot join its group.
-fn foreign_group() -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        "the key of its group, or of the queue's groups, holds something else than asynq writes there (see TYPE of it)",
-    )
-}
-
-/// What the script says of each item.
-pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
-    let mut parts = match value {
-        // What is said of one task that is plain: its letter and now in one text.
-        Value::BulkString(mut text) if !text.is_empty() => {
-            let now = text.split_off(1);
-            vec![Value::BulkString(text), Value::BulkString(now)]
-        }
-        value => reply::array(value)?,
-    }
-    .into_iter();
-    let letters = parts.next().and_then(reply::bytes).unwrap_or_default();
-    let now = parts.next().unwrap_or_default();
-    let due = |ms: &Value| reply::number(ms).and_then(DateTime::from_timestamp_millis);
-    let placed = |state, process_at: Option<DateTime<_>>| {
-        let placed = process_at.map(|process_at| Placed { state, process_at, replaced: None });
-        placed.ok_or_else(|| Refused::Broker(reply::unexpected("no due time")))
-    };
-    let now = due(&now);
-    let mut outcomes = Vec::with_capacity(letters.len());
-    for letter in letters {
-        outcomes.push(match letter {
-            b'p' => placed(TaskState::Pending, now),
-            b'g' => placed(TaskState::Aggregating, now),
-            b's' => placed(TaskState::Scheduled, parts.next().as_ref().and_then(due)),
-            b'r' => {
-                let id = parts.next().and_then(reply::text).map(|id| TaskId::from_wire(&id));
-                let is_scheduled = parts.next().and_then(reply::text).as_deref() == Some("s");
-                let state = if is_scheduled { TaskState::Scheduled } else { TaskState::Pending };
-                placed(state, parts.next().as_ref().and_then(due)).map(|placed| Placed { replaced: id, ..placed })
-            }
-            b'c' => Err(Refused::IdConflict),
-            b'w' => Err(Refused::Broker(foreign_group())),
-            b'd' => {
-                let holder = parts.next().and_then(reply::text).filter(|id| !id.is_empty());
-                Err(Refused::Duplicate { holder: holder.map(|id| TaskId::from_wire(&id)) })
-            }
-            _ => Err(Refused::Broker(reply::unexpected("an unknown outcome"))),
-        });
-    }
-    Ok(outcomes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_rounded_up_to_the_millisecond_and_never_overflow_a_lua_number() {
-        let cases = [
-            (Duration::ZERO, 0, 0),
-            (Duration::from_nanos(1), 1, 1),
-            (Duration::from_millis(1500), 1500, 2),
-            (Duration::from_secs(60), 60_000, 60),
-            (Duration::MAX, 1 << 52, (1_u64 << 52).div_ceil(1000)),
-        ];
-        for (span, ms, s) in cases {
-            assert_eq!((milliseconds(span), whole_seconds(span)), (ms, s), "{span:?}");
-        }
-        assert_eq!(when(When::Now), "");
-        assert_eq!(when(When::In(Duration::from_millis(7))), "+7");
-        let at = DateTime::from_timestamp_millis(1_700_000_000_123).unwrap();
-        assert_eq!(when(When::At(at)), "@1700000000123");
-        let later = at + chrono::TimeDelta::nanoseconds(1);
-        assert_eq!(when(When::At(later)), "@1700000000124", "never early");
-    }
-
-    #[test]
     fn no_time_out_is_too_long_to_wait_for() {
         assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(22_200));
         assert_eq!(patience(Duration::MAX), Duration::MAX);
-    }
-
-    #[test]
-    fn each_code_of_the_script_is_one_outcome() {
-        let text = |text: &str| Value::BulkString(text.into());
-        let value = ["pscdd?gwr", "1700000000123", "1700000000999", "other", "", "old", "s", "1700000000777"]
-            .map(text)
-            .to_vec();
-        let outcomes = read_outcomes(Value::Array(value)).unwrap();
-        let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
-        assert!(
-            matches!(&outcomes[0], Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
-        );
-        assert!(matches!(&outcomes[1], Ok(p) if p.state == TaskState::Scheduled));
-        assert!(matches!(outcomes[2], Err(Refused::IdConflict)));
-        assert!(matches!(&outcomes[3], Err(Refused::Duplicate { holder: Some(id) }) if *id == "other"));
-        assert!(matches!(outcomes[4], Err(Refused::Duplicate { holder: None })));
-        assert!(matches!(&outcomes[5], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Unexpected));
-        assert!(
-            matches!(&outcomes[6], Ok(p) if p.state == TaskState::Aggregating && p.process_at == at(1_700_000_000_123))
-        );
-        assert!(matches!(&outcomes[7], Err(Refused::Broker(e)) if e.kind() == BrokerErrorKind::Corrupt));
-        let replaced = Some(TaskId::from_wire("old"));
-        let expected = Placed { state: TaskState::Scheduled, process_at: at(1_700_000_000_777), replaced };
-        assert!(matches!(&outcomes[8], Ok(placed) if *placed == expected));
-
-        let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
-        assert!(
-            matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
-        );
-        assert!(matches!(one("c1700000000123"), Err(Refused::IdConflict)));
-        for strange in ["", "OK", "p"] {
-            let read = read_outcomes(text(strange));
-            assert!(read.is_err() || matches!(read.unwrap()[..], [Err(Refused::Broker(_))]), "{strange}");
-        }
     }
 }

@@ -13,9 +13,9 @@ use redis::Value;
 use super::{
     RedisBroker,
     keys::{self, Keys},
-    produce::whole_seconds,
     reply,
     script::{Call, ENTRY, PAUSE_ENTRY, PLAN},
+    span::whole_seconds,
 };
 use crate::{
     broker::{

@@ -20,10 +20,10 @@ use tokio::{
 
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, TaskEnd,
-        task_end::{AfterLook, EndWatch, Trouble},
+        BrokerError, TaskEnd,
+        task_end::{EndSource, Retries, has_ended, wait_for_end},
     },
-    task::{Extra, QueueName, TaskId, TaskState},
+    task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 use super::{
@@ -94,6 +94,37 @@ struct Leading<'a> {
     lead: sync::MutexGuard<'a, Lead>,
 }
 
+/// One wait for the end of a task.
+struct OneWait<'a> {
+    broker: &'a SqliteBroker,
+    place: Place<'a>,
+}
+
+impl EndSource for OneWait<'_> {
+    async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+        let waiter = &self.place.waiter;
+        waiter.is_told.store(false, Ordering::Release);
+        Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
+    }
+
+    async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
+        self.broker.task_now(&self.place.waiter.queue, &self.place.waiter.id).await
+    }
+
+    async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
+        tokio::select! {
+            biased;
+            () = self.place.told() => {}
+            lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.place).await?,
+        }
+        Ok(*self.place.waiter.unchanged_until())
+    }
+
+    fn name(&self) -> String {
+        format!("task {} of queue {}", self.place.waiter.id, self.place.waiter.queue)
+    }
+}
+
 impl SqliteBroker {
     /// See [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
     pub(super) async fn wait_for_task_end(
@@ -102,57 +133,9 @@ impl SqliteBroker {
         id: &TaskId,
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
-        let until = far(limit);
         let place = self.ends.join(queue, id);
         self.be_told_by_others().await;
-        let (mut watch, mut trouble, mut unread) = (EndWatch::default(), Trouble::default(), 0);
-        loop {
-            place.waiter.is_told.store(false, Ordering::Release);
-            let seen = watch.time_over();
-            let look = look_at(&self.store, vec![Arc::clone(&place.waiter)]);
-            let looked = match (trouble.cut(seen.is_none(), until.into_std(), look).await, seen) {
-                (Some(looked), _) => looked,
-                (None, Some(seen)) => return Ok(seen),
-                (None, None) => continue,
-            };
-            let found = match looked {
-                Ok(mut found) => found.pop().flatten(),
-                Err(error) => {
-                    trouble.met(error, until.into_std()).await?;
-                    continue;
-                }
-            };
-            match watch.looked(found, Instant::now()) {
-                AfterLook::Wait if Instant::now() >= until.into_std() => {
-                    return Ok(watch.time_over().unwrap_or(TaskEnd::Gone));
-                }
-                AfterLook::Wait => trouble = Trouble::default(),
-                AfterLook::Answer(answer) => return Ok(answer),
-                AfterLook::Read => {
-                    match self.task_now(queue, id).await {
-                        Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
-                        // It was run again or removed since the look, or its message cannot be read.
-                        Ok(_) if unread < LOOKS => unread += 1,
-                        Ok(_) => return Err(unreadable(queue, id)),
-                        Err(error) => trouble.met(error, until.into_std()).await?,
-                    }
-                    continue;
-                }
-            }
-            tokio::select! {
-                biased;
-                () = place.told() => {}
-                lead = self.ends.lead() => {
-                    if let Ok(Err(error)) = timeout_at(until, lead.look_for_all(&self.store, &place)).await {
-                        trouble.met(error, until.into_std()).await?;
-                    }
-                }
-                () = sleep_until(until) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
-            }
-            if let Some(at) = *place.waiter.unchanged_until() {
-                watch.changed(at);
-            }
-        }
+        wait_for_end(OneWait { broker: self, place }, far(limit).into_std()).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -162,20 +145,20 @@ impl SqliteBroker {
         limit: Duration,
     ) -> Result<bool, BrokerError> {
         let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
-        let (mut trouble, mut is_first) = (Trouble::default(), true);
+        let (mut retries, mut is_first) = (Retries::default(), true);
         let mut notifier = self.store.common.notifier.ends();
         self.be_told_by_others().await;
         loop {
             let queues = Arc::clone(&queues);
             let look = self.store.read(move |view| is_idle(view, &queues));
-            let looked = trouble.cut(is_first, until.into_std(), look).await;
+            let looked = retries.ask(is_first, until.into_std(), look).await;
             is_first = false;
             match looked {
                 None => return Ok(false),
                 Some(Ok(true)) => return Ok(true),
-                Some(Ok(false)) => trouble = Trouble::default(),
+                Some(Ok(false)) => retries = Retries::default(),
                 Some(Err(error)) => {
-                    trouble.met(error, until.into_std()).await?;
+                    retries.after(error, until.into_std()).await?;
                     continue;
                 }
             }
@@ -209,9 +192,6 @@ impl SqliteBroker {
         }
     }
 }
-
-/// So many times a task may have ended and yet not be found as a whole, because others run it again.
-const LOOKS: u32 = 10;
 
 impl EndWaiters {
     fn join(&self, queue: &QueueName, id: &TaskId) -> Place<'_> {
@@ -333,15 +313,4 @@ async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(T
         }))
     };
     store.read(move |view| tasks.iter().map(|task| look(view, task)).collect()).await
-}
-
-fn has_ended(state: TaskState) -> bool {
-    matches!(state, TaskState::Completed | TaskState::Archived)
-}
-
-fn unreadable(queue: &QueueName, id: &TaskId) -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        format!("task {id} of queue {queue} has ended, but what is stored of it is not a task"),
-    )
 }

@@ -7,8 +7,8 @@ use redis::Value;
 use super::{
     super::{
         RedisBroker,
+        item::Item,
         keys::Keys,
-        produce::Item,
         reply,
         script::{Call, FINISH},
         settle::lock,

@@ -1,6 +1,6 @@
 //! Replaces payloads: read, change the message, write it if no other program did meanwhile.
 
-use super::{TRIES, places, read_changed, restless};
+use super::{TRIES, read_changed, restless};
 use crate::{
     broker::{
         BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit,
@@ -28,7 +28,7 @@ impl RedisBroker {
             }
             let changed = TaskMessage { payload: edit.payload.clone(), ..message };
             let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
-            let mut names = places(&keys);
+            let mut names = keys.places();
             names.push(keys.task(id.as_str()));
             names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
             let mut call = EDIT

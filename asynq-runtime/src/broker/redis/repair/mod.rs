@@ -82,7 +82,7 @@ impl Repair for RedisBroker {
         let mut step = groups::BEGIN.to_owned();
         loop {
             let call = BULK
-                .on(&places(&keys))
+                .on(&keys.places())
                 .arg(self.clock.argument())
                 .arg(keys.prefix())
                 .arg(word(action))
@@ -160,25 +160,9 @@ impl RedisBroker {
     }
 }
 
-/// The keys that `places.lua` names.
-pub(super) fn places(keys: &Keys) -> Vec<String> {
-    vec![
-        keys.pending(),
-        keys.active(),
-        keys.lease(),
-        keys.scheduled(),
-        keys.retry(),
-        keys.archived(),
-        keys.completed(),
-        keys.due(),
-        keys.groups(),
-        keys.sets(),
-    ]
-}
-
 /// A call on the places of a queue and one task.
 fn on_task(script: &'static super::script::Script, keys: &Keys, id: &TaskId) -> Call {
-    let mut names = places(keys);
+    let mut names = keys.places();
     names.push(keys.task(id.as_str()));
     script.on(&names)
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use super::{
-    TRIES, on_task, places,
+    TRIES, on_task,
     record::{End, Move},
     restless,
 };
@@ -250,7 +250,7 @@ impl RedisBroker {
         let queue = moving.queue(end);
         let keys = Keys::new(&queue);
         let state = moving.state().ok_or_else(|| reply::unexpected("a move of an unknown state"))?;
-        let mut names = places(&keys);
+        let mut names = keys.places();
         names.extend([keys.task(id.as_str()), keys.moved(id.as_str())]);
         let call = RELEASE
             .on(&names)

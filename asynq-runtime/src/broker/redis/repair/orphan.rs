@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{TRIES, places, read_changed, restless};
+use super::{TRIES, read_changed, restless};
 use crate::{
     broker::{
         BrokerError, Changed,
@@ -20,7 +20,7 @@ impl RedisBroker {
             let Some((_, raw)) = self.read_for_change(&keys, id).await? else { return Ok(Changed::NotFound) };
             let now = self.clock.now();
             let (message, state) = failed(queue, id, &raw, error, now);
-            let mut names = places(&keys);
+            let mut names = keys.places();
             names.extend([
                 keys.task(id.as_str()),
                 keys.processed_on(now),

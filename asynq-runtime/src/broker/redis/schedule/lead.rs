@@ -10,9 +10,9 @@ use crate::broker::{
     redis::{
         RedisBroker,
         keys::{leader, leader_want},
-        produce::milliseconds,
         reply,
         script::{Call, DROP_SEEN, LEAD},
+        span::milliseconds,
     },
 };
 

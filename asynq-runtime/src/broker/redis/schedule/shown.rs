@@ -10,9 +10,9 @@ use crate::{
         redis::{
             RedisBroker,
             keys::{SCHEDULERS, scheduler_entries, scheduler_history},
-            produce::whole_seconds,
             reply,
             script::{ANNOUNCE, Call, LIST_SCHEDULERS, RECORD, SHOW_ENTRIES},
+            span::whole_seconds,
         },
     },
     task::{SchedulerEnqueueEvent, SchedulerEntry},

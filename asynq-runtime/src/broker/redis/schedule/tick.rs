@@ -10,12 +10,12 @@ use crate::{
         BrokerError, BrokerErrorKind, Overlap, Placed, Refused, Tick, Ticked,
         redis::{
             RedisBroker,
+            item::Item,
             keys::{Keys, QUEUES},
             maintain::GO_GRACE,
-            produce::{Item, whole_seconds},
-            repair::places,
             reply,
             script::{Call, TICK},
+            span::whole_seconds,
         },
     },
     task::{TaskId, TaskState},
@@ -41,7 +41,7 @@ fn call(tick: &Tick, now: &str) -> Call {
     let item = Item::new(tick.task.clone());
     let keys = Keys::new(&plan.queue);
     let at = tick.at.timestamp();
-    let mut names = places(&keys);
+    let mut names = keys.places();
     names.extend([keys.cron(&plan.entry), keys.fired(&plan.entry, at), keys.task(item.id.as_str())]);
     let (lock, lock_seconds) = item.lock.unwrap_or_default();
     names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());

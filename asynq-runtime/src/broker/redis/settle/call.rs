@@ -5,8 +5,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::{
     super::{Action, Settlement, settle::shortened},
     keys::Keys,
-    produce::milliseconds,
     script::{Call, DONE, SETTLE},
+    span::milliseconds,
 };
 use crate::task::{QueueName, TaskMessage};
 

@@ -1,0 +1,41 @@
+//! What options of the attribute may be set to.
+
+use asynq_grammar::Backoff;
+use syn::{ExprPath, Ident};
+
+use crate::errors::Place;
+
+/// A valid value and the option it was written for.
+pub(super) struct Setting<T> {
+    pub(super) value: T,
+    pub(super) key: Ident,
+    pub(super) place: Place,
+}
+
+impl<T> Setting<T> {
+    pub(super) fn into_value(self) -> T {
+        self.value
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Codec {
+    Postcard,
+    Json,
+}
+
+/// What frees the lock of a unique task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UniqueUntil {
+    End,
+    Success,
+    Start,
+}
+
+/// How long a failed task waits.
+pub(super) enum Pause {
+    /// As the text says.
+    Declared(Backoff),
+    /// As this function says.
+    By(ExprPath),
+}

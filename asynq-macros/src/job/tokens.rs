@@ -1,0 +1,72 @@
+//! Tokens that several parts of an expansion share.
+
+use std::time::Duration;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+
+use super::parameter::{Argument, Form};
+
+/// A name that cannot meet one of the user's.
+pub(super) fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+/// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
+pub(super) fn this() -> Ident {
+    local("self")
+}
+
+/// The user's place in the source, with the macro's names.
+pub(super) fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+pub(super) fn doc(text: &str) -> TokenStream {
+    doc_at(Span::mixed_site(), text)
+}
+
+pub(super) fn doc_at(span: Span, text: &str) -> TokenStream {
+    let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
+    quote_spanned!(span=> #(#[doc = #lines])*)
+}
+
+/// What users forbid in their own code and cannot mend in ours. Everything public is documented all the same.
+pub(super) fn allow() -> TokenStream {
+    quote! {
+        #[allow(
+            dead_code,
+            deprecated,
+            missing_copy_implementations,
+            missing_debug_implementations,
+            non_camel_case_types,
+            non_snake_case,
+            private_interfaces,
+            unreachable_pub,
+            clippy::all,
+            clippy::nursery,
+            clippy::pedantic
+        )]
+    }
+}
+
+/// A duration of whole milliseconds.
+pub(super) fn time(span: Duration) -> TokenStream {
+    if span.subsec_millis() == 0 {
+        let seconds = Literal::u64_unsuffixed(span.as_secs());
+        return quote!(__rt::Duration::from_secs(#seconds));
+    }
+    let ms = Literal::u64_unsuffixed(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    quote!(__rt::Duration::from_millis(#ms))
+}
+
+/// The type of an argument's field.
+pub(super) fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
+    match &argument.form {
+        Form::Owned | Form::Text => argument.ty.to_token_stream(),
+        Form::BorrowedText => quote!(#private::String),
+        Form::Slice(ty) => quote!(#private::Vec<#ty>),
+        Form::Borrowed(ty) => ty.to_token_stream(),
+        Form::Unsized(ty) => quote!(<#ty as ::std::borrow::ToOwned>::Owned),
+    }
+}

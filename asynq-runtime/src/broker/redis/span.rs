@@ -1,0 +1,33 @@
+//! Spans of time as scripts and commands read them.
+
+use std::time::Duration;
+
+/// Rounded up, so that nothing is early; beyond what a Lua number holds exactly it stays there.
+pub(super) fn milliseconds(span: Duration) -> u64 {
+    const MOST: u128 = 1 << 52;
+    u64::try_from(span.as_nanos().div_ceil(1_000_000).min(MOST)).unwrap_or(u64::MAX)
+}
+
+/// Rounded up.
+pub(super) fn whole_seconds(span: Duration) -> u64 {
+    milliseconds(span).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_rounded_up_to_the_millisecond_and_never_overflow_a_lua_number() {
+        let cases = [
+            (Duration::ZERO, 0, 0),
+            (Duration::from_nanos(1), 1, 1),
+            (Duration::from_millis(1500), 1500, 2),
+            (Duration::from_secs(60), 60_000, 60),
+            (Duration::MAX, 1 << 52, (1_u64 << 52).div_ceil(1000)),
+        ];
+        for (span, ms, s) in cases {
+            assert_eq!((milliseconds(span), whole_seconds(span)), (ms, s), "{span:?}");
+        }
+    }
+}
