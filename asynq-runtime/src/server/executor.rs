@@ -84,7 +84,7 @@ struct Inner {
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
-    #[cfg(feature = "sqlite")]
+    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn new(parts: ExecutorParts) -> Self {
         Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
     }
@@ -127,7 +127,7 @@ impl Executor {
     /// Runs one attempt on the current runtime and says what becomes of its task, and whether the job revoked it, which to a broker
     /// is the same as a success. It settles nothing itself. Cancelling `cancel` fails the attempt with `context canceled`, as
     /// somebody's request would.
-    #[cfg(feature = "sqlite")]
+    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) async fn execute_told(&self, run: crate::broker::Run, cancel: CancellationToken) -> (Settlement, bool) {
         self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
     }

@@ -75,7 +75,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "sqlite")]
+#[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
 pub(crate) use self::executor::ExecutorParts;
 use self::{
     active_runs::ActiveRuns,

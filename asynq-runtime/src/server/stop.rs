@@ -32,7 +32,7 @@ impl Stop {
     }
 
     /// One that is also stopped, as cancelled, by `asked`.
-    #[cfg(feature = "sqlite")]
+    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn on(asked: tokio_util::sync::CancellationToken) -> Self {
         Self { cancel: asked.child_token().into(), asked: asked.into(), ..Self::new() }
     }

@@ -58,7 +58,7 @@ pub enum Ending {
 impl Ending {
     /// Returns this ending if a task in `state` can have it. The mark stays on a task that runs again, and says nothing of how
     /// that run ends.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    #[allow(dead_code, reason = "brokers use it, and there may be none")]
     pub(crate) fn of(self, state: super::TaskState) -> Self {
         match (self, state) {
             (Self::Revoked, super::TaskState::Completed) | (Self::Expired, super::TaskState::Archived) => self,
