@@ -10,12 +10,12 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     aggregate::Unaggregated,
     backed_off::{self, BackedOff},
     config::ANSWER,
-    owned::Owned,
     retry_backoff::RetryBackoff,
     server_context::{self, ServerContext},
 };
@@ -210,7 +210,7 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOut
         })
     };
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
-    let work = Owned::new(context.jobs.spawn(work));
+    let work = AbortOnDropHandle::new(context.jobs.spawn(work));
     tokio::select! {
         made = work => match made {
             Ok(Ok(made)) => Ok(made?),

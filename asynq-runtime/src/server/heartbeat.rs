@@ -62,24 +62,10 @@ pub(crate) fn new_name() -> ServerName {
     ServerName { host: host_name(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
 }
 
-/// What the system calls this machine, as far as it can be asked without unsafe code.
+/// What the system calls this machine. Colons separate the parts of a server's name, so that there are none in this one.
 fn host_name() -> String {
-    let file = |path: &str| std::fs::read_to_string(path).ok();
-    let variable = |name: &str| std::env::var(name).ok();
-    let command = || {
-        let output = std::process::Command::new("hostname").output().ok()?;
-        String::from_utf8(output.stdout).ok()
-    };
-    let candidates: [&dyn Fn() -> Option<String>; 5] = [
-        &|| file("/proc/sys/kernel/hostname"),
-        &|| file("/etc/hostname"),
-        &|| variable("HOSTNAME"),
-        &|| variable("COMPUTERNAME"),
-        &command,
-    ];
-    let named = candidates.into_iter().filter_map(|ask| ask()).map(|name| name.trim().to_owned());
-    // Colons separate the parts of a server's name.
-    named.map(|name| name.replace(':', "-")).find(|name| !name.is_empty()).unwrap_or_else(|| "unknown-host".to_owned())
+    let name = gethostname::gethostname().to_string_lossy().trim().replace(':', "-");
+    if name.is_empty() { "unknown-host".to_owned() } else { name }
 }
 
 #[cfg(test)]

@@ -15,10 +15,11 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{batch_controller::BatchController, dispatcher::Dispatcher, owned::Owned, server_context::ServerContext};
+use super::{batch_controller::BatchController, dispatcher::Dispatcher, server_context::ServerContext};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
 /// Before layers that failed are asked again.
@@ -198,7 +199,7 @@ impl LayerStack {
         }
         self.batch_controller().stalled();
         let layer_stack = Arc::clone(self);
-        let asked = Owned::new(context.jobs.spawn(async move { layer_stack.ready().await }));
+        let asked = AbortOnDropHandle::new(context.jobs.spawn(async move { layer_stack.ready().await }));
         let error = match asked.await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(error)) => error,
@@ -216,7 +217,7 @@ impl LayerStack {
     /// The same if the layers are ready now; waits no longer than until the holder of the permit has used it.
     pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
         let layer_stack = Arc::clone(self);
-        let asked = Owned::new(context.jobs.spawn(async move {
+        let asked = AbortOnDropHandle::new(context.jobs.spawn(async move {
             layer_stack.is_back().await;
             let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())

@@ -46,7 +46,6 @@ mod limit;
 mod mux;
 mod outbox;
 mod outcome;
-mod owned;
 mod pauses;
 mod queues;
 mod recoverer;

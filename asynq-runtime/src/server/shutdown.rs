@@ -8,9 +8,9 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{hooks::Moments, owned::Owned, server_context::ServerContext, stop::Why};
+use super::{hooks::Moments, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
 /// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
@@ -31,7 +31,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     context.quiet.cancel();
     context.closing.cancel();
     context.runs.poke();
-    let hooks = Owned::new(context.jobs.spawn(moments.drain(Client::new(Arc::clone(&context.broker)))));
+    let hooks = AbortOnDropHandle::new(context.jobs.spawn(moments.drain(Client::new(Arc::clone(&context.broker)))));
     let nothing_runs = async {
         context.fetched_last.cancelled().await;
         context.runs.emptied().await;

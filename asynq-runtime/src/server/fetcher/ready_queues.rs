@@ -24,33 +24,43 @@ impl Fetcher {
         self.queues.limit(queue).map_or(usize::MAX, |limit| limit.saturating_sub(running()))
     }
 
-    /// Notes which queues are worth asking. Where they are more than one call can ask, one question tells, so that a
-    /// thousand tenants do not cost a thousand calls.
+    /// Notes which queues are worth asking. A question for what is ready costs next to nothing where a broker knows that nothing has
+    /// changed, so that empty queues, and a thousand tenants, do not cost a call each.
     pub(super) async fn look(&mut self, room: usize, next: Next) -> Result<(), BrokerError> {
+        let is_few = self.queues.len() <= room.clamp(MANY, MOST_ASKED);
+        if is_few && next == Next::Probe {
+            self.short.fill(None);
+            return Ok(());
+        }
         let is_stale = |since: Instant| since.elapsed() >= SHORT;
-        if self.queues.len() > room.clamp(MANY, MOST_ASKED) {
+        let asked: Vec<usize> = if !is_few {
             if next == Next::Fetch && self.looked.is_some_and(|since| !is_stale(since)) {
                 return Ok(());
             }
-            let names = self.names_with_room();
-            let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
-            self.only_these_are_open(ready);
-        } else if next == Next::Probe {
-            self.short.fill(None);
+            self.looked = Some(Instant::now());
+            self.all().collect()
         } else if self.short.iter().any(Option::is_none) {
             // Queues that were short a moment ago are left out as long as another has work. Where none has, a wait looks at all.
-            self.short.iter_mut().for_each(|short| *short = short.filter(|&since| !is_stale(since)));
+            self.all().filter(|&queue| self.short[queue].is_some_and(is_stale)).collect()
+        } else {
+            Vec::new()
+        };
+        let asked: Vec<usize> = self.with_room(asked).map(|open| open.queue).collect();
+        if asked.is_empty() {
+            return Ok(());
         }
+        let names: Vec<QueueName> = asked.iter().map(|&queue| self.queues.names()[queue].clone()).collect();
+        let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
+        self.note_ready(asked, ready);
         Ok(())
     }
 
-    /// Notes that the broker named these queues, and that there is nothing in the others.
-    pub(super) fn only_these_are_open(&mut self, open: Vec<QueueName>) {
-        let (open, now): (HashSet<QueueName>, _) = (open.into_iter().collect(), Instant::now());
-        for (short, name) in self.short.iter_mut().zip(self.queues.names()) {
-            *short = (!open.contains(name)).then_some(now);
+    /// Notes that of the queues that were `asked` these are ready, and that there is nothing in the others.
+    pub(super) fn note_ready(&mut self, asked: impl IntoIterator<Item = usize>, ready: Vec<QueueName>) {
+        let (ready, now): (HashSet<QueueName>, _) = (ready.into_iter().collect(), Instant::now());
+        for queue in asked {
+            self.short[queue] = (!ready.contains(&self.queues.names()[queue])).then_some(now);
         }
-        self.looked = Some(now);
     }
 
     /// Those of `queues` that may have work and may run more.

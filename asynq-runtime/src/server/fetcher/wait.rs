@@ -90,7 +90,8 @@ impl Fetcher {
                 return Ok(Next::Fetch);
             }
             (Found::Queues(open), _) if !open.is_empty() => {
-                self.only_these_are_open(open);
+                self.looked = Some(Instant::now());
+                self.note_ready(self.all(), open);
                 true
             }
             _ => false,

@@ -1,13 +1,20 @@
 //! What one enqueue costs Redis beside servers that have nothing to do: it depends on how many they are, and not on how many
 //! queues they serve.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use asynq_runtime::{Client, Registry, prelude::*, server::Running};
+use asynq_runtime::{Client, Registry, broker::redis::RedisBroker, prelude::*, server::Running};
 use asynq_test_support::{eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
-use super::{server::Server as Redis, tasks::until_tracked};
+use super::{
+    server::{Proxy, Server as Redis, patient},
+    tasks::until_tracked,
+};
 
 #[job]
 async fn nothing() -> JobResult {
@@ -21,15 +28,15 @@ fn name(i: usize) -> String {
     format!("tenant:{i}")
 }
 
-/// So many servers of all these queues, which know of each other and wait.
-async fn waiting(redis: &Redis, servers: usize, queues: usize) -> Vec<Running> {
+/// So many servers of all these queues, which know of each other and wait, and come to Redis by `url`.
+async fn waiting(redis: &Redis, url: &str, servers: usize, queues: usize) -> Vec<Running> {
     let mut foreign = redis.foreign().await;
     let names: Vec<String> = (0..queues).map(name).collect();
     let () = foreign.sadd("asynq:queues", &names).await.unwrap();
     let mut running = Vec::new();
     for _ in 0..servers {
         let server = Server::builder("")
-            .broker(Arc::new(redis.broker().await))
+            .broker(Arc::new(RedisBroker::connect(url, patient()).await.unwrap()))
             .registry(Registry::only::<(nothing,)>().unwrap())
             .queue("tenant:*", 1);
         running.push(server.build().await.unwrap().start().await.unwrap());
@@ -77,7 +84,7 @@ async fn a_wake_up_costs_the_same_whatever_the_number_of_queues() {
     for (servers, queues) in [(1, 1), (1, 10), (1, 500), (4, 1), (4, 10), (4, 500)] {
         let redis = Redis::start(&[]).await;
         let mut foreign = redis.foreign().await;
-        let running = waiting(&redis, servers, queues).await;
+        let running = waiting(&redis, &redis.url(), servers, queues).await;
         let client = Client::new(Arc::new(redis.broker().await));
         // The first waits of a server are on the connection that it shares, and ask all.
         run(&mut foreign, &client, &running, queues).await;
@@ -91,5 +98,21 @@ async fn a_wake_up_costs_the_same_whatever_the_number_of_queues() {
         for one in running {
             one.shutdown().await.unwrap();
         }
+    }
+}
+
+/// The same where every answer is late: while a server works off one queue, time passes, and the others stay empty all the same.
+#[tokio::test]
+async fn a_wake_up_far_from_redis_costs_no_more() {
+    let redis = Redis::start(&[]).await;
+    let far = Proxy::far_before(&redis, Duration::from_millis(15));
+    let mut foreign = redis.foreign().await;
+    let running = waiting(&redis, &far.url(), 1, 10).await;
+    let client = Client::new(Arc::new(redis.broker().await));
+    run(&mut foreign, &client, &running, 10).await;
+    let (sent, again) = run(&mut foreign, &client, &running, 10).await;
+    assert!(sent <= PER_WAKE * TASKS + again, "{sent} commands, not {} or {again} more", PER_WAKE * TASKS);
+    for one in running {
+        one.shutdown().await.unwrap();
     }
 }

@@ -181,6 +181,11 @@ impl Late {
 
 impl Proxy {
     pub(crate) fn before(server: &Server) -> Self {
+        Self::far_before(server, Duration::ZERO)
+    }
+
+    /// One by which every answer takes this much longer.
+    pub(crate) fn far_before(server: &Server, distance: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let lose = Arc::new(Lose::default());
@@ -190,7 +195,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if let Ok(redis) = UnixStream::connect(&socket) {
-                    pass(client, redis, &losing, &holding);
+                    pass(client, redis, &losing, &holding, distance);
                 }
             }
         });
@@ -228,7 +233,7 @@ impl Proxy {
     }
 }
 
-fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>) {
+fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>, distance: Duration) {
     let scripted = Arc::new(AtomicBool::new(false));
     let (seen, lose, late) = (Arc::clone(&scripted), Arc::clone(lose), Arc::clone(late));
     let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
@@ -246,6 +251,7 @@ fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>
     });
     thread::spawn(move || {
         copy(&mut from_redis, &mut to_client, |_| {
+            thread::sleep(distance);
             let is_answer = scripted.swap(false, Ordering::SeqCst);
             let take = |left: usize| left.checked_sub(1);
             let every = lose.every.load(Ordering::SeqCst);
