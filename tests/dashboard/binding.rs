@@ -133,16 +133,16 @@ async fn bodies_that_never_end_are_cut_off_and_leave_places_meanwhile() {
     let neighbour = tokio::net::TcpSocket::new_v4().unwrap();
     neighbour.bind(([127, 0, 0, 2], 0).into()).unwrap();
     let mut neighbour = neighbour.connect(served.address).await.unwrap();
-    neighbour.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut ready = String::new();
-    soon(neighbour.read_to_string(&mut ready)).await.unwrap();
-    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    neighbour.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut healthy = String::new();
+    soon(neighbour.read_to_string(&mut healthy)).await.unwrap();
+    assert!(healthy.starts_with("HTTP/1.1 200"), "{healthy}");
     for mut stream in slow {
         let mut answer = String::new();
         let _ = soon(stream.read_to_string(&mut answer)).await;
         assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
-    assert_eq!(served.get("/readyz").await.status, 200, "its places are free again");
+    assert_eq!(served.get("/healthz").await.status, 200, "its places are free again");
     serving.abort();
 }
 

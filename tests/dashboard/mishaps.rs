@@ -19,7 +19,7 @@ async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
     (answer.status, answer.json())
 }
 
-/// A server that serves the default queue and keeps so many archived tasks of it.
+/// A server that serves the default queue and keeps so many archived tasks of it. It beats as long as the test runs.
 async fn serve(t: &Fixture, archived: u64) {
     let member = t.another_member(7).await;
     let info = ServerInfo {
@@ -32,6 +32,13 @@ async fn serve(t: &Fixture, archived: u64) {
         ..ServerInfo::default()
     };
     t.broker().beat(&member, &info, &[]).await.unwrap();
+    let broker = t.shared();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _ = broker.beat(&member, &info, &[]).await;
+        }
+    });
 }
 
 async fn scheduled(broker: &dyn Broker) -> u64 {

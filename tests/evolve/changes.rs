@@ -333,19 +333,20 @@ fn changes_of_jobs() -> Vec<Change> {
 /// Plays all changes in one direction: the tasks of one version before a server of the other.
 async fn play<S: Store>(changes: &[Change], forward: bool, table: &mut String) -> usize {
     let t = Fixture::<S>::real_time().await;
+    let ids: Vec<String> = (0..changes.len()).map(|i| format!("t{i}")).collect();
     let (mut tasks, mut jobs) = (Vec::new(), Vec::new());
-    for (i, change) in changes.iter().enumerate() {
+    for (id, change) in ids.iter().zip(changes) {
         let (old, new) = if forward { (&change.before, &change.after) } else { (&change.after, &change.before) };
-        tasks.push((format!("t{i}"), (old.task)()));
+        tasks.push((id.clone(), (old.task)()));
         jobs.push(new.job);
     }
     stage::enqueue(t.another_broker().await, tasks).await;
-    let log = stage::run(t.another_broker().await, jobs, changes.len() as u64).await;
+    let log = stage::run(t.another_broker().await, jobs, &ids).await;
     let mut wrong = 0;
     let direction = if forward { "forward" } else { "rollback" };
-    for (i, change) in changes.iter().enumerate() {
+    for (id, change) in ids.iter().zip(changes) {
         let expected = if forward { change.forward } else { change.rollback };
-        let became = stage::became(t.broker(), &log, &format!("t{i}")).await;
+        let became = stage::became(t.broker(), &log, id).await;
         let is_right = match (&became, expected) {
             (Became::Ran(arguments), Some(expected)) => arguments == expected,
             (Became::Waits(why), None) => !why.is_empty(),

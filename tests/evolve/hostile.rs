@@ -66,7 +66,7 @@ async fn a_shape_of_any_kind_loses_no_task_on<S: Store>() {
         let shape = NewShape { job: "hostile".into(), fingerprint: Some(fingerprint()), body: body.into() };
         t.broker().keep_shapes(&[shape]).await.unwrap();
         let jobs = vec![JobDescriptor::of::<after::hostile>(file!(), line!())];
-        let log = stage::run(t.another_broker().await, jobs, 1).await;
+        let log = stage::run(t.another_broker().await, jobs, &["a".to_owned()]).await;
         let became = stage::became(t.broker(), &log, "a").await;
         let kept = kept.get(..60).unwrap_or(kept);
         let Became::Waits(why) = became else { panic!("{kept}: {became:?}") };

@@ -23,7 +23,8 @@ pub struct Record {
 
 impl Job for Record {
     const NAME: &'static str = "record";
-    const OPTIONS: JobOptions = JobOptions::new().retry(5);
+    // On a busy machine the same one may be in flight whenever its worker is killed.
+    const OPTIONS: JobOptions = JobOptions::new().retry(5).max_crashes(20);
     type Output = JobResult;
 
     async fn run(self, ctx: &JobContext) -> JobResult {
