@@ -12,6 +12,7 @@ mod options;
 mod parameter;
 mod run;
 mod schedule;
+mod serde_words;
 mod signature;
 
 use proc_macro2::TokenStream;

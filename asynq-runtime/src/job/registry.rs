@@ -217,6 +217,7 @@ pub trait JobSet {
 
 macro_rules! job_set {
     ($($job:ident)*) => {
+        #[diagnostic::do_not_recommend]
         impl<$($job: Job),*> JobSet for ($($job,)*) {
             fn descriptors() -> Vec<JobDescriptor> {
                 vec![$(JobDescriptor::of::<$job>(std::any::type_name::<$job>(), 0)),*]

@@ -6,10 +6,9 @@ use redis::{Cmd, PushInfo};
 
 #[cfg(feature = "cluster")]
 use super::topology::Topology;
-use super::{
-    clock::BrokerClock,
-    url::{Address, Target},
-};
+#[cfg(feature = "cluster")]
+use super::url::Address;
+use super::{clock::BrokerClock, url::Target};
 
 /// What one [`Router`](super::router::Router) is for.
 #[derive(Clone)]
