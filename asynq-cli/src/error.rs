@@ -137,6 +137,10 @@ fn in_words_of_the_command_line(error: &InspectError) -> String {
              bytes would be archived when a worker reads them; edit it on the dashboard of its worker, or add --raw to \
              replace it all the same"
         ),
+        InspectError::NoShape { id, job, reason } => format!(
+            "the shape of task `{id}` is not known ({reason}), so only the program of `{job}` can write its arguments: edit \
+             it on the dashboard of its worker, or add --raw to replace its bytes all the same"
+        ),
         other => other.to_string(),
     }
 }

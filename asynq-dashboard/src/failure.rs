@@ -141,6 +141,7 @@ impl From<InspectError> for Failure {
             InspectError::Unfit { .. }
             | InspectError::Moved { .. }
             | InspectError::HeaderLost { .. }
+            | InspectError::NoShape { .. }
             | InspectError::IdConflict { .. }
             | InspectError::Duplicate { .. }
             | InspectError::Contended { .. }

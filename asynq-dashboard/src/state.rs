@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc};
 
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
-
 use tokio::sync::Semaphore;
 
 use crate::{

@@ -155,6 +155,57 @@ async fn a_payload_of_the_default_codec_is_not_replaced_by_text() {
     assert_eq!(client(&t).inspector().task("default", "t1").await.unwrap().payload, old.payload);
 }
 
+/// A dashboard beside the broker only, or one of a newer program, reads and writes arguments by the shape that the broker keeps.
+#[tokio::test]
+async fn arguments_of_other_programs_are_shown_found_and_edited_by_their_shape() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    mod newer {
+        use asynq_runtime::prelude::*;
+
+        #[job(name = "mishap:transfer")]
+        pub(super) async fn transfer(
+            #[serde(alias = "to")] recipient: String,
+            iban: Secret<String>,
+            n: u8,
+        ) -> JobResult {
+            let _ = (recipient, iban, n);
+            Ok(())
+        }
+    }
+
+    #[job(name = "mishap:transfer")]
+    async fn transfer(to: String, iban: String, pin: Secret<String>) -> JobResult {
+        let _ = (to, iban, pin);
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let job = transfer::job("ann", "DE00", Secret::new("4711".to_owned()));
+    job.task_id("t1").header("tenant", "acme").enqueue(&client(&t)).await.unwrap();
+    let served = Served::start(dashboard(&t)).await;
+    for path in ["/queues/default/tasks/t1", "/queues/default", "/search?q=DE00", "/search?q=acme"] {
+        let page = served.get(path).await.body;
+        assert!(page.contains("DE00") && page.contains("***") && !page.contains("4711"), "{path}: {page}");
+    }
+    assert!(served.get("/api/search?q=4711").await.json()["tasks"].as_array().unwrap().is_empty());
+    let edit =
+        async |arguments| post(&served, "/queues/default/tasks/t1/edit", json!({ "arguments": arguments })).await;
+    let (status, told) = edit(json!({ "to": "bob", "iban": 7, "pin": "1" })).await;
+    assert!(status == 400 && told.to_string().contains("`iban`: expected a text, found a number; write {"), "{told}");
+    let (status, told) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "***" })).await;
+    assert!(status == 400 && told.to_string().contains("write it anew"), "{told}");
+    let (status, told) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "0815" })).await;
+    assert_eq!(status, 200, "{told}");
+    let read = |job: &mut transfer| assert_eq!((job.iban.as_str(), job.pin.expose().as_str()), ("DE01", "0815"));
+    client(&t).inspector().edit::<transfer>("default", "t1", read).await.unwrap();
+
+    // What the newer program calls secret is hidden in the tasks of the older one.
+    let newer = Served::start(dashboard(&t).registry(Registry::only::<(newer::transfer,)>().unwrap())).await;
+    let page = newer.get("/queues/default/tasks/t1").await.body;
+    assert!(page.contains("bob") && !page.contains("DE01") && !page.contains("0815"), "{page}");
+}
+
 /// A page of large tasks carries the beginning of each; the task's own page has all of it.
 #[tokio::test]
 async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all_of_them() {

@@ -5,4 +5,5 @@
 
 mod changes;
 mod hostile;
+mod lock;
 mod stage;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     Bytes, Inspector, TaskId,
+    broker::NewShape,
     inspector::{InspectError, Wish},
     prelude::*,
 };
@@ -172,4 +173,62 @@ async fn the_header_of_a_typed_payload_is_not_edited_away() {
 
     client.enqueue_raw(RawTask::new("x", "{}").task_id("raw")).await.unwrap();
     inspector.edit_raw_in_shape("default", "raw", "[]").await.unwrap();
+}
+
+/// The shape that the enqueue kept is enough: no reader here knows the job.
+#[tokio::test]
+async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
+    #[job(name = "edit:transfer", unique = "1h")]
+    async fn transfer(to: String, cents: u64, pin: Secret<String>, note: Option<String>) -> JobResult {
+        let _ = (to, cents, pin, note);
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let client = Client::new(t.another_broker().await);
+    let args = || transfer::job("ann", 700_u64, Secret::new("4711".to_owned()), None);
+    args().task_id("t1").process_in("1h").enqueue(&client).await.unwrap();
+
+    let inspector = Client::new(t.another_broker().await).inspector();
+    let read = async || {
+        let task = inspector.task("default", "t1").await.unwrap();
+        let reader = inspector.argument_reader([(&*task.r#type, &task.payload[..])]).await;
+        reader.read(&task.r#type, None, &task.payload)
+    };
+    let shown = serde_json::json!({ "to": "ann", "cents": 700, "pin": "***", "note": null });
+    assert_eq!(read().await, Some(Ok(shown.clone())));
+
+    let edit = async |json: serde_json::Value| inspector.edit_arguments("default", "t1", &json).await;
+    let error = edit(serde_json::json!({ "to": "bob", "cents": "700", "pin": "1" })).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the arguments do not fit `edit:transfer`: `cents`: expected an integer from 0 to 18446744073709551615, found a text; \
+         write {to: str, cents: u64, pin: str, note: str?}"
+    );
+    let error = edit(shown).await.unwrap_err();
+    assert!(error.to_string().contains("`pin`: a secret is shown as ***"), "{error}");
+    edit(serde_json::json!({ "to": "bob", "cents": 800, "pin": "0815", "note": "rent" })).await.unwrap();
+    inspector
+        .edit::<transfer>("default", "t1", |job| {
+            let read = (job.to.as_str(), job.cents, job.pin.expose().as_str(), job.note.as_deref());
+            assert_eq!(read, ("bob", 800, "0815", Some("rent")), "the worker reads what was written");
+        })
+        .await
+        .unwrap();
+    args().enqueue(&client).await.expect("the lock of the old arguments is free");
+
+    // A shape that is of no use, and one that is not there.
+    let payload = inspector.task("default", "t1").await.unwrap().payload;
+    let fingerprint = u32::from_le_bytes(payload[1..5].try_into().unwrap());
+    let shape = NewShape { job: "edit:transfer".into(), fingerprint: Some(fingerprint), body: "{}".into() };
+    t.broker().keep_shapes(&[shape]).await.unwrap();
+    let unknown = RawTask::new("edit:transfer", &b"\x01\x00\x00\x00\x00payload"[..]).task_id("t2");
+    client.enqueue(unknown).await.unwrap();
+    for (id, reason) in [("t1", "the kept shape is malformed"), ("t2", "the broker keeps no shape of it")] {
+        let inspector = Client::new(t.another_broker().await).inspector();
+        let before = inspector.task("default", id).await.unwrap().payload;
+        let error = inspector.edit_arguments("default", id, &serde_json::json!({})).await.unwrap_err();
+        assert!(matches!(error, InspectError::NoShape { .. }) && error.to_string().contains(reason), "{error}");
+        assert_eq!(inspector.task("default", id).await.unwrap().payload, before);
+    }
 }

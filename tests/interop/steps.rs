@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use asynq_runtime::{TaskState, inspector::Force};
-use asynq_tests::eventually;
+use asynq_runtime::{TaskState, inspector::Force, prelude::*};
+use asynq_tests::{eventually, skip};
 use serde_json::json;
 
 use crate::interop::{
-    side::Order,
-    stage::with_every_pair,
+    go::NO_GO,
+    side::{Order, Side},
+    stage::{Stage, with_every_pair},
     worker::{Settings, Worker},
 };
 
@@ -175,6 +176,36 @@ async fn unique() {
         worker.does(&next).await;
     })
     .await;
+}
+
+/// What a debounced enqueue sends; each side's worker runs it.
+#[job(name = "interop:do", codec = "json", unique = "10m", unique_by = "text")]
+async fn edited(r#do: String, text: String) -> JobResult;
+
+/// The message of a task that was replaced names the task twice, the id that it was sent with and behind it the one that it has:
+/// Go reads the last one, as we do.
+#[tokio::test]
+async fn replace() {
+    let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
+    for side in [Side::Go, Side::Rust] {
+        let queue = format!("replace-{side}");
+        let order = |what: &str| edited::job(what, "page 7").queue(&queue).process_in("1h").or_replace();
+        let first = order("fail").enqueue(&stage.client).await.unwrap();
+        stage.both_see(&queue, first.id.as_str(), "scheduled").await;
+        let second = order("succeed").retry(7).header("trace", "00-ab").enqueue(&stage.client).await.unwrap();
+        assert_eq!(second.replaced(), Some(&first.id));
+        let seen = stage.both_see(&queue, first.id.as_str(), "scheduled").await;
+        assert_eq!((seen.payload.as_str(), seen.max_retry), (r#"{"do":"succeed","text":"page 7"}"#, 7));
+        assert_eq!(seen.headers, [("trace".to_owned(), "00-ab".to_owned())]);
+
+        stage.change(side, "run", &queue, first.id.as_str()).await;
+        let mut worker = stage.worker(side, &queue).await;
+        assert_eq!(worker.starts(first.id.as_str()).await["payload"], seen.payload);
+        worker.does(first.id.as_str()).await;
+        stage.both_miss(&queue, first.id.as_str()).await;
+        let next = order("succeed").enqueue(&stage.client).await.unwrap();
+        assert!(next.id != first.id && next.replaced().is_none(), "its end has freed the lock");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 
 mod macro_cases;
 mod periodic;
+mod user_programs;
 
 use std::{
     env,

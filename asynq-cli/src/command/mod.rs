@@ -4,6 +4,7 @@ mod cli;
 mod completions;
 mod cron;
 mod dash;
+mod deploy;
 mod doctor;
 mod group;
 mod lock;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Looks at the locks of unique tasks, and frees them
     #[command(subcommand)]
     Lock(lock::Lock),
+    /// Compares a program with the tasks that wait
+    #[command(subcommand)]
+    Deploy(deploy::Deploy),
     /// Serves the dashboard
     Web(web::Web),
     /// Makes the hash of a password for the dashboard
@@ -69,6 +73,7 @@ impl Command {
             Self::Cron(command) => command.run(session).await,
             Self::Group(command) => command.run(session).await,
             Self::Lock(command) => command.run(session).await,
+            Self::Deploy(command) => command.run(session).await,
             Self::Web(command) => command.run(session).await,
             Self::HashPassword(command) => command.run(session),
             Self::Dash(command) => command.run(session).await,

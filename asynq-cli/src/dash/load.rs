@@ -1,14 +1,18 @@
 //! Asks the broker for what a screen shows.
 
 use asynq_runtime::{
-    Client, TaskInfo, TaskState,
+    Client, Inspector, TaskInfo, TaskState,
     broker::{Failure, GroupStats, QueueStats, ServerState},
     inspector::{ArchiveRoom, InspectError, UnreadableQueue},
     task::{QueueName, TaskId},
 };
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use crate::entries::{Entry, entries};
+use crate::{
+    entries::{Entry, entries},
+    show::for_people,
+};
 
 /// What is to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +67,7 @@ const GROUPS: usize = 50;
 
 pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, InspectError> {
     let inspector = client.inspector();
-    let content = match &wanted {
+    let mut content = match &wanted {
         Wanted::Queues => {
             let (queues, unreadable) = UnreadableQueue::part(inspector.each_queue().await?);
             Content::Queues(queues, unreadable)
@@ -92,5 +96,24 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
         Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => inspector.archive_room(queue).await.ok(),
         Wanted::Queues | Wanted::Servers | Wanted::Periodic => None,
     };
+    make_readable(&inspector, &mut content).await;
     Ok(Loaded { wanted, now: client.broker().now(), archive, content })
+}
+
+/// Puts arguments as people read them in the place of payloads, where the broker keeps their shapes.
+async fn make_readable(inspector: &Inspector, content: &mut Content) {
+    let mut payloads: Vec<(&str, &mut Bytes)> = match content {
+        Content::Tasks { tasks, .. } => tasks.iter_mut().map(|task| (&*task.r#type, &mut task.payload)).collect(),
+        Content::Task(Some(task)) => vec![(&*task.0.r#type, &mut task.0.payload)],
+        Content::Servers(servers) => {
+            let workers = servers.iter_mut().flat_map(|server| &mut server.workers);
+            workers.map(|worker| (&*worker.task_type, &mut worker.task_payload)).collect()
+        }
+        // The payload of an entry is what running it by hand enqueues.
+        Content::Queues(..) | Content::Task(None) | Content::Periodic(_) => Vec::new(),
+    };
+    let reader = inspector.argument_reader(payloads.iter().map(|(r#type, payload)| (*r#type, &payload[..]))).await;
+    for (r#type, payload) in &mut payloads {
+        **payload = for_people(r#type, payload, &reader);
+    }
 }

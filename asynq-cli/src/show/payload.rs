@@ -1,6 +1,8 @@
 //! Encoded arguments and results: JSON as JSON, text as text, and bytes where nobody could read them.
 
+use asynq_runtime::inspector::ArgumentReader;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -11,8 +13,9 @@ const NON_PRINTABLE: &str = "non-printable bytes";
 
 /// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
 ///
-/// `encoding` says what `data` is: the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more
-/// bytes than were asked for, `cut` is true and `data` their beginning, as text or base64.
+/// `encoding` says what `data` is: `arguments` by their names where the broker keeps the shape of a payload of the default
+/// codec, the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more bytes than were asked
+/// for, `cut` is true and `data` their beginning, as text or base64.
 #[derive(Debug, Serialize)]
 pub(crate) struct Payload<'a> {
     bytes: usize,
@@ -24,12 +27,23 @@ pub(crate) struct Payload<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Data<'a> {
+    Arguments(serde_json::Value),
     Json(&'a RawValue),
     Text(&'a str),
     Base64(String),
 }
 
 impl<'a> Payload<'a> {
+    /// A payload of this type: its arguments, where they are known and not longer than asked for; else its bytes.
+    pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: &ArgumentReader) -> Self {
+        match reader.read(r#type, None, bytes) {
+            Some(Ok(arguments)) if bytes.len() <= most => {
+                Self { bytes: bytes.len(), encoding: "arguments", cut: false, data: Data::Arguments(arguments) }
+            }
+            _ => Self::of(bytes, most),
+        }
+    }
+
     /// At most `most` bytes of these.
     pub(crate) fn of(bytes: &'a [u8], most: usize) -> Self {
         let cut = bytes.len() > most;
@@ -52,6 +66,14 @@ fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
         Ok(text) => Some(text),
         Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),
         Err(_) => None,
+    }
+}
+
+/// A payload as people read it: the arguments as JSON where their shape is known, else its bytes.
+pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -> Bytes {
+    match reader.read(r#type, None, bytes) {
+        Some(Ok(arguments)) => arguments.to_string().into(),
+        _ => bytes.clone(),
     }
 }
 

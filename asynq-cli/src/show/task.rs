@@ -1,6 +1,6 @@
 //! A task as programs read it.
 
-use asynq_runtime::{TaskInfo, broker::Failure};
+use asynq_runtime::{TaskInfo, broker::Failure, inspector::ArgumentReader};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -58,15 +58,16 @@ struct FailureJson<'a> {
 }
 
 impl<'a> TaskJson<'a> {
-    /// A task at the broker's time `now`, with at most `most` bytes of payload and as many of result.
-    pub(crate) fn of(task: &'a TaskInfo, now: DateTime<Utc>, most: usize) -> Self {
+    /// A task at the broker's time `now`, with at most `most` bytes of payload and as many of result. `reader` knows the
+    /// shapes of payloads.
+    pub(crate) fn of(task: &'a TaskInfo, now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> Self {
         let header = |(key, value): &'a (String, String)| HeaderJson { key, value };
         Self {
             id: task.id.as_str(),
             queue: task.queue.as_str(),
             r#type: &task.r#type,
             state: task.state.as_str(),
-            payload: Payload::of(&task.payload, most),
+            payload: Payload::of_type(&task.r#type, &task.payload, most, reader),
             retried: task.retried,
             max_retry: task.max_retry,
             crashes: task.crashes,

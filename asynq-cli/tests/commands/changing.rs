@@ -58,6 +58,91 @@ on_both_brokers! {
         t.enqueue(task("equal").locked(&lock_key("a"), 600)).await;
     }
 
+    /// No command knows the jobs of a program: the shape that its enqueue kept says how to read and write their arguments.
+    async fn arguments_are_shown_and_edited_by_the_shape_that_the_broker_keeps(desk) {
+        use asynq_runtime::{Client, prelude::*};
+
+        #[job(name = "cli:transfer")]
+        async fn transfer(to: String, cents: u64, pin: Secret<String>) -> JobResult {
+            let _ = (to, cents, pin);
+            Ok(())
+        }
+
+        let client = Client::new(desk.t.another_broker().await);
+        let secret = Secret::new("4711".to_owned());
+        transfer::job("ann", 700_u64, secret).task_id("t1").process_in("1h").enqueue(&client).await.unwrap();
+
+        let shown = desk.run("task inspect -q default t1").await;
+        let arguments = r#"{"cents":700,"pin":"***","to":"ann"}"#;
+        assert!(shown.out.contains(arguments) && !shown.out.contains("4711"), "{shown}");
+        let listed = desk.run("task ls -q default -s scheduled").await;
+        assert!(listed.out.contains("\"cents\":700") && !listed.out.contains("4711"), "{listed}");
+        let json = desk.json("task ls -q default -s scheduled").await;
+        assert_eq!(json[0]["payload"]["encoding"], "arguments", "{json}");
+        assert_eq!(json[0]["payload"]["data"].to_string(), arguments);
+        assert_eq!(desk.json("task inspect -q default t1 --raw").await["payload"]["encoding"], "base64");
+
+        let refused = desk.run_words(&["task", "edit", "-q", "default", "t1", "-y", "-l", r#"{"to":"bob","cents":-1}"#]).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        let expected = "the arguments do not fit `cli:transfer`: `cents`: expected an integer from 0 to 18446744073709551615, \
+                        found a number; write {to: str, cents: u64, pin: str}";
+        assert!(refused.err.contains(expected), "{refused}");
+        let new = r#"{"to":"bob","cents":900,"pin":"0815"}"#;
+        let edited = desk.run_words(&["task", "edit", "-q", "default", "t1", "-y", "--json", "-l", new]).await;
+        let bytes = client.inspector().task("default", "t1").await.unwrap().payload.len();
+        assert!(edited.code == 0 && edited.out.contains(&format!("\"bytes\": {bytes}")), "{edited}");
+        let read = |job: &mut transfer| assert_eq!((job.cents, job.pin.expose().as_str()), (900, "0815"));
+        client.inspector().edit::<transfer>("default", "t1", read).await.unwrap();
+    }
+
+    async fn a_deploy_is_checked_against_the_tasks_that_wait(desk) {
+        use asynq_runtime::{Client, Registry, job::JobsLock, prelude::*};
+
+        mod old {
+            use asynq_runtime::prelude::*;
+
+            #[job(name = "cli:invoice")]
+            pub(super) async fn invoice(euros: u32) -> JobResult {
+                let _ = euros;
+                Ok(())
+            }
+        }
+
+        #[job(name = "cli:invoice")]
+        async fn invoice(euros: u32, note: Option<String>) -> JobResult {
+            let _ = (euros, note);
+            Ok(())
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.lock");
+        let words = ["deploy", "check", file.to_str().unwrap()];
+        let new = JobsLock::default().with(&Registry::only::<(invoice,)>().unwrap());
+        std::fs::write(&file, new.to_string()).unwrap();
+        let client = Client::new(desk.t.another_broker().await);
+        invoice::job(1_u32, None).task_id("a").enqueue(&client).await.unwrap();
+        let fine = desk.run_words(&words).await;
+        assert!(fine.code == 0 && fine.out.contains("{euros: u32, note: str?}"), "{fine}");
+
+        for id in ["b", "c"] {
+            old::invoice::job(2_u32).task_id(id).process_in("1h").enqueue(&client).await.unwrap();
+        }
+        let stranded = desk.run_words(&words).await;
+        assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be handed back"), "{stranded}");
+        let told = desk.run_words(&[&words[..], &["--json"]].concat()).await;
+        let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+        let readable: Vec<_> = told.as_array().unwrap().iter().map(|row| (&row["tasks"], &row["readable"])).collect();
+        let (one, two) = (serde_json::json!([1, true]), serde_json::json!([2, false]));
+        assert!(readable.contains(&(&one[0], &one[1])) && readable.contains(&(&two[0], &two[1])), "{told}");
+
+        let both = new.with(&Registry::only::<(old::invoice,)>().unwrap());
+        std::fs::write(&file, both.to_string()).unwrap();
+        assert_eq!(desk.run_words(&words).await.code, 0);
+        std::fs::write(&file, "not a lock").unwrap();
+        let refused = desk.run_words(&words).await;
+        assert!(refused.code == 2 && refused.err.contains("line 1 of jobs.lock"), "{refused}");
+    }
+
     async fn a_queue_with_running_tasks_stays(desk) {
         desk.t.seed_active("busy").await;
         let answer = desk.run("queue rm default --force --yes").await;

@@ -88,12 +88,18 @@ on_both_brokers! {
         let old = double::job(7).task_id("t1").enqueue(&client).await.unwrap();
         let now = async || client.inspector().task("default", "t1").await.unwrap().payload;
 
-        let refused = desk.run("task edit -q default t1 -l 8 --yes").await;
+        let refused = desk.run("task edit -q default t1 -l true --yes").await;
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(refused.err.contains("the arguments do not fit `typed:double`: ") && refused.err.contains("write u64"), "{refused}");
+        assert_eq!(now().await, old.payload);
+        // One whose shape nobody kept.
+        let unknown = RawTask::new("typed:double", &b"\x01\x00\x00\x00\x00\x07"[..]).task_id("t2");
+        client.enqueue(unknown).await.unwrap();
+        let refused = desk.run("task edit -q default t2 -l 8 --yes").await;
         assert_eq!(refused.code, 1, "{refused}");
         for part in ["default codec (postcard)", "`typed:double`", "dashboard of its worker", "--raw"] {
             assert!(refused.err.contains(part), "{part}\n{refused}");
         }
-        assert_eq!(now().await, old.payload);
 
         // The same header with other arguments is what its program would write.
         let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ use crate::{
     failure::{Failure, Kind},
     input::Input,
     path::{Name, Segments},
+    query::payload::Reader,
     state::AppState,
 };
 
@@ -95,8 +96,8 @@ pub(super) async fn cancel(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct New {
-    /// Arguments as JSON, checked against the job's types and encoded as it encodes them. Only for a job that this program
-    /// knows.
+    /// Arguments as JSON, checked and encoded by the job's types where this program knows them, else by the shape that the
+    /// broker keeps of the task's.
     arguments: Option<Value>,
     /// The payload as text, taken as it is.
     payload: Option<String>,
@@ -109,9 +110,10 @@ pub(super) async fn edit(
 ) -> Result<Json<Done>, Failure> {
     let task = app.inspector().task(&queue, &id).await?;
     match new {
-        New { arguments: Some(arguments), payload: None } => {
-            app.inspector().edit_raw(&queue, &id, encoded(&app, &task, &arguments)?).await?;
-        }
+        New { arguments: Some(arguments), payload: None } => match encoded(&app, &task, &arguments).await? {
+            Some(payload) => app.inspector().edit_raw(&queue, &id, payload).await?,
+            None => app.inspector().edit_arguments(&queue, &id, &arguments).await.map(drop)?,
+        },
         New { arguments: None, payload: Some(payload) } => {
             app.inspector().edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
         }
@@ -120,16 +122,20 @@ pub(super) async fn edit(
     Ok(done(format!("Task {id} has its new arguments.")))
 }
 
-fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Bytes, Failure> {
-    let Some(job) = app.registry().and_then(|registry| registry.get(&task.r#type)) else {
-        let message = format!("this program does not know the job `{}`: give its payload as text", task.r#type);
-        return Err(Failure::bad_request(message));
-    };
+/// The arguments as the job of this program encodes them; `None` where it is not known here, or the task's have another shape.
+async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Option<Bytes>, Failure> {
+    let Some(job) = app.registry().and_then(|registry| registry.get(&task.r#type)) else { return Ok(None) };
+    if job.show(&task.payload).is_err() {
+        let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
+        if reader.shapes.read(&task.r#type, Some(job), &task.payload).is_some() {
+            return Ok(None);
+        }
+    }
     if shows_mask(job, &task.payload) && has_mask(arguments) {
         return Err(masked());
     }
     match job.prepare(arguments) {
-        Ok(task) => Ok(Bytes::copy_from_slice(task.payload())),
+        Ok(task) => Ok(Some(Bytes::copy_from_slice(task.payload()))),
         Err(error) => Err(Failure::bad_request(format!("the arguments do not fit: {error}"))),
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     query::{
         broker::Health,
-        payload::{self, Shown},
+        payload::{self, Reader, Shown},
         periodic::Entry,
         search::SearchResult,
     },
@@ -119,14 +119,18 @@ fn shown(shown: &Shown) -> Value {
 }
 
 /// One task.
-pub(super) fn task(app: &AppState, task: &TaskInfo) -> Value {
-    let payload = payload::payload(app.registry(), &task.r#type, &task.payload);
+pub(super) async fn task(app: &AppState, task: &TaskInfo) -> Value {
+    let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
+    let payload = reader.payload(&task.r#type, &task.payload);
     described(app, task, &payload, task.result.as_ref().map(|result| payload::any(result)).as_ref())
 }
 
-/// One task of a listing, with the beginning of what is large.
-pub(super) fn listed(app: &AppState, task: &TaskBrief) -> Value {
-    described(app, task, &payload::of_listed(app.registry(), task), payload::result_of_listed(task).as_ref())
+/// The tasks of a listing, with the beginning of what is large.
+pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
+    let reader = Reader::of_tasks(app, tasks).await;
+    let one =
+        |task: &TaskBrief| described(app, task, &reader.of_listed(task), payload::result_of_listed(task).as_ref());
+    tasks.iter().map(one).collect()
 }
 
 fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&Shown>) -> Value {
@@ -170,16 +174,22 @@ pub(super) fn group(group: &GroupStats) -> Value {
 }
 
 /// What a search found.
-pub(super) fn found(app: &AppState, found: &SearchResult) -> Value {
+pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
     json!({
         "looked_at": found.looked_at,
         "next": found.next,
-        "tasks": found.tasks.iter().map(|found| listed(app, found)).collect::<Vec<_>>(),
+        "tasks": listed(app, &found.tasks).await,
     })
 }
 
-/// One server with what it runs.
-pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
+/// The servers with what they run.
+pub(super) async fn servers(app: &AppState, servers: &[ServerState]) -> Vec<Value> {
+    let workers = servers.iter().flat_map(|server| &server.workers);
+    let reader = Reader::new(app, workers.map(|worker| (&*worker.task_type, &worker.task_payload[..]))).await;
+    servers.iter().map(|one| server(app, &reader, one)).collect()
+}
+
+fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
     let (info, now) = (&server.info, app.client().broker().now());
     let queues: Map<String, Value> = info
         .queues
@@ -191,7 +201,7 @@ pub(super) fn server(app: &AppState, server: &ServerState) -> Value {
             "id": worker.task_id,
             "type": worker.task_type,
             "queue": worker.queue,
-            "payload": shown(&payload::payload(app.registry(), &worker.task_type, &worker.task_payload)),
+            "payload": shown(&reader.payload(&worker.task_type, &worker.task_payload)),
             "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
             "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
             "stuck": worker.is_stuck(now),

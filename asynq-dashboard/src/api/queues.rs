@@ -71,7 +71,7 @@ pub(super) async fn tasks(
             after: which.after,
             ..search::Query::default()
         };
-        return Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?)));
+        return Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?).await));
     }
     let state = search::state(&which.state)?.unwrap_or(TaskState::Pending);
     let (page, per) = (which.page.unwrap_or(1), which.per.unwrap_or(30));
@@ -87,14 +87,14 @@ pub(super) async fn tasks(
         "state": state.as_str(),
         "page": page,
         "per": per,
-        "tasks": tasks.iter().map(|task| json::listed(&app, task)).collect::<Vec<_>>(),
+        "tasks": json::listed(&app, &tasks).await,
     })))
 }
 
 pub(super) async fn task(State(app): State<AppState>, Segments((queue, id)): Segments<(Name, Name)>) -> Answer {
     let task = app.inspector().task(&queue, &id).await?;
     let failures = app.inspector().failures(&queue, &id).await?;
-    let mut value = json::task(&app, &task);
+    let mut value = json::task(&app, &task).await;
     value["failures"] = failures.iter().map(json::failure).collect();
     Ok(Json(value))
 }

@@ -36,12 +36,12 @@ pub(super) async fn samples(State(app): State<AppState>, UrlQuery(which): UrlQue
 }
 
 pub(super) async fn search(State(app): State<AppState>, UrlQuery(query): UrlQuery<search::Query>) -> Answer {
-    Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?)))
+    Ok(Json(json::found(&app, &search::search(&app, &query, search::FOR_A_PROGRAM).await?).await))
 }
 
 pub(super) async fn servers(State(app): State<AppState>) -> Answer {
     let servers = app.inspector().servers().await?;
-    Ok(Json(json!({ "servers": servers.iter().map(|server| json::server(&app, server)).collect::<Vec<_>>() })))
+    Ok(Json(json!({ "servers": json::servers(&app, &servers).await })))
 }
 
 pub(super) async fn periodic(State(app): State<AppState>) -> Answer {

@@ -27,7 +27,10 @@ use super::{
 use crate::{
     failure::Failure,
     path::{Name, Segments, UrlQuery, href, with_query},
-    query::search::{self, Query, SearchResult},
+    query::{
+        payload::Reader,
+        search::{self, Query, SearchResult},
+    },
     state::AppState,
 };
 
@@ -60,6 +63,7 @@ struct View<'a> {
     state: TaskState,
     wish: Params,
     list: List,
+    reader: Reader<'a>,
     room: ArchiveRoom,
     charts: Vec<Chart>,
 }
@@ -69,6 +73,15 @@ struct View<'a> {
 enum List {
     Page(Span, Vec<TaskBrief>),
     Found(SearchResult),
+}
+
+impl List {
+    fn tasks(&self) -> &[TaskBrief] {
+        match self {
+            Self::Page(_, tasks) => tasks,
+            Self::Found(found) => &found.tasks,
+        }
+    }
 }
 
 /// Answers `/queues/{queue}`.
@@ -110,7 +123,8 @@ pub(crate) async fn get(
     let memory = broker.memory_usage(&stats.name).await?;
     let is_search = matches!(list, List::Found(_));
     let room = inspector.archive_room(&queue).await?;
-    let body = render(&View { app: &app, stats, memory, state, wish, list, room, charts });
+    let reader = Reader::of_tasks(&app, list.tasks()).await;
+    let body = render(&View { app: &app, stats, memory, state, wish, list, reader, room, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
     Ok(if is_search { page.still() } else { page })
 }
@@ -219,23 +233,15 @@ fn tasks(view: &View<'_>) -> Markup {
     let name = view.stats.name.as_str();
     let path = href(mount, &["queues", name]);
     let can_change = !view.app.config().read_only;
-    let table = Table {
-        mount,
-        registry: view.app.registry(),
-        now: view.stats.timestamp,
-        state: Some(view.state),
-        can_pick: can_change,
-    };
+    let table =
+        Table { mount, reader: &view.reader, now: view.stats.timestamp, state: Some(view.state), can_pick: can_change };
     let link = |key: &str, value: &str| {
         let per = if wish.per == 0 { String::new() } else { wish.per.to_string() };
         let pairs =
             [("state", view.state.as_str()), ("group", &wish.group), ("q", &wish.q), ("per", &per), (key, value)];
         with_query(&path, &pairs)
     };
-    let rows = match &view.list {
-        List::Page(_, tasks) => tasks,
-        List::Found(found) => &found.tasks,
-    };
+    let rows = view.list.tasks();
     html! {
         section.panel.flush aria-label={ "Tasks that are " (view.state) } {
             form.row method="get" action=(path) role="search" {

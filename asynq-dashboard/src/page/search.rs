@@ -12,7 +12,10 @@ use super::{
 use crate::{
     failure::Failure,
     path::{UrlQuery, href, with_query},
-    query::search::{self, MOST_FOUND, Query, SearchResult},
+    query::{
+        payload::Reader,
+        search::{self, MOST_FOUND, Query, SearchResult},
+    },
     state::AppState,
 };
 
@@ -20,7 +23,8 @@ use crate::{
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(query): UrlQuery<Query>) -> Result<Page, Failure> {
     let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), ..query };
     let found = if is_blank(&query) { None } else { Some(search::search(&app, &query, search::FOR_A_PAGE).await?) };
-    Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref())).still())
+    let reader = Reader::of_tasks(&app, found.as_ref().map_or(&[], |found| &found.tasks)).await;
+    Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref(), &reader)).still())
 }
 
 /// Whether nothing was asked for.
@@ -44,14 +48,14 @@ fn in_form(time: &str) -> &str {
     time.strip_suffix('Z').unwrap_or(time)
 }
 
-fn render(app: &AppState, query: &Query, found: Option<&SearchResult>) -> Markup {
+fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &Reader<'_>) -> Markup {
     let mount = app.config().mount.as_str();
     let here = href(mount, &["search"]);
     html! {
         div.title { h1 { "Search" } p { "An exact id is found at once; everything else by looking at task after task." } }
         form.panel.stack method="get" action=(here) role="search" {
             div.row {
-                input type="search" name="q" value=(query.q) placeholder="Id, or text of the arguments, error, type or group" aria-label="Search for" autofocus[found.is_none()];
+                input type="search" name="q" value=(query.q) placeholder="Id, or text of the arguments, error, type, group or headers" aria-label="Search for" autofocus[found.is_none()];
                 button.go { "Search" }
                 @if found.is_some() { a.button href=(here) { "Clear" } }
             }
@@ -79,7 +83,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>) -> Markup
                         p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
-                    (Table { mount, registry: app.registry(), now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
+                    (Table { mount, reader, now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
                 }
                 (how_far(found, |after| link(&here, query, after)))
             },

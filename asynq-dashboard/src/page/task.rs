@@ -22,7 +22,7 @@ use super::{
 use crate::{
     failure::Failure,
     path::{Name, Segments, UrlQuery, href, with_query},
-    query::payload::{self, Form, Shown},
+    query::payload::{self, Form, Reader, Shown},
     state::AppState,
 };
 
@@ -73,12 +73,14 @@ pub(crate) async fn get(
         // The page is complete without it: a queue whose numbers cannot be read hides none of its tasks.
         _ => inspector.archive_room(&queue).await.ok(),
     };
+    let payload = (&*task.r#type, &task.payload[..]);
+    let payload = Reader::new(&app, [payload]).await.payload(payload.0, payload.1);
     let view = View {
         mount: app.config().mount.clone(),
         can_change,
         room,
         now: app.client().broker().now(),
-        payload: payload::payload(app.registry(), &task.r#type, &task.payload),
+        payload,
         result: task.result.as_deref().map(payload::any),
         attempts,
         runs_at,
@@ -190,7 +192,7 @@ fn arguments(view: &View) -> Markup {
         Form::Json => "JSON",
         Form::Text => "text",
         Form::Unreadable => "of an older or foreign shape",
-        Form::Binary => "bytes; start the dashboard in the worker to see them as arguments",
+        Form::Binary => "bytes whose shape is not known here",
     };
     html! {
         section.panel {

@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use asynq_runtime::{Registry, broker::TaskBrief};
+use asynq_runtime::{JobDescriptor, Registry, broker::TaskBrief, inspector::ArgumentReader};
 
-use crate::query::payload::json::{depth_of, indented};
+use crate::{
+    query::payload::json::{depth_of, indented},
+    state::AppState,
+};
 
 pub(crate) mod json;
 
@@ -36,7 +39,7 @@ pub(crate) struct Shown {
 pub(crate) enum Form {
     /// No bytes.
     Empty,
-    /// Arguments of a job that this program knows, as JSON; a secret one is `***`.
+    /// Arguments of a job that this program knows, or whose shape the broker keeps, as JSON; a secret one is `***`.
     Arguments,
     /// JSON, laid out.
     Json,
@@ -70,30 +73,55 @@ impl Form {
     }
 }
 
-/// The payload of a task of this type.
-pub(crate) fn payload(registry: Option<&Registry>, r#type: &str, bytes: &[u8]) -> Shown {
-    let known = registry.and_then(|registry| registry.get(r#type));
-    match known.map(|job| job.show(bytes)) {
-        Some(Ok(arguments)) => {
-            let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
-            cut(Form::Arguments, text, bytes.len())
-        }
-        Some(Err(_)) if !bytes.is_empty() => {
-            Shown { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
-        }
-        _ => any(bytes),
-    }
+/// Reads payloads by the jobs of this program and by the shapes that the broker keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Reader<'a> {
+    pub(crate) registry: Option<&'a Registry>,
+    pub(crate) shapes: ArgumentReader,
 }
 
-/// The payload of a task of a listing, which may be only the beginning.
-pub(crate) fn of_listed(registry: Option<&Registry>, task: &TaskBrief) -> Shown {
-    if !task.has_cut_payload() {
-        return payload(registry, &task.r#type, &task.payload);
+impl<'a> Reader<'a> {
+    /// Reads these payloads, each with the type of its task.
+    pub(crate) async fn new<'p>(app: &'a AppState, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> Self {
+        Self { registry: app.registry(), shapes: app.inspector().argument_reader(payloads).await }
     }
-    match registry.and_then(|registry| registry.get(&task.r#type)) {
-        // Half of its arguments cannot be read, and which of their bytes are secret cannot be told.
-        Some(_) => Shown { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
-        None => beginning(&task.payload, task.payload_size),
+
+    /// Reads the payloads of these tasks.
+    pub(crate) async fn of_tasks(app: &'a AppState, tasks: &[TaskBrief]) -> Self {
+        Self::new(app, tasks.iter().map(|task| (&*task.r#type, &task.payload[..]))).await
+    }
+
+    fn job(&self, r#type: &str) -> Option<&JobDescriptor> {
+        self.registry?.get(r#type)
+    }
+
+    /// The payload of a task of this type.
+    pub(crate) fn payload(&self, r#type: &str, bytes: &[u8]) -> Shown {
+        let job = self.job(r#type);
+        let known = job.and_then(|job| job.show(bytes).ok());
+        let arguments = known.or_else(|| self.shapes.read(r#type, job, bytes)?.ok());
+        match (arguments, job) {
+            (Some(arguments), _) => {
+                let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+                cut(Form::Arguments, text, bytes.len())
+            }
+            (None, Some(_)) if !bytes.is_empty() => {
+                Shown { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
+            }
+            _ => any(bytes),
+        }
+    }
+
+    /// The payload of a task of a listing, which may be only the beginning.
+    pub(crate) fn of_listed(&self, task: &TaskBrief) -> Shown {
+        if !task.has_cut_payload() {
+            return self.payload(&task.r#type, &task.payload);
+        }
+        match self.job(&task.r#type) {
+            // Half of its arguments cannot be read, and which of their bytes are secret cannot be told.
+            Some(_) => Shown { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
+            None => beginning(&task.payload, task.payload_size),
+        }
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, 
     match found {
         Some(entry) => {
             let kept = kept(app, &entry).await?;
-            Ok(with(app, entry, kept))
+            Ok(with(app, entry, kept).await)
         }
         None => Err(Failure::not_found(format!(
             "periodic entry `{id}` was not found in queue `{queue}`: no scheduler that runs now has it"
@@ -109,18 +109,19 @@ async fn kept(app: &AppState, shown: &SchedulerEntry) -> Result<Option<EntryStat
 /// An entry, with the error where what the broker keeps of it cannot be read.
 async fn read_or_tell(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
     let error = match kept(app, &shown).await {
-        Ok(kept) => return Ok(with(app, shown, kept)),
+        Ok(kept) => return Ok(with(app, shown, kept).await),
         Err(error) => error,
     };
     // A part of the broker may be away; where the whole broker is away, the page says so.
     if error.is_unavailable() {
         app.client().broker().ping().await?;
     }
-    Ok(Entry { error: Some(error.to_string()), ..with(app, shown, None) })
+    Ok(Entry { error: Some(error.to_string()), ..with(app, shown, None).await })
 }
 
 /// An entry with what the broker keeps of it.
-fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entry {
+async fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entry {
+    let reader = payload::Reader::new(app, [(&*shown.task_type, &shown.task_payload[..])]).await;
     // What another program writes may be a schedule of robfig's.
     let spec = CronSpec::parse(&shown.spec).or_else(|_| CronSpec::parse_compat(&shown.spec)).ok();
     let now = app.client().broker().now();
@@ -134,7 +135,7 @@ fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entr
         spec: shown.spec.clone(),
         sentence: spec.map(|spec| spec.sentence()),
         r#type: shown.task_type.clone(),
-        payload: payload::payload(app.registry(), &shown.task_type, &shown.task_payload),
+        payload: reader.payload(&shown.task_type, &shown.task_payload),
         options: shown.enqueue_options.clone(),
         previous: shown.prev_enqueue_time.and_then(Timestamp::to_datetime),
         next,

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use self::filter::Filter;
 use crate::{
     failure::{Failure, Kind},
+    query::payload::Reader,
     state::AppState,
 };
 
@@ -49,7 +50,7 @@ const STATES: [TaskState; 7] = [
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Query {
-    /// Text in the id, type, arguments, error or group, letters large or small.
+    /// Text in the id, type, arguments, error, group or a header, letters large or small.
     pub(crate) q: String,
     /// Only in this queue.
     pub(crate) queue: String,
@@ -185,9 +186,9 @@ impl Search<'_> {
             let left = MOST_FOUND - self.found.tasks.len();
             let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
             let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
-            let tasks = tasks.into_iter().flatten().map(TaskBrief::of);
-            let tasks = tasks.filter(|task| self.filter.fits(self.app.registry(), task));
-            self.found.tasks.extend(tasks);
+            let tasks: Vec<_> = tasks.into_iter().flatten().map(TaskBrief::of).collect();
+            let reader = Reader::of_tasks(self.app, &tasks).await;
+            self.found.tasks.extend(tasks.into_iter().filter(|task| self.filter.fits(&reader, task)));
             self.by_id = self.found.tasks.len();
             queues = rest;
             match queues.first() {
@@ -213,6 +214,7 @@ impl Search<'_> {
             self.began = true;
             let slice = Page { number: seen / SLICE + 1, size: SLICE };
             let some = broker.briefs(queue, state, self.filter.group.as_ref(), slice).await?;
+            let reader = Reader::of_tasks(self.app, &some).await;
             let mut some = some.into_iter().skip(seen % SLICE).peekable();
             if some.peek().is_none() {
                 return Ok(None);
@@ -224,7 +226,7 @@ impl Search<'_> {
                 seen += 1;
                 self.found.looked_at += 1;
                 let is_known = self.found.tasks[..self.by_id].iter().any(|known| same(known, &task));
-                if !is_known && self.filter.fits(self.app.registry(), &task) {
+                if !is_known && self.filter.fits(&reader, &task) {
                     self.found.tasks.push(task);
                 }
             }

@@ -13,6 +13,7 @@ mod parameter;
 mod periodic;
 mod run;
 mod schedule;
+mod serde_words;
 mod setting;
 mod signature;
 mod tokens;

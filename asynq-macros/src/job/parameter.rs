@@ -6,7 +6,7 @@ use syn::{
     Attribute, GenericArgument, Ident, Pat, PatType, PathArguments, PathSegment, Type, TypeReference, ext::IdentExt,
 };
 
-use super::Attribute as Kind;
+use super::{Attribute as Kind, serde_words::misspelt_in};
 use crate::errors::{Errors, Place};
 
 /// One parameter of a job's function.
@@ -128,8 +128,12 @@ impl Parameter {
             }
         };
         let form = Form::read(ty).map_err(|(tokens, message)| wrong(&tokens, message));
+        let misspelt = typed.attrs.iter().filter(|attr| attr.path().is_ident("serde")).find_map(misspelt_in);
+        if let Some((word, meant)) = &misspelt {
+            wrong(word, &format!("serde has no attribute `{word}` for a field; did you mean `{meant}`?"));
+        }
         match (ident, form) {
-            (Some(ident), Ok(form)) => {
+            (Some(ident), Ok(form)) if misspelt.is_none() => {
                 let attrs = typed.attrs.iter().filter(|attr| moves_to_field(attr)).cloned().collect();
                 Self::Argument(Box::new(Argument { ident, ty: ty.clone(), form, attrs }))
             }

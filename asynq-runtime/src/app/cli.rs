@@ -51,7 +51,14 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     logs::start(format, LevelFilter::WARN);
     let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
     match command {
-        "jobs" => command::jobs(services, flags.get_flag("json")),
+        "jobs" => {
+            let file = |name| flags.get_one::<String>(name).map(std::path::Path::new);
+            match (file("lock"), file("check")) {
+                (Some(file), _) => command::lock(file),
+                (None, Some(file)) => command::check(file),
+                (None, None) => command::jobs(services, flags.get_flag("json")),
+            }
+        }
         "enqueue" => runtime.block_on(command::enqueue(settings, flags)),
         _ => runtime.block_on(command::stats(settings, flags.get_flag("json"))),
     }
@@ -87,7 +94,9 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
         .subcommand(
             Command::new("jobs")
                 .about("Lists every job of this program; asks no broker")
-                .arg(json("An object with the arrays `jobs` and `services`")),
+                .arg(json("An object with the arrays `jobs` and `services`"))
+                .arg(lock_file("lock", "Adds the shapes of their arguments to this file; default jobs.lock").conflicts_with_all(["check", "json"]))
+                .arg(lock_file("check", "Says whether they read tasks of all shapes in this file; default jobs.lock; exit code 1 if not").conflicts_with("json")),
         )
         .subcommand(
             Command::new("enqueue")
@@ -152,6 +161,11 @@ fn flag(field: &Field, value_name: &'static str, help: &str) -> Arg {
 
 fn value(id: &'static str, value_name: &'static str, help: &str) -> Arg {
     Arg::new(id).long(id).value_name(value_name).help(help.to_owned())
+}
+
+/// A flag that may name a file: `--lock` or `--lock=FILE`.
+fn lock_file(id: &'static str, help: &str) -> Arg {
+    value(id, "FILE", help).num_args(0..=1).require_equals(true).default_missing_value("jobs.lock")
 }
 
 fn json(help: &str) -> Arg {

@@ -6,7 +6,7 @@ use super::censor::without_passwords;
 use crate::{
     broker::BrokerError,
     inspector::InspectError,
-    job::{BoxError, EnqueueError, RegistryError, chain},
+    job::{BoxError, EnqueueError, InvalidLock, RegistryError, chain},
     server::ServerError,
     task::InvalidName,
 };
@@ -62,6 +62,17 @@ pub enum AppError {
     /// A name that cannot be.
     #[error(transparent)]
     Name(#[from] InvalidName),
+    /// A `jobs.lock` that cannot be read.
+    #[error(transparent)]
+    Lock(#[from] InvalidLock),
+    /// A deploy of this program would strand tasks, or its shapes are not locked.
+    #[error("{found} of the shapes in {file} are unsafe")]
+    UnsafeDeploy {
+        /// How many.
+        found: usize,
+        /// The file.
+        file: String,
+    },
     /// The operating system.
     #[error("{what}: {source}")]
     System {

@@ -32,6 +32,7 @@ pub use self::transaction::EnqueueRow;
 
 /// Enqueues tasks on one broker. Cheap to clone; clones share the connection.
 #[derive(Debug, Clone)]
+#[doc(alias("producer", "publisher"))]
 pub struct Client {
     broker: Arc<dyn Broker>,
     payload_limit: usize,
@@ -111,6 +112,7 @@ impl Client {
     /// # Errors
     ///
     /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
+    #[doc(alias("bulk", "push_bulk", "enqueue_batch"))]
     pub async fn enqueue_many<T: Into<PreparedTask>>(
         &self,
         tasks: impl IntoIterator<Item = T>,

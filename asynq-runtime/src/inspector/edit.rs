@@ -14,10 +14,10 @@ use crate::{
 const TRIES: usize = 8;
 
 /// What a task's payload becomes.
-struct Change {
-    payload: Bytes,
+pub(super) struct Change {
+    pub(super) payload: Bytes,
     /// Bytes of the old and the new arguments that make a task unique, where not the whole payload does.
-    unique_by: Option<(Bytes, Bytes)>,
+    pub(super) unique_by: Option<(Bytes, Bytes)>,
 }
 
 impl Inspector {
@@ -101,7 +101,7 @@ impl Inspector {
     }
 
     /// Reads, changes and writes until no other program changed the task in between.
-    async fn replace(
+    pub(super) async fn replace(
         &self,
         queue: &QueueName,
         id: TaskId,

@@ -116,6 +116,31 @@ pub enum InspectError {
         /// The task's type.
         job: String,
     },
+    /// The new arguments do not have the shape of the task's.
+    #[error("the arguments do not fit `{job}`: {reason}; write {shape}")]
+    Misfit {
+        /// The id.
+        id: TaskId,
+        /// The task's type.
+        job: String,
+        /// Where they do not fit, and what is expected there.
+        reason: String,
+        /// The shape in one line.
+        shape: String,
+    },
+    /// The task has a payload of the default codec, and its shape is not known.
+    #[error(
+        "the shape of task `{id}` is not known ({reason}), so only the program of `{job}` can write its arguments: edit it on \
+         the dashboard of its worker, or by `inspector.edit::<{job}>(..)`"
+    )]
+    NoShape {
+        /// The id.
+        id: TaskId,
+        /// The task's type.
+        job: String,
+        /// Why.
+        reason: String,
+    },
     /// The new arguments cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),

@@ -22,6 +22,7 @@
 //! Queues and ids are given as text or as [`QueueName`] and [`TaskId`]. Names that our own rules refuse, with braces for
 //! example, are taken too: other programs may have made them.
 
+mod arguments;
 mod bulk;
 mod edit;
 mod error;
@@ -35,6 +36,7 @@ mod tasks;
 use std::sync::Arc;
 
 pub use self::{
+    arguments::ArgumentReader,
     bulk::{ArchiveRoom, Bulk, BulkProgress, BulkReport, RunningBulk},
     error::{InspectError, Wish},
     list::{ListGroups, ListTasks},
@@ -45,6 +47,7 @@ pub use self::{
 use crate::{
     broker::{Broker, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
     client::Client,
+    job::ShapeCache,
     task::{QueueName, TaskId},
 };
 
@@ -53,12 +56,14 @@ use crate::{
 pub struct Inspector {
     broker: Arc<dyn Broker>,
     payload_limit: usize,
+    /// Shapes that were looked up before.
+    shapes: Arc<ShapeCache>,
 }
 
 impl Inspector {
     /// An inspector of a broker that is connected already.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT }
+        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::default() }
     }
 
     /// Sets the largest payload that an edit may leave, in bytes; a client gives its own limit.

@@ -28,8 +28,7 @@ impl<J: Job> JobBuilder<J> {
     }
 }
 
-/// A task that is known by its type's name and its bytes alone: one that another language runs, or that this program
-/// passes on.
+/// A task known by its type's name and its bytes alone: another language runs it, or this program passes it on.
 #[must_use = "nothing is enqueued until it is given to a client"]
 #[derive(Debug, Clone)]
 pub struct RawTask {
@@ -59,6 +58,7 @@ macro_rules! option_methods {
         }
 
         /// How often a failed task is tried again; 0 = never.
+        #[doc(alias("max_retry", "max_retries", "retries", "max_attempts", "attempts"))]
         pub fn retry(mut self, retry: u32) -> Self {
             self$(.$task)?.set(|p| {
                 p.retry = i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?;
@@ -68,6 +68,7 @@ macro_rules! option_methods {
         }
 
         /// Longest time of one attempt; at least 1 s, rounded up to whole seconds.
+        #[doc(alias("time_limit"))]
         pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
             self
@@ -81,6 +82,7 @@ macro_rules! option_methods {
 
         /// After this the task is archived instead of started: a moment, or a length of time from the enqueue on. Kept
         /// to the millisecond, rounded up; it must lie behind the time when the task is due.
+        #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("expires", expires).map(|end| p.expires = Some(end)));
             self
@@ -88,12 +90,14 @@ macro_rules! option_methods {
 
         /// Lets the task wait in this group of its queue, to be aggregated with the others there. One that is due later
         /// joins its group then.
+        #[doc(alias("batch", "group_by", "group_key"))]
         pub fn group(mut self, group: impl AsRef<str>) -> Self {
             self$(.$task)?.set(|p| GroupName::new(group.as_ref()).map(|group| p.group = Some(group)).map_err(Into::into));
             self
         }
 
         /// How long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
+        #[doc(alias("unique_for", "unique_ttl", "ttl", "lock_ttl"))]
         pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
             self
@@ -113,18 +117,21 @@ macro_rules! option_methods {
 
         /// Runs the task when it has been quiet for this long: as [`or_replace`](Self::or_replace) with `process_in(quiet)`, so that
         /// each equal enqueue begins the time anew. A lock of a day where `unique` says nothing else. A `process_in` or `process_at` counts more.
+        #[doc(alias("debounce_delay"))]
         pub fn debounce(mut self, quiet: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce", quiet).map(|quiet| p.debounce = Some(quiet)));
             self
         }
 
         /// … but at most this long after the first of those enqueues; needs `debounce`.
+        #[doc(alias("max_wait"))]
         pub fn debounce_max(mut self, most: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce_max", most).map(|most| p.debounce_max = Some(most)));
             self
         }
 
         /// What frees the lock of a unique task before its time; needs `unique`.
+        #[doc(alias("unique_while"))]
         pub fn unique_until(mut self, until: UniqueUntil) -> Self {
             self$(.$task)?.set(|p| {
                 p.unique_until = until;
@@ -134,6 +141,7 @@ macro_rules! option_methods {
         }
 
         /// Makes the lock of a unique task last at least as long as the task runs; needs `unique`.
+        #[doc(alias("keep_lock"))]
         pub fn unique_extend(mut self) -> Self {
             self$(.$task)?.set(|p| {
                 p.unique_extend = true;
@@ -143,6 +151,7 @@ macro_rules! option_methods {
         }
 
         /// How long the task is kept after success; rounded up to whole seconds.
+        #[doc(alias("keep", "result_ttl"))]
         pub fn retention(mut self, retention: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
             self
@@ -172,7 +181,7 @@ macro_rules! option_methods {
         }
 
         /// Runs the task after this time; the last of this and `process_at` counts.
-        #[doc(alias = "delay")]
+        #[doc(alias("delay", "perform_in", "countdown", "schedule_in"))]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
                 delay if delay > asynq_grammar::duration::MAX => {
@@ -187,6 +196,7 @@ macro_rules! option_methods {
         }
 
         /// Runs the task at this moment; one that has passed means now.
+        #[doc(alias("perform_at", "eta", "run_at"))]
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
             self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = Some(When::At(at))));
             self

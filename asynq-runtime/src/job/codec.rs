@@ -109,6 +109,14 @@ impl PayloadError {
     pub(crate) fn is_of_another_version(&self) -> bool {
         !matches!(self, Self::Undecodable { .. })
     }
+
+    /// What stands in the way, without the job and what to do.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::UnknownFingerprint { .. } => "its shape is not known",
+            Self::Unfit { reason, .. } | Self::Unresolved { reason, .. } | Self::Undecodable { reason, .. } => reason,
+        }
+    }
 }
 
 /// Encodes the arguments of a job.
@@ -199,6 +207,11 @@ pub(super) fn is_json(payload: &[u8]) -> bool {
 /// that begin like one are taken for one.
 pub(crate) fn postcard_header(payload: &[u8]) -> Option<&[u8]> {
     if payload.first() == Some(&POSTCARD) { payload.get(..PREFIX) } else { None }
+}
+
+/// The fingerprint that a postcard payload carries, as [`postcard_header`].
+pub(crate) fn fingerprint_of(payload: &[u8]) -> Option<u32> {
+    split(payload).map(|(fingerprint, _)| fingerprint)
 }
 
 /// What is said of JSON where postcard is expected.

@@ -53,6 +53,7 @@ pub struct JobDescriptor {
     type_name: fn() -> &'static str,
     start: fn(&[u8], JobContext) -> Started,
     start_earlier: fn(&[u8], Option<&Kept>, JobContext) -> Started,
+    reads: fn(&[u8], &Kept) -> Result<(), PayloadError>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     fingerprint: fn() -> Arc<Fingerprint>,
@@ -78,6 +79,7 @@ impl JobDescriptor {
             type_name: type_name::<J>,
             start: start::<J>,
             start_earlier: start_earlier::<J>,
+            reads: reads::<J>,
             prepare: prepare::<J>,
             show: show::<J>,
             fingerprint: Fingerprint::of::<J>,
@@ -106,6 +108,15 @@ impl JobDescriptor {
         ctx: JobContext,
     ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
         (self.start_earlier)(payload, kept, ctx)
+    }
+
+    /// Whether it can run a payload of this shape.
+    ///
+    /// # Errors
+    ///
+    /// Nothing turns those arguments into this job's.
+    pub(crate) fn reads(&self, payload: &[u8], kept: &Kept) -> Result<(), PayloadError> {
+        (self.reads)(payload, kept)
     }
 
     /// A task from arguments written as JSON, checked against the argument types: what `enqueue` on the command line
@@ -170,6 +181,10 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
 
 fn start_earlier<J: Job>(payload: &[u8], kept: Option<&Kept>, ctx: JobContext) -> Started {
     Ok(attempt(resolve::<J>(payload, kept)?, ctx))
+}
+
+fn reads<J: Job>(payload: &[u8], kept: &Kept) -> Result<(), PayloadError> {
+    resolve::<J>(payload, Some(kept)).map(drop)
 }
 
 fn attempt<J: Job>(job: J, ctx: JobContext) -> BoxFuture<'static, RunResult> {

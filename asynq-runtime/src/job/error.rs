@@ -47,6 +47,7 @@ impl JobError {
     }
 
     /// A failure that no retry can mend: archived at once.
+    #[doc(alias("discard", "dead_letter", "abort"))]
     pub fn skip_retry(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::SkipRetry)
     }
@@ -67,6 +68,7 @@ impl JobError {
 
     /// Not a failure: the task runs again after `delay`, no retry spent. A delay that cannot be read makes it an
     /// ordinary failure whose text quotes the delay.
+    #[doc(alias("reschedule", "release"))]
     pub fn snooze(delay: impl IntoSpan) -> Self {
         match delay.into_span() {
             Ok(delay) => Self::with("snoozed", Policy::Snooze(delay)),

@@ -48,6 +48,8 @@ pub trait FromContext: Sized {
     fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send;
 }
 
+// The note of the trait says it.
+#[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> FromContext for State<T> {
     const REQUIRES: &'static [StateKey] = &[StateKey::of::<T>()];
 

@@ -35,6 +35,7 @@ mod error;
 mod fingerprint;
 mod fits;
 mod from_context;
+mod lock;
 mod options;
 mod output;
 pub(crate) mod panics;
@@ -68,6 +69,7 @@ pub use self::{
     error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
     from_context::FromContext,
+    lock::{InvalidLock, JobsLock, LockFinding, LockedShape, Verdict},
     options::JobOptions,
     output::IntoJobResult,
     registry::{JobSet, Registry, RegistryError},
@@ -83,11 +85,11 @@ pub(crate) use self::{
     builder::Prepared,
     cancel::Request,
     checkpoint::Unloaded,
-    codec::{decode_arguments, decode_result, encode_arguments, postcard_header},
+    codec::{decode_arguments, decode_result, encode_arguments, fingerprint_of, postcard_header},
     error::chain,
     resolve::{Kept, Needs},
     results::RESULT_LIMIT,
-    shape::ShapeDocument,
+    shape::{ShapeCache, encode as encode_by_shape, show as show_by_shape},
 };
 /// What expansions reach by `__private`.
 #[doc(hidden)]

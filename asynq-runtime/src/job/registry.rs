@@ -208,7 +208,7 @@ fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> 
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tuple of jobs",
     label = "expected a tuple of jobs",
-    note = "write `(send_email, resize)`; a single job is `(send_email,)`"
+    note = "write jobs, such as `(send_email, resize)`; a single one is `(send_email,)`"
 )]
 pub trait JobSet {
     /// Their descriptors.
@@ -217,6 +217,7 @@ pub trait JobSet {
 
 macro_rules! job_set {
     ($($job:ident)*) => {
+        #[diagnostic::do_not_recommend]
         impl<$($job: Job),*> JobSet for ($($job,)*) {
             fn descriptors() -> Vec<JobDescriptor> {
                 vec![$(JobDescriptor::of::<$job>(std::any::type_name::<$job>(), 0)),*]

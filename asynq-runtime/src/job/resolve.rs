@@ -84,7 +84,7 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
     read.or_else(|reason| upgraded(false).ok_or(reason))
 }
 
-fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+fn from_value<T: DeserializeOwned>(value: &Value<'_>) -> Result<T, String> {
     T::deserialize(FromValue(value)).map_err(|error| error.to_string())
 }
 

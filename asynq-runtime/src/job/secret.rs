@@ -7,10 +7,7 @@ use serde::{
     de::{Error as _, Visitor},
 };
 
-use super::trace;
-
-/// What is shown instead.
-const HIDDEN: &str = "***";
+use super::{shape::HIDDEN, trace};
 
 /// An argument that is not shown in the logs, the errors and the dashboard of the program that has the job: a token, a
 /// password.
@@ -35,13 +32,14 @@ const HIDDEN: &str = "***";
 /// On the wire it is exactly its value, in JSON as in postcard, and the fingerprint of the arguments is the same with and
 /// without it: Go programs read and write it, and an argument can become a secret while tasks wait. It is hidden where a
 /// program shows arguments: `Debug` and `Display`, [`JobDescriptor::show`](crate::JobDescriptor::show) and so the dashboard of
-/// a worker, and errors about arguments that cannot be read.
+/// a worker, and errors about arguments that cannot be read. With the default codec `asynq` and a dashboard that does not know
+/// the job hide it too, by the shape that the broker keeps.
 ///
 /// It is **not** encrypted, and not hidden from
 ///
 /// - a person or program that can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
-/// - tools that do not know the job's type, such as asynqmon, the Go command line, and `asynq` on its own: they show the
-///   payload as it is;
+/// - tools that do not know the job's type, such as asynqmon and the Go command line, and with JSON `asynq` on its own: they
+///   show the payload as it is;
 /// - your own `serde_json::to_string(&job)`, which is the wire form, and `Debug` of a [`TaskInfo`](crate::TaskInfo), which
 ///   has the payload's bytes;
 /// - error texts and log lines of your job that print the [exposed](Self::expose) value;

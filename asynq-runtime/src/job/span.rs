@@ -27,12 +27,15 @@ pub struct InvalidSpan {
     reason: String,
 }
 
+// The note of the trait says what to write; a list of its implementations would only be longer.
+#[diagnostic::do_not_recommend]
 impl IntoSpan for Duration {
     fn into_span(self) -> Result<Duration, InvalidSpan> {
         Ok(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoSpan for &str {
     fn into_span(self) -> Result<Duration, InvalidSpan> {
         asynq_grammar::duration::parse(self)
@@ -40,6 +43,7 @@ impl IntoSpan for &str {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoSpan for String {
     fn into_span(self) -> Result<Duration, InvalidSpan> {
         self.as_str().into_span()

@@ -63,7 +63,7 @@ enum Content<'p> {
     /// A payload of another shape, which the broker knows; and whether that shape must be exactly the upgrade's.
     Known {
         shape: &'p ShapeDocument,
-        value: &'p Value,
+        value: &'p Value<'p>,
         exactly: bool,
     },
 }
@@ -77,7 +77,7 @@ impl<'p> Earlier<'p> {
         Self(Content::Json(payload))
     }
 
-    pub(super) fn known(shape: &'p ShapeDocument, value: &'p Value, exactly: bool) -> Self {
+    pub(super) fn known(shape: &'p ShapeDocument, value: &'p Value<'p>, exactly: bool) -> Self {
         Self(Content::Known { shape, value, exactly })
     }
 

@@ -170,6 +170,7 @@ impl ServerBuilder {
     }
 
     /// Most tasks at a time; 0, as the default, is the number of processors.
+    #[doc(alias("workers", "max_workers", "pool_size"))]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency).filter(|&n| n > 0);
         self

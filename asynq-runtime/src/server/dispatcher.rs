@@ -6,8 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{config::OnUnknown, handlers::Handlers, shape_cache::ShapeCache};
-use crate::job::{BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult};
+use super::{config::OnUnknown, handlers::Handlers};
+use crate::job::{
+    BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
+};
 use crate::metrics::{JobMetrics, JobMetricsMap};
 
 /// How many unknown types are remembered as warned about.

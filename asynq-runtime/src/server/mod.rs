@@ -54,7 +54,6 @@ mod running;
 mod served_queues;
 mod server_context;
 mod service;
-mod shape_cache;
 mod shutdown;
 mod signals;
 mod stop;
@@ -107,6 +106,7 @@ use crate::{broker::Broker, client::Client, job::Registry};
 
 /// A server that is connected and checked, and not started yet.
 #[must_use = "a server does nothing until `.start()` or `.run()`"]
+#[doc(alias("worker", "consumer"))]
 pub struct Server {
     config: Config,
     registry: Registry,

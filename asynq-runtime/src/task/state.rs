@@ -15,6 +15,7 @@ pub enum TaskState {
     /// It failed (or was put off) and waits for its next attempt.
     Retry = 4,
     /// It will not run again unless someone asks for it.
+    #[doc(alias("dead", "dead_letter", "morgue"))]
     Archived = 5,
     /// It succeeded and is kept for its retention.
     Completed = 6,

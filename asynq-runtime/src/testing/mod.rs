@@ -51,14 +51,18 @@ mod app;
 mod direct;
 #[cfg(feature = "sqlite")]
 mod drain;
+mod locked;
 #[cfg(feature = "sqlite")]
 mod wait;
 
-pub use self::direct::{run, run_in};
 #[cfg(feature = "sqlite")]
 pub use self::{
     app::TestApp,
     drain::{Drained, Failure},
+};
+pub use self::{
+    direct::{run, run_in},
+    locked::assert_jobs_locked,
 };
 
 /// What the database in memory answers, which has no reason to fail.

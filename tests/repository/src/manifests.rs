@@ -60,6 +60,39 @@ fn crates_depend_downwards_only() {
 }
 
 #[test]
+fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
+    let (packages, mut broken) = (packages(), Vec::new());
+    for (name, _) in CRATES {
+        let package =
+            packages.iter().find(|package| text(package, "name") == name && package["source"].is_null()).unwrap();
+        for key in ["description", "license", "readme", "rust_version"] {
+            if text(package, key).is_empty() {
+                broken.push(format!("{name} has no {key}"));
+            }
+        }
+        for (key, fewest, most) in [("keywords", 3, 5), ("categories", 1, 5)] {
+            let n = package[key].as_array().map_or(0, Vec::len);
+            if !(fewest..=most).contains(&n) {
+                broken.push(format!("{name} has {n} {key}"));
+            }
+        }
+        let has_features = package["features"].as_object().is_some_and(|features| !features.is_empty());
+        if has_features && package["metadata"]["docs"]["rs"]["all-features"] != true {
+            broken.push(format!("{name}: docs.rs would leave out what is behind its features"));
+        }
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let list = ["package", "--list", "--allow-dirty", "--offline", "--locked", "-p", name];
+        let output = std::process::Command::new(cargo).args(list).current_dir(root()).output().unwrap();
+        let listed = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || !listed.lines().any(|file| file == "src/lib.rs") || !listed.contains("README.md")
+        {
+            broken.push(format!("{name} cannot be packed: {}{listed}", String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    none(broken, "whoever finds a crate sees what it is, and `cargo package` takes it");
+}
+
+#[test]
 fn every_package_takes_the_lints_of_the_workspace() {
     let manifests = files("").into_iter().filter(|path| path.ends_with("/Cargo.toml"));
     let without = manifests.filter(|path| !read(path).contains("[lints]\nworkspace = true")).collect();

@@ -6,14 +6,9 @@ fn policy(_: &Oops) -> Policy {
     Policy::Fail
 }
 
-#[job]
-fn blocking(mailer: State<u8>) -> Result<(), Oops> {
-    drop(mailer);
-    Err(Oops)
-}
-
 #[job(on_error = policy)]
-async fn send() -> Result<(), Oops> {
+async fn send(mailer: State<u8>) -> Result<(), Oops> {
+    drop(mailer);
     Err(Oops)
 }
 

@@ -1,7 +1,7 @@
 //! `task edit`: another payload for a task.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     TheTask,
@@ -10,8 +10,8 @@ use super::{
 use crate::{error::CliError, session::Session, show::clean};
 
 /// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload follows it.
-/// A task of a job with the default codec is refused, unless --raw is given or the new bytes begin as the old ones do: only
-/// its own program can write such arguments
+/// JSON for a task of a job with the default codec is written by the shape that the broker keeps of its arguments, and refused
+/// where it does not fit. Bytes that begin as the old ones do are taken as they are, and so are any with --raw
 ///
 /// With --json: an object with `id`, `queue`, `bytes` (of the new payload).
 #[derive(Debug, Args)]
@@ -29,13 +29,21 @@ impl Edit {
         let payload = self.payload.read(&self.limits, session)?;
         let (queue, id) = (&self.task.queue, self.task.id());
         let inspector = session.inspector().await?.payload_limit(self.limits.payload_limit);
-        let old = inspector.task(queue, id).await?.payload.len();
-        let new = payload.len();
-        session.confirm(&format!("Replace the payload of task {id} of queue {queue}, {old} bytes, by {new} bytes?"))?;
-        match self.limits.raw {
-            true => inspector.edit_raw(queue, id, payload).await?,
-            false => inspector.edit_raw_in_shape(queue, id, payload).await?,
-        }
+        let task = inspector.task(queue, id).await?;
+        let reader = inspector.argument_reader([(&*task.r#type, &task.payload[..])]).await;
+        // Where the shape is known, JSON is arguments: no payload of the default codec is JSON.
+        let has_shape = !self.limits.raw && reader.read(&task.r#type, None, &task.payload).is_some();
+        let arguments: Option<Value> = serde_json::from_slice(&payload).ok().filter(|_| has_shape);
+        let (old, new) = (task.payload.len(), payload.len());
+        session.confirm(&match &arguments {
+            Some(_) => format!("Replace the arguments of task {id} of queue {queue}?"),
+            None => format!("Replace the payload of task {id} of queue {queue}, {old} bytes, by {new} bytes?"),
+        })?;
+        let new = match arguments {
+            Some(arguments) => inspector.edit_arguments(queue, id, &arguments).await?.len(),
+            None if self.limits.raw => inspector.edit_raw(queue, id, payload).await.map(|()| new)?,
+            None => inspector.edit_raw_in_shape(queue, id, payload).await.map(|()| new)?,
+        };
         session.answer(&json!({ "id": id, "queue": queue, "bytes": new }), |_| {
             format!("task {} has its new payload of {new} bytes\n", clean(id))
         })

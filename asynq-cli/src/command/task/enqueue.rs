@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{RawTask, TaskState, UniqueUntil};
+use asynq_runtime::{RawTask, TaskState, UniqueUntil, inspector::ArgumentReader};
 use chrono::{DateTime, Utc};
 use clap::Args;
 
@@ -108,7 +108,7 @@ impl Enqueue {
             Some(at) if info.state == TaskState::Scheduled => format!(", due {}", time(at)),
             _ => String::new(),
         };
-        session.answer(&TaskJson::of(&info, now, limit), |_| {
+        session.answer(&TaskJson::of(&info, now, limit, &ArgumentReader::default()), |_| {
             format!("task {} is {} in queue {}{due}\n", clean(info.id.as_str()), info.state, clean(info.queue.as_str()))
         })
     }

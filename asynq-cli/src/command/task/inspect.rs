@@ -1,6 +1,6 @@
 //! `task inspect`: everything that is known of one task.
 
-use asynq_runtime::{Client, TaskInfo, TaskState, broker::Failure};
+use asynq_runtime::{Client, TaskInfo, TaskState, broker::Failure, inspector::ArgumentReader};
 use chrono::{DateTime, Utc};
 use clap::Args;
 
@@ -8,13 +8,15 @@ use super::TheTask;
 use crate::{
     error::CliError,
     session::Session,
-    show::{Facts, TaskJson, about, ago, full, time, until},
+    show::{Facts, TaskJson, about, ago, for_people, full, time, until},
 };
 
 /// Bytes of a payload that people are shown.
 const FOR_PEOPLE: usize = 4096;
 
-/// With --json: the object of the task, as in `task ls --json`, with `failures`
+/// Arguments of the default codec are shown by the shape that the broker keeps of them, secret ones as ***
+///
+/// With --json: the object of the task, as in `task ls --json`, with `failures`.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]
@@ -22,6 +24,9 @@ pub(crate) struct Inspect {
     /// Most bytes of the payload and of the result; default 4096, with --json 1 MiB
     #[arg(long, value_name = "BYTES")]
     max_payload: Option<usize>,
+    /// Shows the payload as it is, not by the shape that the broker keeps; with it secrets, too
+    #[arg(long)]
+    raw: bool,
 }
 
 impl Inspect {
@@ -30,14 +35,16 @@ impl Inspect {
         let inspector = client.inspector();
         let task = inspector.task(&self.task.queue, self.task.id()).await?;
         let failures = inspector.failures(&self.task.queue, self.task.id()).await?;
+        let payload = (!self.raw).then(|| (&*task.r#type, &task.payload[..]));
+        let reader = inspector.argument_reader(payload).await;
         let now = client.broker().now();
         let most = self.max_payload.unwrap_or(Client::DEFAULT_PAYLOAD_LIMIT);
-        let value = TaskJson::of(&task, now, most).with_failures(&failures);
-        session.answer(&value, |_| text(&task, &failures, now, self.max_payload.unwrap_or(FOR_PEOPLE)))
+        let value = TaskJson::of(&task, now, most, &reader).with_failures(&failures);
+        session.answer(&value, |_| text(&task, &failures, now, self.max_payload.unwrap_or(FOR_PEOPLE), &reader))
     }
 }
 
-fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize) -> String {
+fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> String {
     let past = |at: DateTime<Utc>| format!("{} ({})", time(at), ago(now, at));
     let future = |at: DateTime<Utc>| format!("{} ({})", time(at), until(now, at));
     let mut facts = Facts::default();
@@ -46,7 +53,8 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize) 
     facts.add("Type", &*task.r#type);
     facts.add("State", if task.is_orphan(now) { "active, but no worker runs it" } else { task.state.as_str() });
     facts.add_if("Group", task.group.as_deref());
-    facts.add("Payload", full(&task.payload, most));
+    facts.add("Payload", full(&for_people(&task.r#type, &task.payload, reader), most));
+    facts.add_if("Shape", reader.read(&task.r#type, None, &task.payload).and_then(Result::err));
     facts.add("Retried", format!("{} of {}", task.retried, task.max_retry));
     facts.add_if("Crashes", (task.crashes > 0).then(|| task.crashes.to_string()));
     facts.add(

@@ -1,20 +1,25 @@
 //! `task ls`: a page of tasks.
 
-use asynq_runtime::{TaskInfo, TaskState, inspector::ListTasks};
+use asynq_runtime::{
+    TaskInfo, TaskState,
+    inspector::{ArgumentReader, ListTasks},
+};
 use chrono::{DateTime, Utc};
 use clap::{Args, builder::RangedU64ValueParser};
 
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, TaskJson, ago, brief, clean, cut, until},
+    show::{Cell, Style, Table, TaskJson, ago, brief, clean, cut, for_people, until},
 };
 
 /// Most characters of a payload and of an error in a table.
 const PAYLOAD: usize = 80;
 const ERROR: usize = 60;
 
-/// With --json: an array of tasks. A message that cannot be read is left out
+/// Arguments of the default codec are shown by the shapes that the broker keeps, secret ones as ***
+///
+/// With --json: an array of tasks. A message that cannot be read is left out.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// The queue
@@ -36,24 +41,30 @@ pub(crate) struct Ls {
     /// Most bytes of each payload and result in JSON
     #[arg(long, value_name = "BYTES", default_value_t = 16 * 1024)]
     max_payload: usize,
+    /// Shows payloads as they are, not by the shapes that the broker keeps; with them secrets, too
+    #[arg(long)]
+    raw: bool,
 }
 
 impl Ls {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let Self { queue, state, group, page, size, max_payload } = self;
+        let Self { queue, state, group, page, size, max_payload, raw } = self;
         let client = session.client().await?;
-        let mut list = client.inspector().tasks(&queue, state).page(page).per_page(size);
+        let inspector = client.inspector();
+        let mut list = inspector.tasks(&queue, state).page(page).per_page(size);
         if let Some(group) = &group {
             if state != TaskState::Aggregating {
                 return Err(CliError::Usage("--group is for --state aggregating: only they wait in groups".into()));
             }
             list = list.group(group);
         }
-        let tasks = match session.is_json() {
+        let tasks: Vec<TaskInfo> = match session.is_json() {
             true => list.await?,
             // A table shows no more of a payload than its beginning.
             false => list.brief().await?.into_iter().map(|brief| brief.task).collect(),
         };
+        let payloads = tasks.iter().filter(|_| !raw).map(|task| (&*task.r#type, &task.payload[..]));
+        let reader = inspector.argument_reader(payloads).await;
         let now = client.broker().now();
         if tasks.is_empty() && !session.is_json() {
             let group = group.map(|group| format!(", group {group}")).unwrap_or_default();
@@ -61,12 +72,12 @@ impl Ls {
             session.note(&format!("no {state} tasks in queue {queue}{group}{page}"));
             return Ok(());
         }
-        let value: Vec<_> = tasks.iter().map(|task| TaskJson::of(task, now, max_payload)).collect();
-        session.answer(&value, |style| table(&tasks, state, now, style))
+        let value: Vec<_> = tasks.iter().map(|task| TaskJson::of(task, now, max_payload, &reader)).collect();
+        session.answer(&value, |style| table(&tasks, state, now, &reader, style))
     }
 }
 
-fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, style: Style) -> String {
+fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, reader: &ArgumentReader, style: Style) -> String {
     let more: &[&str] = match state {
         TaskState::Pending => &[],
         TaskState::Active => &["PROGRESS"],
@@ -80,7 +91,8 @@ fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, style: Style)
     let wrapped = headings.iter().enumerate().filter(|(_, h)| ["PAYLOAD", "LAST ERROR", "RESULT"].contains(h));
     let mut table = Table::new(style, &headings).wrapped(wrapped.map(|(i, _)| i).collect::<Vec<_>>());
     for task in tasks {
-        let start = [Cell::from(&task.id), Cell::from(&task.r#type), brief(&task.payload, PAYLOAD).into()];
+        let payload = brief(&for_people(&task.r#type, &task.payload, reader), PAYLOAD);
+        let start = [Cell::from(&task.id), Cell::from(&task.r#type), payload.into()];
         table.row(start.into_iter().chain(rest(task, state, now)));
     }
     table.into_text()

@@ -1,6 +1,6 @@
 //! A table of tasks: its columns are those that matter in their state.
 
-use asynq_runtime::{Registry, TaskInfo, TaskState, broker::TaskBrief};
+use asynq_runtime::{TaskInfo, TaskState, broker::TaskBrief};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     page::format::{count, when, when_known},
     path::{href, with_query},
-    query::payload,
+    query::payload::{self, Reader},
 };
 
 /// What a table of tasks needs to know.
@@ -19,8 +19,8 @@ use crate::{
 pub(crate) struct Table<'a> {
     /// Where the dashboard is mounted.
     pub(crate) mount: &'a str,
-    /// The jobs that are known.
-    pub(crate) registry: Option<&'a Registry>,
+    /// Reads the tasks' arguments.
+    pub(crate) reader: &'a Reader<'a>,
     /// The broker's time.
     pub(crate) now: DateTime<Utc>,
     /// The state that all of them are in; none if they are mixed, from several queues.
@@ -62,7 +62,7 @@ impl Table<'_> {
 
     fn row(&self, task: &TaskBrief) -> Markup {
         let (queue, id) = (task.queue.as_str(), task.id.as_str());
-        let shown = payload::of_listed(self.registry, task);
+        let shown = self.reader.of_listed(task);
         html! {
             tr id={ "t-" (queue) "-" (id) } {
                 @if self.can_pick {
@@ -198,14 +198,14 @@ mod tests {
         TaskBrief::of(TaskInfo::from_message(&message, state))
     }
 
-    fn table(state: Option<TaskState>) -> Table<'static> {
-        Table { mount: "/m", registry: None, now: DateTime::UNIX_EPOCH, state, can_pick: true }
+    fn table<'a>(state: Option<TaskState>, reader: &'a Reader<'a>) -> Table<'a> {
+        Table { mount: "/m", reader, now: DateTime::UNIX_EPOCH, state, can_pick: true }
     }
 
     #[test]
     fn every_state_has_a_cell_per_title() {
         for state in TaskState::ALL.into_iter().map(Some).chain([None]) {
-            let html = table(state).show(&[task(b"1", TaskState::Active)]).into_string();
+            let html = table(state, &Reader::default()).show(&[task(b"1", TaskState::Active)]).into_string();
             let cells = |tag: &str| html.matches(tag).count();
             assert_eq!(cells("<th "), cells("<td") + 2, "{state:?}: {html}");
         }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn foreign_text_stays_text() {
-        let html = table(None).show(&[task(b"<script>", TaskState::Pending)]).into_string();
+        let html = table(None, &Reader::default()).show(&[task(b"<script>", TaskState::Pending)]).into_string();
         for raw in ["<script>", "<b>", "\"><i>"] {
             assert!(!html.contains(raw), "{html}");
         }

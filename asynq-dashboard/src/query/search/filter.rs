@@ -1,10 +1,10 @@
 //! Whether a task is one that was looked for.
 
-use asynq_runtime::{Registry, TaskInfo, TaskState, broker::TaskBrief, task::GroupName};
+use asynq_runtime::{TaskInfo, TaskState, broker::TaskBrief, task::GroupName};
 use chrono::{DateTime, Utc};
 
 use super::Query;
-use crate::{failure::Failure, query::payload};
+use crate::{failure::Failure, query::payload::Reader};
 
 /// A query, read.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ impl Filter {
     }
 
     /// Whether the task has all that is wanted.
-    pub(super) fn fits(&self, registry: Option<&Registry>, task: &TaskBrief) -> bool {
+    pub(super) fn fits(&self, reader: &Reader<'_>, task: &TaskBrief) -> bool {
         self.state.is_none_or(|state| task.state == state)
             && self.group.as_ref().is_none_or(|group| task.group.as_deref() == Some(group.as_str()))
             && (self.r#type.is_empty() || task.r#type == self.r#type)
             && self.has_time(task)
-            && self.has_text(registry, task)
+            && self.has_text(reader, task)
     }
 
     fn has_time(&self, task: &TaskInfo) -> bool {
@@ -57,7 +57,7 @@ impl Filter {
             .any(|at| self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at <= until))
     }
 
-    fn has_text(&self, registry: Option<&Registry>, task: &TaskBrief) -> bool {
+    fn has_text(&self, reader: &Reader<'_>, task: &TaskBrief) -> bool {
         if self.text.is_empty() {
             return true;
         }
@@ -66,7 +66,8 @@ impl Filter {
             || has(&task.r#type)
             || task.last_error.as_deref().is_some_and(has)
             || task.group.as_deref().is_some_and(has)
-            || has(payload::of_listed(registry, task).searchable())
+            || task.headers.iter().any(|(key, value)| has(key) || has(value) || has(&format!("{key}={value}")))
+            || has(reader.of_listed(task).searchable())
     }
 }
 

@@ -2,12 +2,19 @@
 
 mod enqueue;
 mod jobs;
+mod lock;
 mod stats;
 mod worker;
 
 use std::{fmt, io::Write as _};
 
-pub(super) use self::{enqueue::enqueue, jobs::jobs, stats::stats, worker::worker};
+pub(super) use self::{
+    enqueue::enqueue,
+    jobs::jobs,
+    lock::{check, lock},
+    stats::stats,
+    worker::worker,
+};
 use super::{env::Settings, error::AppError};
 use crate::{client::Client, connect::DEFAULT_URL};
 

@@ -22,7 +22,11 @@ impl Shapes for RedisBroker {
         let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
         let kept = reply::bytes(self.router.send_one(read).await?).filter(|kept| !kept.is_empty());
         if kept.is_some() {
-            self.router.send_one(Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs())).await?;
+            let renew = Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs());
+            // A login that may only look reads the shape all the same.
+            if let Err(error) = self.router.send_one(renew).await {
+                tracing::debug!(job, "the time of a kept shape cannot begin anew: {error}");
+            }
         }
         Ok(kept.map(Bytes::from))
     }

@@ -6,11 +6,13 @@ use std::cell::Cell;
 
 use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::{Field, Form, Leaf, Node, ShapeDocument, Value, Variant};
+use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, value::Name};
 
 /// Deeper than this no value is read.
 const DEEPEST: usize = 128;
-/// So many parts a value may have beyond those that each take a byte of the payload: units and empty structs take none.
+/// So many parts a value may have per byte of the payload: a number in a newtype in a struct is three parts in one byte.
+const PARTS_PER_BYTE: usize = 4;
+/// So many parts it may have beyond that: units and empty structs take no byte.
 const MOST_EMPTY: usize = 10_000;
 
 /// Reads `payload`, without format byte and fingerprint, as a value of this shape.
@@ -18,19 +20,34 @@ const MOST_EMPTY: usize = 10_000;
 /// # Errors
 ///
 /// The payload does not have this shape, or the shape says less than is needed to read it. The text has no value in it.
-pub(in crate::job) fn decode(shape: &ShapeDocument, payload: &[u8]) -> Result<Value, String> {
-    let at = At {
-        node: &shape.root,
-        shape: &Limits {
-            types: &shape.types,
-            left: Cell::new(payload.len().saturating_add(MOST_EMPTY)),
-            why: Cell::default(),
-        },
-        depth: 0,
+pub(in crate::job) fn decode<'s>(shape: &'s ShapeDocument, payload: &[u8]) -> Result<Value<'s>, String> {
+    read(shape, payload, None)
+}
+
+/// The same for people: a secret is `***`, and so is each field with one of these names, which a newer program made secret.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub(in crate::job) fn decode_for_people<'s>(
+    shape: &'s ShapeDocument,
+    payload: &[u8],
+    secrets: &[&str],
+) -> Result<Value<'s>, String> {
+    read(shape, payload, Some(secrets))
+}
+
+fn read<'s>(shape: &'s ShapeDocument, payload: &[u8], hidden: Option<&[&str]>) -> Result<Value<'s>, String> {
+    let limits = Limits {
+        types: &shape.types,
+        hidden,
+        left: Cell::new(payload.len().saturating_mul(PARTS_PER_BYTE).saturating_add(MOST_EMPTY)),
+        why: Cell::default(),
     };
-    let why = &at.shape.why;
+    let at = At { node: &shape.root, shape: &limits, depth: 0 };
+    let why = &limits.why;
     let mut postcard = postcard::Deserializer::from_bytes(payload);
-    let read = At { ..at }.deserialize(&mut postcard);
+    let read = at.deserialize(&mut postcard);
     let rest = postcard.finalize().map_or(0, <[u8]>::len);
     match (read, rest) {
         (Ok(value), 0) => Ok(value),
@@ -41,8 +58,10 @@ pub(in crate::job) fn decode(shape: &ShapeDocument, payload: &[u8]) -> Result<Va
 }
 
 /// What all places share.
-struct Limits<'s> {
+struct Limits<'l, 's> {
     types: &'s [Form],
+    /// For people: the names of fields that are hidden beside what the shape says is secret.
+    hidden: Option<&'l [&'l str]>,
     /// How many parts the value may still have.
     left: Cell<usize>,
     /// Why reading stopped, where postcard is not to blame: its errors carry no text.
@@ -51,13 +70,13 @@ struct Limits<'s> {
 
 /// One place of the shape.
 #[derive(Clone, Copy)]
-struct At<'s> {
+struct At<'l, 's> {
     node: &'s Node,
-    shape: &'s Limits<'s>,
+    shape: &'l Limits<'l, 's>,
     depth: usize,
 }
 
-impl<'s> At<'s> {
+impl<'s> At<'_, 's> {
     fn at(self, node: &'s Node) -> Self {
         Self { node, depth: self.depth + 1, ..self }
     }
@@ -68,7 +87,7 @@ impl<'s> At<'s> {
     }
 
     /// What a named type or a variant holds.
-    fn form<'de, D: de::Deserializer<'de>>(self, form: &'s Form, deserializer: D) -> Result<Value, D::Error> {
+    fn form<'de, D: de::Deserializer<'de>>(self, form: &'s Form, deserializer: D) -> Result<Value<'s>, D::Error> {
         match form {
             Form::Unit => Ok(Value::Unit),
             Form::Newtype(inner) => self.at(inner).deserialize(deserializer),
@@ -79,10 +98,10 @@ impl<'s> At<'s> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for At<'_> {
-    type Value = Value;
+impl<'de, 's> DeserializeSeed<'de> for At<'_, 's> {
+    type Value = Value<'s>;
 
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value<'s>, D::Error> {
         let Some(left) = self.shape.left.get().checked_sub(1) else {
             return self.stop("the value has more parts than the payload has bytes");
         };
@@ -101,14 +120,17 @@ impl<'de> DeserializeSeed<'de> for At<'_> {
                 Some(form) => Self { depth: self.depth + 1, ..self }.form(form, deserializer),
                 None => self.stop("the kept shape is malformed: it lacks one of its types"),
             },
-            Node::Secret(inner) => self.at(inner).deserialize(deserializer),
+            Node::Secret(inner) => {
+                let value = self.at(inner).deserialize(deserializer)?;
+                Ok(if self.shape.hidden.is_some() { Value::Str(HIDDEN.to_owned()) } else { value })
+            }
             Node::Any(_) | Node::Unseen => self.stop("its shape is known in part only"),
         }
     }
 }
 
 impl Leaf {
-    fn read<'de, D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn read<'de, D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value<'static>, D::Error> {
         use serde::Deserialize as _;
 
         Ok(match self {
@@ -146,30 +168,30 @@ macro_rules! expecting {
 struct ByteString;
 
 impl Visitor<'_> for ByteString {
-    type Value = Value;
+    type Value = Value<'static>;
     expecting!("bytes");
 
-    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Value, E> {
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
         Ok(Value::Bytes(bytes.to_owned()))
     }
 }
 
 /// What an option, a sequence or an array holds.
-struct Inside<'s>(At<'s>);
+struct Inside<'l, 's>(At<'l, 's>);
 
-impl<'de> Visitor<'de> for Inside<'_> {
-    type Value = Value;
+impl<'de, 's> Visitor<'de> for Inside<'_, 's> {
+    type Value = Value<'s>;
     expecting!("an option or a sequence");
 
-    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
         Ok(Value::None)
     }
 
-    fn visit_some<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn visit_some<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         Ok(Value::Some(Box::new(self.0.deserialize(deserializer)?)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         while let Some(value) = access.next_element_seed(self.0)? {
             values.push(value);
@@ -178,13 +200,13 @@ impl<'de> Visitor<'de> for Inside<'_> {
     }
 }
 
-struct Entries<'s>(At<'s>, At<'s>);
+struct Entries<'l, 's>(At<'l, 's>, At<'l, 's>);
 
-impl<'de> Visitor<'de> for Entries<'_> {
-    type Value = Value;
+impl<'de, 's> Visitor<'de> for Entries<'_, 's> {
+    type Value = Value<'s>;
     expecting!("a map");
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = access.next_entry_seed(self.0, self.1)? {
             entries.push(entry);
@@ -193,49 +215,52 @@ impl<'de> Visitor<'de> for Entries<'_> {
     }
 }
 
-struct Elements<'s> {
-    at: At<'s>,
+struct Elements<'l, 's> {
+    at: At<'l, 's>,
     nodes: &'s [Node],
 }
 
-impl<'de> Visitor<'de> for Elements<'_> {
-    type Value = Value;
+impl<'de, 's> Visitor<'de> for Elements<'_, 's> {
+    type Value = Value<'s>;
     expecting!("a tuple");
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let next = |node| access.next_element_seed(self.at.at(node))?.ok_or_else(|| A::Error::custom("too short"));
         self.nodes.iter().map(next).collect::<Result<_, _>>().map(Value::Seq)
     }
 }
 
-struct Fields<'s> {
-    at: At<'s>,
+struct Fields<'l, 's> {
+    at: At<'l, 's>,
     fields: &'s [Field],
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = Value;
+impl<'de, 's> Visitor<'de> for Fields<'_, 's> {
+    type Value = Value<'s>;
     expecting!("a struct");
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let next = |field: &Field| {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let next = |field: &'s Field| {
             let value = access.next_element_seed(self.at.at(&field.node))?;
-            Ok((field.name.clone(), value.ok_or_else(|| A::Error::custom("too short"))?))
+            let value = value.ok_or_else(|| A::Error::custom("too short"))?;
+            let is_hidden = self.at.shape.hidden.is_some_and(|names| names.contains(&field.name.as_str()));
+            let name = Name { name: &field.name, aliases: &field.aliases };
+            Ok((name, if is_hidden { Value::Str(HIDDEN.to_owned()) } else { value }))
         };
         self.fields.iter().map(next).collect::<Result<_, _>>().map(Value::Struct)
     }
 }
 
-struct Variants<'s> {
-    at: At<'s>,
+struct Variants<'l, 's> {
+    at: At<'l, 's>,
     variants: &'s [Variant],
 }
 
-impl<'de> Visitor<'de> for Variants<'_> {
-    type Value = Value;
+impl<'de, 's> Visitor<'de> for Variants<'_, 's> {
+    type Value = Value<'s>;
     expecting!("an enum");
 
-    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
+    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
         let (number, content) = access.variant::<u32>()?;
         let index = usize::try_from(number).unwrap_or(usize::MAX);
         let Some(variant) = self.variants.get(index) else {
@@ -249,6 +274,6 @@ impl<'de> Visitor<'de> for Variants<'_> {
             Some(Form::Struct(fields)) => content.tuple_variant(fields.len(), Fields { at: self.at, fields }),
             Some(Form::Enum(_)) => return self.at.stop("the kept shape is malformed: a variant is an enum"),
         }?;
-        Ok(Value::Variant(variant.name.clone(), Box::new(value)))
+        Ok(Value::Variant(&variant.name, Box::new(value)))
     }
 }

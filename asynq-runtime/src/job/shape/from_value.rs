@@ -14,11 +14,11 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::Value;
+use super::{Value, value::Name};
 
 /// The deserializer of a value.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::job) struct FromValue<'de>(pub(in crate::job) &'de Value);
+pub(in crate::job) struct FromValue<'de>(pub(in crate::job) &'de Value<'de>);
 
 /// Why a value does not fit the type, without the value: the text goes to logs and is kept with the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn kind(found: Unexpected<'_>) -> &'static str {
 
 impl<'de> FromValue<'de> {
     /// A field that has become mandatory takes what is in the option.
-    fn inner(self) -> &'de Value {
+    fn inner(self) -> &'de Value<'de> {
         match self.0 {
             Value::Some(inner) => inner,
             other => other,
@@ -112,7 +112,7 @@ impl<'de> FromValue<'de> {
         }
     }
 
-    fn elements<V: Visitor<'de>>(values: &'de [Value], visitor: V) -> Result<V::Value, Misfit> {
+    fn elements<V: Visitor<'de>>(values: &'de [Value<'de>], visitor: V) -> Result<V::Value, Misfit> {
         let mut left = values.iter();
         let read = visitor.visit_seq(Elements(&mut left))?;
         if left.len() > 0 {
@@ -143,7 +143,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
             Value::Some(inner) => FromValue(inner).deserialize_any(visitor),
             Value::Seq(values) => Self::elements(values, visitor),
             Value::Map(entries) => visitor.visit_map(Entries { left: entries.iter(), value: None }),
-            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None }),
+            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known: &[] }),
             Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
             // As externally tagged: what a self-describing format has.
             Value::Variant(name, content) => visitor.visit_map(OneEntry(Some(name), content)),
@@ -182,7 +182,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         let Value::Seq(values) = self.inner() else { return self.deserialize_any(visitor) };
-        let byte = |value: &Value| match value {
+        let byte = |value: &Value<'_>| match value {
             Value::Int(number) => u8::try_from(*number).ok(),
             _ => None,
         };
@@ -202,10 +202,11 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match self.inner() {
+            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known }),
             // Serde would take its elements by their places, and places say nothing about names.
             Value::Seq(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             inner => FromValue(inner).deserialize_any(visitor),
@@ -239,7 +240,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
     }
 }
 
-struct Elements<'i, 'de>(&'i mut std::slice::Iter<'de, Value>);
+struct Elements<'i, 'de>(&'i mut std::slice::Iter<'de, Value<'de>>);
 
 impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
     type Error = Misfit;
@@ -254,8 +255,8 @@ impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
 }
 
 struct Entries<'de> {
-    left: std::slice::Iter<'de, (Value, Value)>,
-    value: Option<&'de Value>,
+    left: std::slice::Iter<'de, (Value<'de>, Value<'de>)>,
+    value: Option<&'de Value<'de>>,
 }
 
 impl<'de> de::MapAccess<'de> for Entries<'de> {
@@ -273,8 +274,10 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
 }
 
 struct Fields<'de> {
-    left: std::slice::Iter<'de, (String, Value)>,
-    value: Option<&'de Value>,
+    left: std::slice::Iter<'de, (Name<'de>, Value<'de>)>,
+    value: Option<&'de Value<'de>>,
+    /// The names that the type has for its fields.
+    known: &'static [&'static str],
 }
 
 impl<'de> de::MapAccess<'de> for Fields<'de> {
@@ -283,7 +286,7 @@ impl<'de> de::MapAccess<'de> for Fields<'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
         let Some((name, value)) = self.left.next() else { return Ok(None) };
         self.value = Some(value);
-        let name: StrDeserializer<'_, Misfit> = name.as_str().into_deserializer();
+        let name: StrDeserializer<'_, Misfit> = name.among(self.known).into_deserializer();
         seed.deserialize(name).map(Some)
     }
 
@@ -292,7 +295,7 @@ impl<'de> de::MapAccess<'de> for Fields<'de> {
     }
 }
 
-struct OneEntry<'de>(Option<&'de str>, &'de Value);
+struct OneEntry<'de>(Option<&'de str>, &'de Value<'de>);
 
 impl<'de> de::MapAccess<'de> for OneEntry<'de> {
     type Error = Misfit;
@@ -308,7 +311,7 @@ impl<'de> de::MapAccess<'de> for OneEntry<'de> {
     }
 }
 
-struct OneVariant<'de>(&'de str, &'de Value);
+struct OneVariant<'de>(&'de str, &'de Value<'de>);
 
 impl<'de> de::EnumAccess<'de> for OneVariant<'de> {
     type Error = Misfit;
@@ -347,7 +350,7 @@ impl<'de> de::VariantAccess<'de> for FromValue<'de> {
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
         match self.0 {
             // A unit variant that got fields with defaults.
-            Value::Unit => visitor.visit_map(Fields { left: [].iter(), value: None }),
+            Value::Unit => visitor.visit_map(Fields { left: [].iter(), value: None, known: fields }),
             _ => de::Deserializer::deserialize_struct(self, "", fields, visitor),
         }
     }

@@ -6,12 +6,26 @@
 //! `docs/design/wire.md#shapes`.
 
 mod by_shape;
+mod cache;
 mod from_value;
+mod json;
+mod text;
 mod value;
+mod write;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::{by_shape::decode, from_value::FromValue, value::Value};
+use super::{JobDescriptor, codec::split};
+
+pub(super) use self::{
+    by_shape::{decode, decode_for_people},
+    from_value::FromValue,
+    value::Value,
+};
+pub(crate) use self::{cache::ShapeCache, write::encode};
+
+/// What people see of a secret.
+pub(super) const HIDDEN: &str = "***";
 
 /// Longest document in bytes. A larger shape is not kept, and one that is found is not read.
 pub(crate) const LARGEST: usize = 64 * 1024;
@@ -91,11 +105,21 @@ pub(super) enum Form {
 }
 
 /// A field of a struct.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Eq, Serialize, Deserialize)]
 pub(super) struct Field {
     pub(super) name: String,
+    /// Other names by which the program that kept the shape reads it: its earlier ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) aliases: Vec<String>,
     #[serde(rename = "is")]
     pub(super) node: Node,
+}
+
+impl PartialEq for Field {
+    /// Whether both are the same on the wire; aliases are for reading.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.node == other.node
+    }
 }
 
 /// A variant of an enum; without a form where the trace never came to it.
@@ -109,6 +133,16 @@ pub(super) struct Variant {
 impl ShapeDocument {
     pub(super) fn new(root: Node, types: Vec<Form>) -> Self {
         Self { version: VERSION, argument: None, root, types }
+    }
+
+    /// What the payload is.
+    pub(super) fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// The types, in the order of their numbers.
+    pub(super) fn forms(&self) -> impl Iterator<Item = &Form> {
+        self.types.iter()
     }
 
     /// The document of a job whose only argument has this name.
@@ -144,9 +178,66 @@ impl ShapeDocument {
         serde_json::from_slice(bytes).map_err(malformed)
     }
 
+    /// The names of all fields that hold a secret.
+    pub(super) fn secret_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.argument.as_deref().filter(|_| self.root.holds_secret()).into_iter().collect();
+        let fields = self.types.iter().flat_map(|form| match form {
+            Form::Enum(variants) => variants.iter().filter_map(|variant| variant.form.as_ref()).collect(),
+            form => vec![form],
+        });
+        for form in fields {
+            let Form::Struct(fields) = form else { continue };
+            for field in fields.iter().filter(|field| field.node.holds_secret()) {
+                names.push(&field.name);
+                names.extend(field.aliases.iter().map(String::as_str));
+            }
+        }
+        names
+    }
+
     /// Whether both are the same but for the name of a lone argument, which is not part of a payload.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.root == other.root && self.types == other.types
+    }
+}
+
+/// The arguments in a payload of this shape for people; `job` knows which of them are secret today.
+///
+/// # Errors
+///
+/// As [`decode`]; or the text would be too long.
+pub(crate) fn show(
+    shape: &ShapeDocument,
+    job: Option<&JobDescriptor>,
+    payload: &[u8],
+) -> Result<serde_json::Value, String> {
+    let (_, arguments) = split(payload).ok_or("it is not a payload of the default codec")?;
+    let today = job.map(JobDescriptor::fingerprint);
+    let secrets = today.as_ref().map(|today| today.document.secret_names()).unwrap_or_default();
+    if shape.argument.as_deref().is_some_and(|argument| secrets.contains(&argument)) {
+        return Ok(HIDDEN.into());
+    }
+    decode_for_people(shape, arguments, &secrets)?.to_json()
+}
+
+impl Node {
+    /// Whether an absent value is `None`.
+    fn is_optional(&self) -> bool {
+        match self {
+            Self::Option(_) => true,
+            Self::Secret(inner) => inner.is_optional(),
+            _ => false,
+        }
+    }
+
+    fn holds_secret(&self) -> bool {
+        match self {
+            Self::Secret(_) => true,
+            Self::Option(inner) | Self::Seq(inner) | Self::Array(inner, _) => inner.holds_secret(),
+            Self::Map(key, value) => key.holds_secret() || value.holds_secret(),
+            Self::Tuple(nodes) => nodes.iter().any(Self::holds_secret),
+            Self::Is(_) | Self::Type(_) | Self::Any(_) | Self::Unseen => false,
+        }
     }
 }
 

@@ -39,16 +39,16 @@ fn document() -> ShapeDocument {
 }
 
 #[test]
-fn the_document_of_a_type_has_its_names_and_says_which_are_secret() {
+fn the_document_of_a_type_has_its_names_and_their_aliases_and_says_which_are_secret() {
     // What is kept for a year must not change.
     let expected = r#"{"v":1,"root":{"type":0},"types":[
-        {"struct":[{"name":"code","is":{"is":"u32"}},{"name":"lines","is":{"seq":{"type":1}}},
+        {"struct":[{"name":"code","aliases":["a_code","zip"],"is":{"is":"u32"}},{"name":"lines","is":{"seq":{"type":1}}},
             {"name":"note","is":{"option":{"secret":{"is":"str"}}}},{"name":"parent","is":{"option":{"type":0}}},
             {"name":"state","is":{"type":2}},
             {"name":"tags","is":{"map":[{"is":"str"},{"tuple":[{"is":"u8"},{"is":"f64"}]}]}}]},
         {"tuple":[{"is":"u32"},{"is":"str"}]},
         {"enum":[{"name":"New","form":"unit"},
-            {"name":"Paid","form":{"struct":[{"name":"at","is":{"is":"i64"}},{"name":"by","is":{"is":"str"}}]}},
+            {"name":"Paid","form":{"struct":[{"name":"at","is":{"is":"i64"}},{"name":"by","aliases":["with"],"is":{"is":"str"}}]}},
             {"name":"Sent","form":{"newtype":{"is":"str"}}}]}]}"#;
     let expected: String = expected.split('\n').map(str::trim).collect();
     assert_eq!(serde_json::to_string(&document()).unwrap(), expected);
@@ -62,7 +62,9 @@ fn a_document_is_read_back_as_it_was() {
 
 #[test]
 fn a_document_that_is_too_long_is_neither_kept_nor_read() {
-    let fields = (0..5000).map(|i| Field { name: format!("field_{i}"), node: Node::Is(Leaf::U8) }).collect();
+    let fields = (0..5000)
+        .map(|i| Field { name: format!("field_{i}"), aliases: Vec::new(), node: Node::Is(Leaf::U8) })
+        .collect();
     let document = ShapeDocument::new(Node::Type(0), vec![Form::Struct(fields)]);
     assert_eq!(document.to_bytes(), None);
     let bytes = serde_json::to_vec(&document).unwrap();
@@ -79,6 +81,66 @@ fn shapes_that_ask_for_endless_values_end() {
     assert!(decode(&units, &endless).unwrap_err().contains("more parts"));
     let array = ShapeDocument::new(Node::Array(Box::new(Node::Tuple(vec![])), usize::MAX), vec![]);
     assert!(decode(&array, b"").is_err());
+}
+
+fn sample() -> serde_json::Value {
+    serde_json::json!({
+        "code": 7, "lines": [[300, "a"], [2, "b"]], "note": "pin", "parent": null,
+        "state": { "Paid": { "at": -5, "by": "ann" } }, "tags": { "x": [255, 1.5] },
+    })
+}
+
+#[test]
+fn what_is_written_by_a_shape_is_read_by_the_type_and_shown_with_its_secrets_hidden() {
+    let document = document();
+    let bytes = encode(&document, &sample()).unwrap();
+    let order: Order = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!((order.code, order.lines[0].0, order.note.unwrap().expose().as_str()), (7, 300, "pin"));
+    assert!(matches!(order.state, State::Paid { at: -5, ref by } if by == "ann"));
+    let shown = decode_for_people(&document, &bytes, &[]).unwrap().to_json().unwrap();
+    let mut expected = sample();
+    expected["note"] = "***".into();
+    assert_eq!(shown, expected);
+    let hidden = decode_for_people(&document, &bytes, &["lines"]).unwrap().to_json().unwrap();
+    assert_eq!(hidden["lines"], "***", "what is secret today is hidden in an old payload");
+    assert_eq!(document.secret_names(), ["note"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_its_place_and_what_to_write() {
+    let document = document();
+    for (pointer, value, expected) in [
+        ("/code", serde_json::json!(-1), "`code`: expected an integer from 0 to 4294967295, found a number"),
+        ("/code", serde_json::json!(1.5), "`code`: expected an integer from 0 to 4294967295, found a number"),
+        ("/lines/1/0", serde_json::json!("2"), "`lines[1][0]`: expected an integer from 0 to 4294967295, found a text"),
+        ("/lines/1", serde_json::json!([1]), "`lines[1]`: expected an array of 2, found one of 1"),
+        ("/note", serde_json::json!("***"), "`note`: a secret is shown as ***: write it anew, or it would become ***"),
+        ("/state", serde_json::json!("Lost"), "`state`: there is no variant `Lost`; there are New, Paid, Sent"),
+        ("/state/Paid", serde_json::json!({ "at": 1 }), "`state.Paid`: `by` is missing"),
+        ("/tags/x/0", serde_json::json!(256), "`tags.x[0]`: expected an integer from 0 to 255, found a number"),
+        ("/parent", serde_json::json!({ "kode": 1 }), "`parent`: there is no `kode`; there are code, lines, note"),
+        ("", serde_json::json!([]), "the arguments: expected an object with code, lines, note"),
+    ] {
+        let mut json = sample();
+        *json.pointer_mut(pointer).unwrap() = value;
+        let error = encode(&document, &json).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let text = "{code: u32, lines: [(u32, str)], note: str?, parent: …?, state: enum{New, Paid: {at: i64, by: str}, \
+                Sent: str}, tags: {str => (u8, f64)}}";
+    assert_eq!(document.to_text(), text);
+}
+
+/// Names of a shape are not multiplied by the elements of a payload.
+#[test]
+fn a_shape_with_a_long_name_costs_no_memory_per_element_and_no_endless_text() {
+    let name = "n".repeat(60_000);
+    let field = Field { name, aliases: Vec::new(), node: Node::Is(Leaf::U8) };
+    let shape = ShapeDocument::new(Node::Seq(Box::new(Node::Type(0))), vec![Form::Struct(vec![field])]);
+    let payload = [&[0x80, 0x80, 0x04][..], &vec![0; 1 << 16]].concat();
+    let value = decode(&shape, &payload).unwrap();
+    assert!(value.to_json().unwrap_err().contains("longer than"));
+    assert!(shape.to_text().len() < 1000);
 }
 
 proptest! {
@@ -99,6 +161,9 @@ proptest! {
                 && let Ok(value) = decode(&document, b"\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00")
             {
                 let _ = String::deserialize(FromValue(&value));
+                let json = value.to_json();
+                let _ = json.map(|json| encode(&document, &json));
+                let _ = document.to_text();
             }
         }
     }

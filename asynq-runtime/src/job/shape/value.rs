@@ -1,8 +1,9 @@
 //! A payload's content without a Rust type: what a payload holds once its own shape has given the names back.
 
-/// A value of serde's data model. `Struct` and `Variant` have the names that the payload's shape gives them.
+/// A value of serde's data model. `Struct` and `Variant` borrow the names that the payload's shape gives them, so that a
+/// shape with long names costs no memory per value.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::job) enum Value {
+pub(in crate::job) enum Value<'s> {
     Bool(bool),
     Int(i128),
     /// What [`Int`](Self::Int) cannot hold.
@@ -14,22 +15,40 @@ pub(in crate::job) enum Value {
     /// `()`, a unit struct, and what a unit variant holds.
     Unit,
     None,
-    Some(Box<Value>),
-    Seq(Vec<Value>),
-    Map(Vec<(Value, Value)>),
-    Struct(Vec<(String, Value)>),
-    Variant(String, Box<Value>),
+    Some(Box<Self>),
+    Seq(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+    Struct(Vec<(Name<'s>, Self)>),
+    Variant(&'s str, Box<Self>),
 }
 
-impl Value {
+/// The name of a field, and those by which its own program reads it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::job) struct Name<'s> {
+    pub(in crate::job) name: &'s str,
+    pub(in crate::job) aliases: &'s [String],
+}
+
+impl<'s> Name<'s> {
+    /// The name that a type with fields of the `known` names has for this field: an older program knows a renamed field
+    /// by the alias that the newer one kept.
+    pub(super) fn among(self, known: &[&str]) -> &'s str {
+        if known.contains(&self.name) {
+            return self.name;
+        }
+        self.aliases.iter().find(|alias| known.contains(&alias.as_str())).map_or(self.name, |alias| alias.as_str())
+    }
+}
+
+impl<'s> Value<'s> {
     /// The lone argument of a job under the name that it has in a job of several.
-    pub(in crate::job) fn named(name: &str, value: Self) -> Self {
-        Self::Struct(vec![(name.to_owned(), value)])
+    pub(in crate::job) fn named(name: &'s str, value: Self) -> Self {
+        Self::Struct(vec![(Name { name, aliases: &[] }, value)])
     }
 
     /// The field of this name, where this is a struct.
-    pub(in crate::job) fn field(&self, name: &str) -> Option<&Self> {
+    pub(in crate::job) fn field(&self, wanted: &str) -> Option<&Self> {
         let Self::Struct(fields) = self else { return None };
-        fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
+        fields.iter().find(|(name, _)| name.among(&[wanted]) == wanted).map(|(_, value)| value)
     }
 }

@@ -14,7 +14,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer as _, 
 use super::{
     arena::{Named, Slot},
     at::At,
-    export::ReadNames,
+    export::{ReadName, ReadNames},
     recorder::{Recorder, Stop},
 };
 
@@ -50,12 +50,13 @@ pub(super) fn read_names<T: DeserializeOwned>(recorder: &mut Recorder) -> ReadNa
     structs.into_iter().filter_map(|of| Some((of, names::<T>(recorder, of)?))).collect()
 }
 
-fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>)) -> Option<Vec<&'static str>> {
+fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>)) -> Option<Vec<ReadName>> {
     let announced = recorder.arena.names_of(of);
     let slots: Vec<Slot> = announced.iter().map(|&(_, slot)| slot).collect();
     let read = slots.iter().filter(|&&slot| recorder.arena.is_seen(slot)).count();
     // The first of the names that stand for one field, or the one that serde calls it by.
-    let mut names = vec![announced.first()?.0];
+    let one = |name| ReadName { name, all: vec![name] };
+    let mut names = vec![one(announced.first()?.0)];
     for pair in announced.windows(2) {
         let [(before, _), (second, _)] = *pair else { return None };
         let slot = *slots.get(names.len() - 1)?;
@@ -64,8 +65,12 @@ fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>
         recorder.probe = Some((Probe { of, first: (before, slot), second }, None));
         let _ = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
         match (recorder.probe.take()?.1?, TWICE.take()) {
-            (Answer::Asked, Some(field)) => *names.last_mut()? = field,
-            (Answer::TwoFields, _) => names.push(second),
+            (Answer::Asked, Some(field)) => {
+                let last = names.last_mut()?;
+                last.name = field;
+                last.all.push(second);
+            }
+            (Answer::TwoFields, _) => names.push(one(second)),
             // A hand-written `Deserialize`.
             (Answer::Asked, None) => return None,
         }

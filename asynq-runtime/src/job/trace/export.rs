@@ -6,7 +6,22 @@ use super::arena::{Arena, Form, Named, Shape, Slot, Variant};
 use crate::job::shape::{self, Leaf, Node, ShapeDocument};
 
 /// The names by which the fields of a struct or of a variant (`Some`) are read, in the order of the wire.
-pub(super) type ReadNames = HashMap<(Named, Option<usize>), Vec<&'static str>>;
+pub(super) type ReadNames = HashMap<(Named, Option<usize>), Vec<ReadName>>;
+
+/// The names of one field.
+#[derive(Debug)]
+pub(super) struct ReadName {
+    /// What serde calls it.
+    pub(super) name: &'static str,
+    /// All names by which it is read.
+    pub(super) all: Vec<&'static str>,
+}
+
+impl ReadName {
+    fn aliases(&self) -> Vec<String> {
+        self.all.iter().filter(|&&name| name != self.name).map(|&name| name.to_owned()).collect()
+    }
+}
 
 impl Arena {
     /// The document. `names` are those of structs with aliases; serde announces aliases as if they were fields.
@@ -41,16 +56,26 @@ impl Arena {
             Form::Newtype(slot) => shape::Form::Newtype(self.document_node(*slot)),
             Form::Tuple(slots) => shape::Form::Tuple(self.document_nodes(slots)),
             Form::Struct(fields) => {
-                let field = |name: &str, slot| shape::Field { name: name.to_owned(), node: self.document_node(slot) };
+                let field = |name: &str, aliases, slot| shape::Field {
+                    name: name.to_owned(),
+                    aliases,
+                    node: self.document_node(slot),
+                };
                 shape::Form::Struct(match names.get(&of) {
-                    Some(names) => names.iter().zip(fields).map(|(name, &(_, slot))| field(name, slot)).collect(),
+                    Some(names) => {
+                        let fields = names.iter().zip(fields);
+                        fields.map(|(read, &(_, slot))| field(read.name, read.aliases(), slot)).collect()
+                    }
                     // Which names are aliases is not known: no payload must be read by them.
                     None if self.has_more_names_than_fields(form) => {
-                        let unknown =
-                            |&(name, _): &(&str, Slot)| shape::Field { name: name.to_owned(), node: Node::Unseen };
+                        let unknown = |&(name, _): &(&str, Slot)| shape::Field {
+                            name: name.to_owned(),
+                            aliases: Vec::new(),
+                            node: Node::Unseen,
+                        };
                         fields.iter().map(unknown).collect()
                     }
-                    None => fields.iter().map(|&(name, slot)| field(name, slot)).collect(),
+                    None => fields.iter().map(|&(name, slot)| field(name, Vec::new(), slot)).collect(),
                 })
             }
             Form::Enum(variants) => {

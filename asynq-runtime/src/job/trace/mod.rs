@@ -23,7 +23,7 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use self::recorder::Recorder;
-pub(super) use self::{at::SECRET, reads::Reads};
+pub(super) use self::{at::SECRET, reads::Reads, sample::STRINGS};
 use super::shape::ShapeDocument;
 
 /// What is known about a type after the last pass.

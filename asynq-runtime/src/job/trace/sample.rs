@@ -1,7 +1,7 @@
 //! Values to try on types that check what they are given.
 
 /// The first suits every plain `String`; the others are for types that parse.
-pub(super) const STRINGS: [&str; 38] = [
+pub(in crate::job) const STRINGS: [&str; 38] = [
     "",
     "2000-01-01T00:00:00Z",
     "2000-01-01",

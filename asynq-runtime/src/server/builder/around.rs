@@ -44,6 +44,7 @@ impl ServerBuilder {
     ///     .layer(tower::limit::RateLimitLayer::new(100, Duration::from_secs(1)))
     ///     .layer(tower::timeout::TimeoutLayer::new(Duration::from_secs(20)));
     /// ```
+    #[doc(alias("middleware"))]
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<JobService> + Send + 'static,

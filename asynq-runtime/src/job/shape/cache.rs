@@ -1,4 +1,4 @@
-//! Looks up, once, the shapes of payloads that the jobs of this program cannot take as they are.
+//! Looks up, once, the shapes of payloads that this program cannot read as they are.
 
 use std::{
     collections::HashMap,
@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::ShapeDocument;
 use crate::{
     broker::{Broker, BrokerError},
-    job::{Kept, Needs, ShapeDocument},
+    job::resolve::{Kept, Needs},
 };
 
 /// After so long the broker is asked again: the shape may have been kept since, or another one in its place.
@@ -19,7 +20,7 @@ const MOST: usize = 1000;
 
 /// The shapes that were looked up.
 #[derive(Default)]
-pub(super) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
+pub(crate) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
 
 #[derive(Clone)]
 struct Found {
@@ -29,7 +30,7 @@ struct Found {
 
 impl ShapeCache {
     /// What the broker keeps of the shape that tasks of this type have.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         &self,
         broker: &Arc<dyn Broker>,
         r#type: &str,

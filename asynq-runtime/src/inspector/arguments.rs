@@ -1,0 +1,132 @@
+//! Arguments of jobs that this program need not know, by the shapes that the broker keeps.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{InspectError, Inspector, edit::Change, queue_name, task_id};
+use crate::job::{JobDescriptor, Kept, Needs, encode_by_shape, fingerprint_of, postcard_header, show_by_shape};
+
+/// Most shapes that one reader looks up: fingerprints are data from outside.
+const MOST_SHAPES: usize = 64;
+/// Most bytes of a payload that is read by its shape.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// Reads payloads of the default codec for people, by the shapes that the broker keeps; made by
+/// [`Inspector::argument_reader`].
+#[derive(Debug, Clone, Default)]
+pub struct ArgumentReader(HashMap<(String, u32), Arc<Kept>>);
+
+impl ArgumentReader {
+    /// The arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. A job that this
+    /// program knows may be given: what is secret in its arguments today is hidden in those of its earlier versions, too.
+    ///
+    /// `None` for a payload of another codec, such as JSON, which says its names itself, and for one whose shape the broker
+    /// does not keep.
+    ///
+    /// # Errors
+    ///
+    /// The shape is malformed, or the payload does not have it or is longer than 1 MiB. The text has no value in it.
+    pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
+        let kept = self.0.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
+        Some(match &**kept {
+            _ if payload.len() > MOST_BYTES => Err(format!("the payload is longer than {MOST_BYTES} bytes")),
+            Ok(shape) => show_by_shape(shape, job, payload),
+            Err(reason) => Err(reason.clone()),
+        })
+    }
+}
+
+impl Inspector {
+    /// Looks up the shapes of these payloads, each with the type of its task; at most 64 of them, each once. A shape that
+    /// the broker does not tell is left out: tasks are listed without it.
+    ///
+    /// ```no_run
+    /// # use asynq_runtime::prelude::*;
+    /// # async fn look(client: &Client) -> Result<(), BoxError> {
+    /// let inspector = client.inspector();
+    /// let tasks = inspector.tasks("default", TaskState::Pending).await?;
+    /// let reader = inspector.argument_reader(tasks.iter().map(|task| (&*task.r#type, &task.payload[..]))).await;
+    /// for task in &tasks {
+    ///     println!("{} {:?}", task.id, reader.read(&task.r#type, None, &task.payload));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn argument_reader<'p>(&self, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> ArgumentReader {
+        let mut wanted = BTreeSet::new();
+        for (r#type, payload) in payloads {
+            if let Some(fingerprint) = fingerprint_of(payload)
+                && wanted.len() < MOST_SHAPES
+            {
+                wanted.insert((r#type, fingerprint));
+            }
+        }
+        let mut found = HashMap::new();
+        for (r#type, fingerprint) in wanted {
+            match self.shapes.find(&self.broker, r#type, Needs::Fingerprint(fingerprint)).await {
+                Ok(Some(kept)) => {
+                    found.insert((r#type.to_owned(), fingerprint), kept);
+                }
+                Ok(None) => {}
+                // Each further question would wait as long.
+                Err(error) if error.is_unavailable() => break,
+                Err(_) => {}
+            }
+        }
+        ArgumentReader(found)
+    }
+
+    /// Replaces the arguments of a pending, scheduled, retry, archived or aggregating task of any job: of a payload of the
+    /// default codec by the shape that the broker keeps of it, of any other as JSON. A unique lock that was made of the
+    /// whole payload is replaced too; one of a job with `unique_by` stays: use [`edit`](Self::edit) there. Returns the new
+    /// payload.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError::Misfit`] where the arguments do not fit the shape, [`InspectError::NoShape`] where none is kept or
+    /// the one that is cannot be used; else as [`edit_raw`](Self::edit_raw).
+    pub async fn edit_arguments(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        arguments: &Value,
+    ) -> Result<Bytes, InspectError> {
+        let (queue, id) = (queue_name(queue)?, task_id(id)?);
+        let task = self.task(&queue, &id).await?;
+        let (header, payload) = match postcard_header(&task.payload) {
+            None => (None, arguments.to_string().into_bytes()),
+            Some(header) => {
+                let no_shape = |reason: &str| InspectError::NoShape {
+                    id: id.clone(),
+                    job: task.r#type.clone(),
+                    reason: reason.to_owned(),
+                };
+                let needs = Needs::of(&task.payload).ok_or_else(|| no_shape("its payload cannot be read"))?;
+                let kept = self.shapes.find(&self.broker, &task.r#type, needs).await?;
+                let kept = kept.ok_or_else(|| no_shape("the broker keeps no shape of it"))?;
+                let shape = kept.as_ref().as_ref().map_err(|reason| no_shape(reason))?;
+                let written = encode_by_shape(shape, arguments).map_err(|reason| InspectError::Misfit {
+                    id: id.clone(),
+                    job: task.r#type.clone(),
+                    reason,
+                    shape: shape.to_text(),
+                })?;
+                (Some(header.to_vec()), [header, &written[..]].concat())
+            }
+        };
+        let payload = Bytes::from(payload);
+        let replaced =
+            self.replace(&queue, id, |now| match postcard_header(&now.payload).map(<[u8]>::to_vec) == header {
+                true => Ok(Change { payload: payload.clone(), unique_by: None }),
+                // Another program wrote arguments of another shape meanwhile.
+                false => Err(InspectError::Contended { id: now.id.clone(), tries: 1 }),
+            });
+        replaced.await?;
+        Ok(payload)
+    }
+}

@@ -1,0 +1,178 @@
+//! Compares a `jobs.lock` with the jobs of a program.
+
+use std::fmt;
+
+use super::{JobsLock, LockedShape, sample};
+use crate::job::{
+    JobDescriptor, Kept, Registry,
+    shape::{ShapeDocument, encode},
+};
+
+/// The queue that a worker serves even if no job of it names one.
+const DEFAULT_QUEUE: &str = "default";
+/// How serde's refusals by a type's own rules end up, in both codecs: whether real values pass cannot be told by samples.
+const OWN_RULES: &str = "a value that its type does not take";
+
+/// What becomes of waiting tasks of one shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockFinding {
+    /// The name that the tasks have.
+    pub job: String,
+    /// Their shape for people.
+    pub shape: String,
+    /// What becomes of them.
+    pub verdict: Verdict,
+}
+
+/// What becomes of waiting tasks of one shape, worst last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// They run.
+    Safe,
+    /// They run, but wait in this queue, which is not the job's any more.
+    OtherQueue(String),
+    /// The types check their values by rules of their own, and refused every sample: real values may pass.
+    CannotBeTold,
+    /// Today's shape is not in the file: write it by `jobs --lock`.
+    NotLocked,
+    /// They wait in this queue, which a worker of this program does not serve by itself.
+    UnservedQueue(String),
+    /// They wait, because this argument or field is new and has no default.
+    NeedsDefault(String),
+    /// They wait, because not all of their values can be read; why.
+    NeedsUpgrade(String),
+    /// They wait, because the job is gone; this new one takes the same arguments.
+    LooksRenamed(String),
+    /// They wait, because the job is gone.
+    Gone,
+}
+
+impl LockFinding {
+    /// Whether the deploy strands none of these tasks, and nothing has to be written.
+    pub fn is_safe(&self) -> bool {
+        matches!(self.verdict, Verdict::Safe | Verdict::OtherQueue(_) | Verdict::CannotBeTold)
+    }
+}
+
+impl fmt::Display for LockFinding {
+    /// One line: what becomes of them, and what to write.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_safe() { "safe  " } else { "UNSAFE" };
+        write!(f, "{word}  {} {}", self.job, self.shape)?;
+        match &self.verdict {
+            Verdict::Safe => Ok(()),
+            Verdict::OtherQueue(queue) => {
+                write!(f, ": its queue changed, and waiting tasks are in `{queue}`, which is served")
+            }
+            Verdict::CannotBeTold => f.write_str(": its types took no sample value; try it with a real task"),
+            Verdict::NotLocked => f.write_str(": not in jobs.lock; write it by `jobs --lock` and commit it"),
+            Verdict::UnservedQueue(queue) => {
+                write!(f, ": queue changed: tasks wait in `{queue}`, which no job here names; serve it, too (--queues)")
+            }
+            Verdict::NeedsDefault(field) => {
+                write!(f, ": needs a default: write #[serde(default)] on `{field}`, or make it an Option")
+            }
+            Verdict::NeedsUpgrade(reason) => {
+                write!(
+                    f,
+                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] with a function from these arguments"
+                )
+            }
+            Verdict::LooksRenamed(new) => {
+                write!(f, ": looks like a rename to `{new}`: write #[job(alias = \"{}\")] there", self.job)
+            }
+            Verdict::Gone => {
+                f.write_str(": the job is gone; keep it until none of its tasks waits, or take this line out")
+            }
+        }
+    }
+}
+
+pub(super) fn check(lock: &JobsLock, registry: &Registry) -> Vec<LockFinding> {
+    let find =
+        |shape: &LockedShape, verdict| LockFinding { job: shape.job.clone(), shape: shape.shape.clone(), verdict };
+    let locked = lock.0.iter().map(|shape| find(shape, verdict(shape, lock, registry)));
+    let today = registry.iter().map(LockedShape::of).filter(|shape| !lock.0.contains(shape));
+    locked.chain(today.map(|shape| find(&shape, Verdict::NotLocked))).collect()
+}
+
+fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict {
+    let Some(job) = registry.get(&shape.job) else {
+        let is_new = |job: &&JobDescriptor| !lock.0.iter().any(|known| known.job == job.name);
+        let same = |job: &&JobDescriptor| {
+            let today = LockedShape::of(job);
+            today.shape == shape.shape && today.document() == shape.document()
+        };
+        return match registry.iter().filter(is_new).find(same) {
+            Some(new) => Verdict::LooksRenamed(new.name.to_owned()),
+            None => Verdict::Gone,
+        };
+    };
+    let today = LockedShape::of(job);
+    if today.fingerprint != shape.fingerprint || today.document != shape.document {
+        let tried = shape.document().map_or(Verdict::Safe, |document| readable(shape, &document, job));
+        if tried != Verdict::Safe {
+            return tried;
+        }
+    }
+    if shape.queue == today.queue {
+        return Verdict::Safe;
+    }
+    let is_served = shape.queue == DEFAULT_QUEUE || registry.iter().any(|job| job.options.queue == shape.queue);
+    let queue = shape.queue.clone();
+    if is_served { Verdict::OtherQueue(queue) } else { Verdict::UnservedQueue(queue) }
+}
+
+/// Whether today's job takes values of an earlier shape, as a worker would read them.
+fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) -> Verdict {
+    let kept: Kept = Ok(document.clone());
+    let (mut tried, mut taken) = (0, 0);
+    for kind in sample::kinds(document) {
+        let mut refused = None;
+        for text in sample::texts() {
+            let Some(json) = sample::sample(document, kind, text) else { break };
+            let Some(payload) = payload(shape, document, &json) else { break };
+            tried += 1;
+            match job.reads(&payload, &kept) {
+                Ok(()) => {
+                    refused = None;
+                    taken += 1;
+                    break;
+                }
+                // Another text may pass the type's own rules; nothing else depends on the text.
+                Err(error) if error.to_string().contains(OWN_RULES) => {}
+                Err(error) => {
+                    refused = Some(error.reason().to_owned());
+                    break;
+                }
+            }
+        }
+        if let Some(reason) = refused {
+            return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
+                Some(field) => Verdict::NeedsDefault(field),
+                None => Verdict::NeedsUpgrade(reason),
+            };
+        }
+    }
+    match (tried, taken) {
+        // No value of it can be made: a worker cannot read one by its shape either.
+        (0, _) if !shape.is_json() => Verdict::NeedsUpgrade("its shape is known in part only".to_owned()),
+        (_, 0) => Verdict::CannotBeTold,
+        _ => Verdict::Safe,
+    }
+}
+
+fn payload(shape: &LockedShape, document: &ShapeDocument, json: &serde_json::Value) -> Option<Vec<u8>> {
+    if shape.is_json() {
+        return serde_json::to_vec(json).ok();
+    }
+    let fingerprint = u32::from_str_radix(shape.fingerprint.as_deref()?, 16).ok()?;
+    Some([&[1][..], &fingerprint.to_le_bytes(), &encode(document, json).ok()?].concat())
+}
+
+/// What stands in the first pair of back-ticks.
+fn quoted(text: &str) -> Option<String> {
+    text.split('`').nth(1).map(str::to_owned)
+}

@@ -1,0 +1,167 @@
+//! `jobs.lock`: every shape of arguments that a program ever shipped, as a committed file. Before a deploy it says which
+//! waiting tasks the new program could not read, and what to write.
+
+mod check;
+mod sample;
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::check::{LockFinding, Verdict};
+use super::{Codec, JobDescriptor, Registry, fingerprint_of, shape::ShapeDocument};
+
+/// The first lines of the file.
+const HEADER: &str = "# The shapes of arguments that were shipped, one per line; `jobs --lock` adds today's, `jobs --check` compares.\n\
+                      # Commit this file, and take a line out once no task of that shape can wait any more.\n";
+
+/// The shape of a job without arguments, for people.
+const NO_ARGUMENTS: &str = "no arguments";
+
+/// The contents of a `jobs.lock`.
+///
+/// ```
+/// use asynq_runtime::{Registry, job::JobsLock, prelude::*};
+///
+/// #[job]
+/// async fn send_email(to: String) -> JobResult {
+///     println!("to {to}");
+///     Ok(())
+/// }
+/// # fn main() -> Result<(), BoxError> {
+///
+/// let registry = Registry::only::<(send_email,)>()?;
+/// let lock = JobsLock::default().with(&registry);
+/// let text = lock.to_string();
+/// assert!(JobsLock::parse(&text)?.check(&registry).iter().all(|finding| finding.is_safe()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobsLock(Vec<LockedShape>);
+
+/// One shape of a job's arguments, and where its tasks wait.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LockedShape {
+    /// The job's name on the wire.
+    pub job: String,
+    /// The queue of its tasks.
+    pub queue: String,
+    /// `postcard` or `json`.
+    pub codec: String,
+    /// What payloads carry, as eight hexadecimal digits; `None` for JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// The shape for people.
+    pub shape: String,
+    /// The same for programs; empty where the job takes no arguments.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    document: String,
+}
+
+/// A `jobs.lock` that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line} of jobs.lock cannot be read: {reason}; write the file anew by `jobs --lock`, or take it from version control"
+)]
+pub struct InvalidLock {
+    line: usize,
+    reason: String,
+}
+
+impl JobsLock {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// A line that `jobs --lock` did not write.
+    pub fn parse(text: &str) -> Result<Self, InvalidLock> {
+        let mut shapes = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let invalid = |reason: String| InvalidLock { line: number + 1, reason };
+            let shape: LockedShape = serde_json::from_str(line).map_err(|error| invalid(error.to_string()))?;
+            if !shape.document.is_empty() {
+                ShapeDocument::from_bytes(shape.document.as_bytes()).map_err(invalid)?;
+            }
+            shapes.push(shape);
+        }
+        Ok(Self(shapes))
+    }
+
+    /// The same with the shapes of these jobs; those that it has already stay as they are.
+    #[must_use]
+    pub fn with(&self, registry: &Registry) -> Self {
+        let known = self.0.iter().cloned();
+        let shapes: BTreeSet<LockedShape> = known.chain(registry.iter().map(LockedShape::of)).collect();
+        Self(shapes.into_iter().collect())
+    }
+
+    /// The shape that a waiting task of this type has, if it is in the file; `None` says that no program which only knows
+    /// these can be trusted to read it. JSON carries no shape: any JSON payload of a job in the file is found.
+    pub fn find(&self, r#type: &str, payload: &[u8]) -> Option<&LockedShape> {
+        let fingerprint = Self::fingerprint_of(payload);
+        let is_its = |shape: &&LockedShape| {
+            let takes_anything = shape.document.is_empty() && shape.shape == NO_ARGUMENTS;
+            shape.job == r#type && (takes_anything || fingerprint.is_none() || shape.fingerprint == fingerprint)
+        };
+        self.0.iter().find(is_its)
+    }
+
+    /// The fingerprint that a payload of the default codec carries, as [`LockedShape::fingerprint`] has it; `None` for any
+    /// other payload.
+    pub fn fingerprint_of(payload: &[u8]) -> Option<String> {
+        fingerprint_of(payload).map(|fingerprint| format!("{fingerprint:08x}"))
+    }
+
+    /// The shapes, by job.
+    pub fn shapes(&self) -> &[LockedShape] {
+        &self.0
+    }
+
+    /// What becomes of waiting tasks of each shape in a program with these jobs, and which of its shapes are not locked yet.
+    /// Shapes other than today's are tried with sample values, through aliases, defaults and upgrades, as a worker reads
+    /// them.
+    pub fn check(&self, registry: &Registry) -> Vec<LockFinding> {
+        check::check(self, registry)
+    }
+}
+
+impl LockedShape {
+    fn of(job: &JobDescriptor) -> Self {
+        let fingerprint = job.fingerprint();
+        let document = fingerprint.document.to_bytes().and_then(|bytes| String::from_utf8(bytes).ok());
+        Self {
+            job: job.name.to_owned(),
+            queue: job.options.queue.to_owned(),
+            codec: job.codec.as_str().to_owned(),
+            fingerprint: (job.codec == Codec::Postcard).then(|| format!("{:08x}", fingerprint.value)),
+            shape: if fingerprint.no_arguments { NO_ARGUMENTS.to_owned() } else { fingerprint.shape.clone() },
+            document: document.filter(|_| !fingerprint.no_arguments).unwrap_or_default(),
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        self.codec == Codec::Json.as_str()
+    }
+
+    /// Its document; `None` where the job takes no arguments or their shape is too large.
+    fn document(&self) -> Option<ShapeDocument> {
+        ShapeDocument::from_bytes(self.document.as_bytes()).ok()
+    }
+}
+
+impl fmt::Display for JobsLock {
+    /// The text of the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HEADER)?;
+        for shape in &self.0 {
+            writeln!(f, "{}", serde_json::to_string(shape).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Values of a shape, to try whether today's type takes them.
+
+use serde_json::{Map, Value as Json};
+
+use crate::job::{
+    shape::{Field, Form, Leaf, Node, ShapeDocument},
+    trace::STRINGS,
+};
+
+/// Deeper than this a value has as little in it as its shape allows.
+const DEEP: usize = 8;
+/// Deeper than this there is no value: the shape asks for an endless one.
+const DEEPEST: usize = 64;
+
+/// Which value of a shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing in options and sequences.
+    Little,
+    /// Something in them, and this variant of each enum.
+    Much(usize),
+    /// Something in them, and the smallest numbers.
+    Smallest,
+    /// Something in them, and the largest numbers.
+    Largest,
+}
+
+/// Every kind that is worth a try.
+pub(super) fn kinds(document: &ShapeDocument) -> Vec<Kind> {
+    let variants = document.forms().map(|form| if let Form::Enum(variants) = form { variants.len() } else { 1 });
+    let most = variants.max().unwrap_or(1).min(200);
+    let mut kinds = vec![Kind::Little];
+    kinds.extend((0..most).map(Kind::Much));
+    kinds.extend([Kind::Smallest, Kind::Largest]);
+    kinds
+}
+
+/// The texts to try, one after the other: types that parse a text take one of them.
+pub(super) fn texts() -> &'static [&'static str] {
+    &STRINGS
+}
+
+/// A value of this kind with this text in place of every text; `None` for a shape that is known in part or endless.
+pub(super) fn sample(document: &ShapeDocument, kind: Kind, text: &str) -> Option<Json> {
+    Sampler { document, kind, text }.node(document.root(), 0)
+}
+
+struct Sampler<'s> {
+    document: &'s ShapeDocument,
+    kind: Kind,
+    text: &'s str,
+}
+
+impl Sampler<'_> {
+    fn node(&self, node: &Node, depth: usize) -> Option<Json> {
+        if depth > DEEPEST {
+            return None;
+        }
+        let is_little = self.kind == Kind::Little || depth > DEEP;
+        let inside = |node: &Node| self.node(node, depth + 1);
+        Some(match node {
+            Node::Is(leaf) => self.leaf(*leaf),
+            Node::Option(_) if is_little => Json::Null,
+            Node::Seq(_) if is_little => Json::Array(Vec::new()),
+            Node::Map(..) if is_little => Json::Object(Map::new()),
+            Node::Option(inner) | Node::Secret(inner) => inside(inner)?,
+            Node::Seq(inner) => Json::Array(vec![inside(inner)?]),
+            Node::Map(key, value) => Json::Array(vec![Json::Array(vec![inside(key)?, inside(value)?])]),
+            Node::Tuple(nodes) => Json::Array(nodes.iter().map(inside).collect::<Option<_>>()?),
+            Node::Array(inner, n) => Json::Array((0..(*n).min(10_000)).map(|_| inside(inner)).collect::<Option<_>>()?),
+            Node::Type(index) => self.form(self.document.forms().nth(*index)?, depth + 1)?,
+            Node::Any(_) | Node::Unseen => return None,
+        })
+    }
+
+    fn form(&self, form: &Form, depth: usize) -> Option<Json> {
+        Some(match form {
+            Form::Unit => Json::Null,
+            Form::Newtype(inner) => self.node(inner, depth)?,
+            Form::Tuple(nodes) => Json::Array(nodes.iter().map(|node| self.node(node, depth)).collect::<Option<_>>()?),
+            Form::Struct(fields) => {
+                let field = |field: &Field| Some((field.name.clone(), self.node(&field.node, depth)?));
+                Json::Object(fields.iter().map(field).collect::<Option<_>>()?)
+            }
+            Form::Enum(variants) => {
+                let simplest = || variants.iter().position(|variant| variant.form == Some(Form::Unit)).unwrap_or(0);
+                let index = match self.kind {
+                    _ if depth > DEEP => simplest(),
+                    Kind::Much(index) => index % variants.len().max(1),
+                    _ => 0,
+                };
+                let variant = variants.get(index)?;
+                match variant.form.as_ref()? {
+                    Form::Unit => Json::String(variant.name.clone()),
+                    form => Json::Object([(variant.name.clone(), self.form(form, depth)?)].into_iter().collect()),
+                }
+            }
+        })
+    }
+
+    fn leaf(&self, leaf: Leaf) -> Json {
+        macro_rules! integer {
+            ($type:ty) => {
+                match self.kind {
+                    Kind::Smallest => Json::from(<$type>::MIN),
+                    Kind::Largest => Json::from(<$type>::MAX),
+                    // One before zero, for the sake of `NonZero`.
+                    Kind::Little | Kind::Much(_) => Json::from(1),
+                }
+            };
+        }
+        match leaf {
+            Leaf::Bool => Json::Bool(true),
+            Leaf::I8 => integer!(i8),
+            Leaf::I16 => integer!(i16),
+            Leaf::I32 => integer!(i32),
+            Leaf::I64 | Leaf::I128 => integer!(i64),
+            Leaf::U8 => integer!(u8),
+            Leaf::U16 => integer!(u16),
+            Leaf::U32 => integer!(u32),
+            Leaf::U64 | Leaf::U128 => integer!(u64),
+            Leaf::Float32 => Json::from(if self.kind == Kind::Largest { f32::MAX } else { 0.5 }),
+            Leaf::Float64 => Json::from(if self.kind == Kind::Largest { f64::MAX } else { 0.5 }),
+            Leaf::Char => Json::from("a"),
+            Leaf::Str => Json::from(self.text),
+            Leaf::Bytes => Json::Array(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A shape in one line for people: what to write where a value does not fit.
+
+use super::{Form, Leaf, Node, ShapeDocument};
+
+/// Longest text in bytes, beside its last word.
+const LONGEST: usize = 600;
+
+impl ShapeDocument {
+    /// Such as `{to: str, copies: u32, note: str?}`; a long one ends in `…`.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = Text { types: &self.types, out: String::new(), around: Vec::new() };
+        text.node(&self.root);
+        text.out
+    }
+}
+
+struct Text<'s> {
+    types: &'s [Form],
+    out: String,
+    /// The types that are being written: one that comes back to itself is not written again.
+    around: Vec<usize>,
+}
+
+impl Text<'_> {
+    fn push(&mut self, text: &str) {
+        if self.out.len() < LONGEST {
+            self.out.push_str(if text.len() < LONGEST { text } else { "…" });
+            if self.out.len() >= LONGEST {
+                self.out.push('…');
+            }
+        }
+    }
+
+    /// Parts between brackets.
+    fn parts<T>(&mut self, brackets: [&str; 2], parts: &[T], mut part: impl FnMut(&mut Self, &T)) {
+        self.push(brackets[0]);
+        for (at, one) in parts.iter().enumerate() {
+            if self.out.len() >= LONGEST {
+                return;
+            }
+            self.push(if at == 0 { "" } else { ", " });
+            part(self, one);
+        }
+        self.push(brackets[1]);
+    }
+
+    fn node(&mut self, node: &Node) {
+        if self.out.len() >= LONGEST {
+            return;
+        }
+        match node {
+            Node::Is(leaf) => self.push(leaf.as_str()),
+            Node::Option(inner) => {
+                self.node(inner);
+                self.push("?");
+            }
+            Node::Seq(inner) => self.parts(["[", "]"], &[inner], |text, inner| text.node(inner)),
+            Node::Array(inner, n) => {
+                self.push("[");
+                self.node(inner);
+                self.push(&format!("; {n}]"));
+            }
+            Node::Map(key, value) => {
+                self.push("{");
+                self.node(key);
+                self.push(" => ");
+                self.node(value);
+                self.push("}");
+            }
+            Node::Tuple(nodes) => self.parts(["(", ")"], nodes, Self::node),
+            Node::Type(index) => match self.types.get(*index) {
+                Some(form) if !self.around.contains(index) => {
+                    self.around.push(*index);
+                    self.form(form);
+                    self.around.pop();
+                }
+                _ => self.push("…"),
+            },
+            Node::Secret(inner) => self.node(inner),
+            Node::Any(_) | Node::Unseen => self.push("_"),
+        }
+    }
+
+    fn form(&mut self, form: &Form) {
+        match form {
+            Form::Unit => self.push("null"),
+            Form::Newtype(inner) => self.node(inner),
+            Form::Tuple(nodes) => self.parts(["(", ")"], nodes, Self::node),
+            Form::Struct(fields) => self.parts(["{", "}"], fields, |text, field| {
+                text.push(&field.name);
+                text.push(": ");
+                text.node(&field.node);
+            }),
+            Form::Enum(variants) => self.parts(["enum{", "}"], variants, |text, variant| {
+                text.push(&variant.name);
+                match &variant.form {
+                    None | Some(Form::Unit) => {}
+                    Some(form) => {
+                        text.push(": ");
+                        text.form(form);
+                    }
+                }
+            }),
+        }
+    }
+}
+
+impl Leaf {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::I128 => "i128",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::U128 => "u128",
+            Self::Float32 => "f32",
+            Self::Float64 => "f64",
+            Self::Char => "char",
+            Self::Str => "str",
+            Self::Bytes => "bytes",
+        }
+    }
+}

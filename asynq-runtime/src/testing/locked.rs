@@ -1,0 +1,33 @@
+//! The test of a program that its deploy strands no waiting task.
+
+use std::path::Path;
+
+use crate::job::{JobsLock, Registry};
+
+/// Passes if the linked jobs read tasks of every shape in this file, a `jobs.lock` that `jobs --lock` wrote, and it has all of
+/// their shapes.
+///
+/// ```no_run
+/// // In a program of `main!`: #[test]
+/// fn a_deploy_strands_no_waiting_task() {
+///     asynq_runtime::testing::assert_jobs_locked("jobs.lock");
+/// }
+/// # a_deploy_strands_no_waiting_task();
+/// ```
+///
+/// # Panics
+///
+/// If not, with a line for each shape that says what to write; or the file cannot be read. A relative path is one of the
+/// package's folder, where cargo runs tests.
+#[track_caller]
+pub fn assert_jobs_locked(file: impl AsRef<Path>) {
+    let file = file.as_ref();
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| {
+        panic!("{} cannot be read ({error}); write it by the command `jobs --lock` of the program", file.display())
+    });
+    let lock = JobsLock::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
+    let findings: Vec<String> =
+        lock.check(&registry).iter().filter(|found| !found.is_safe()).map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "{}:\n{}", file.display(), findings.join("\n"));
+}

@@ -1,0 +1,119 @@
+//! `jobs.lock` says before a deploy what the deploy would do: the table of changes, without a broker.
+
+use asynq_runtime::{
+    Registry,
+    job::{JobsLock, Verdict},
+};
+
+use crate::changes::{Change, all};
+
+/// Changes that run for the values that the table enqueues, and not for all values that the old shape has.
+const FOR_SOME_VALUES: [(&str, &str); 3] = [
+    ("postcard", "an integer becomes a fraction"),
+    ("postcard", "an optional argument becomes mandatory"),
+    ("json", "an optional argument becomes mandatory"),
+];
+
+/// What the new program says of the tasks of the old one.
+fn check(change: &Change) -> (bool, String, Verdict) {
+    let before = Registry::from_descriptors([change.before.job]).unwrap();
+    let after = Registry::from_descriptors([change.after.job]).unwrap();
+    let text = JobsLock::default().with(&before).to_string();
+    let lock = JobsLock::parse(&text).unwrap();
+    assert!(lock.check(&before).iter().all(|found| found.is_safe()), "{text}");
+    let found = lock.check(&after).swap_remove(0);
+    (found.is_safe(), found.to_string(), found.verdict)
+}
+
+#[test]
+fn every_unsafe_change_is_stopped_with_what_to_write_and_no_other() {
+    let (mut table, mut wrong) = (String::new(), 0);
+    for change in all() {
+        let (is_safe, line, _) = check(&change);
+        let expected = change.forward.is_some() && !FOR_SOME_VALUES.contains(&(change.codec, change.what));
+        let is_right =
+            is_safe == expected && (is_safe || line.contains(": needs ") || line.contains("looks like a rename"));
+        wrong += usize::from(!is_right);
+        let mark = if is_right { "" } else { "  <-- WRONG" };
+        table.push_str(&format!("{:8} {:46} {line}{mark}\n", change.codec, change.what));
+    }
+    println!("{table}");
+    assert_eq!(wrong, 0, "{table}");
+}
+
+#[test]
+fn each_verdict_says_what_to_write() {
+    let find =
+        |what: &str, codec: &str| check(&all().into_iter().find(|c| c.what == what && c.codec == codec).unwrap());
+    let (_, line, verdict) = find("an argument without a default is added", "postcard");
+    assert_eq!(verdict, Verdict::NeedsDefault("from".into()));
+    assert_eq!(
+        line,
+        "UNSAFE  add_required {to: str, n: u32}: needs a default: write #[serde(default)] on `from`, or make it an Option"
+    );
+    let (_, line, verdict) = find("an integer becomes narrower than its value", "json");
+    assert!(matches!(verdict, Verdict::NeedsUpgrade(_)) && line.contains("#[job(upgrade = from_v1)]"), "{line}");
+}
+
+#[test]
+fn renamed_removed_moved_and_new_jobs_are_told() {
+    mod before {
+        use asynq_runtime::prelude::*;
+
+        #[job(queue = "mails")]
+        pub(super) async fn send(to: String) -> JobResult {
+            let _ = to;
+            Ok(())
+        }
+
+        #[job(name = "lock:gone")]
+        pub(super) async fn gone(n: u8, m: u8) -> JobResult {
+            let _ = (n, m);
+            Ok(())
+        }
+
+        #[job(name = "lock:moved", queue = "old")]
+        pub(super) async fn moved() -> JobResult {
+            Ok(())
+        }
+    }
+
+    mod after {
+        use asynq_runtime::prelude::*;
+
+        #[job]
+        pub(super) async fn send_email(to: String) -> JobResult {
+            let _ = to;
+            Ok(())
+        }
+
+        #[job(name = "lock:moved", queue = "new")]
+        pub(super) async fn moved() -> JobResult {
+            Ok(())
+        }
+    }
+
+    let lock = JobsLock::default().with(&Registry::only::<(before::send, before::gone, before::moved)>().unwrap());
+    let after = Registry::only::<(after::send_email, after::moved)>().unwrap();
+    let found: Vec<String> = lock.check(&after).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; keep it until none of its tasks waits, or take this line out",
+            "UNSAFE  lock:moved no arguments: queue changed: tasks wait in `old`, which no job here names; serve it, too (--queues)",
+            "UNSAFE  send str: looks like a rename to `send_email`: write #[job(alias = \"send\")] there",
+            "UNSAFE  lock:moved no arguments: not in jobs.lock; write it by `jobs --lock` and commit it",
+            "UNSAFE  send_email str: not in jobs.lock; write it by `jobs --lock` and commit it",
+        ]
+    );
+    let both = lock.with(&after);
+    assert_eq!(both.with(&after), both, "a shape is locked once");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_with_its_line() {
+    let error = JobsLock::parse("# fine\n\nnot json\n").unwrap_err().to_string();
+    assert!(error.starts_with("line 3 of jobs.lock cannot be read: ") && error.contains("jobs --lock"), "{error}");
+    let shape = r#"{"job":"a","queue":"q","codec":"json","shape":"x","document":"{}"}"#;
+    assert!(JobsLock::parse(shape).unwrap_err().to_string().contains("malformed"));
+}

@@ -1,0 +1,128 @@
+//! Kinds of arguments.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::IpAddr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use asynq_runtime::prelude::*;
+use serde::{Deserialize, Serialize};
+
+#[job(name = "user:no_arguments")]
+async fn no_arguments() {}
+
+#[job(name = "user:borrowed")]
+async fn borrowed(to: &str, bytes: &[u8], file: &Path) -> JobResult {
+    println!("{to} {bytes:?} {file:?}");
+    Ok(())
+}
+
+#[job(name = "user:collections")]
+async fn collections(map: HashMap<String, u64>, sorted: BTreeMap<u8, Vec<String>>, set: HashSet<u16>) -> JobResult {
+    println!("{map:?} {sorted:?} {set:?}");
+    Ok(())
+}
+
+#[job(name = "user:of_std")]
+async fn of_std(
+    at: SystemTime,
+    every: Duration,
+    from: IpAddr,
+    n: NonZeroU32,
+    file: PathBuf,
+    pair: (u8, char),
+) -> JobResult {
+    println!("{at:?} {every:?} {from} {n} {file:?} {pair:?}");
+    Ok(())
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Address {
+    street: String,
+    #[serde(default)]
+    floor: Option<u8>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Payment {
+    Cash,
+    Card { number: String },
+    Transfer(String, u64),
+}
+
+#[job(name = "user:own_types")]
+async fn own_types(to: Address, by: Payment, others: Vec<Address>) -> JobResult {
+    println!("{to:?} {by:?} {others:?}");
+    Ok(())
+}
+
+#[job(name = "user:one_struct", codec = "json")]
+async fn one_struct(order: Address) -> JobResult {
+    println!("{order:?}");
+    Ok(())
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Event {
+    SignedUp { user: u64 },
+    Left,
+}
+
+/// A tagged enum needs a format with names.
+#[job(name = "user:tagged", codec = "json")]
+async fn tagged(event: Event) -> JobResult {
+    println!("{event:?}");
+    Ok(())
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Tree {
+    name: String,
+    children: Vec<Tree>,
+}
+
+#[job(name = "user:recursive")]
+async fn recursive(tree: Tree) -> JobResult {
+    println!("{tree:?}");
+    Ok(())
+}
+
+#[job(name = "user:secret")]
+async fn secret(account: String, token: Secret<String>) -> JobResult {
+    println!("{account} {}", token.expose().len());
+    Ok(())
+}
+
+/// A type of one's own that is called as one of the prelude's.
+mod own_state {
+    use asynq_runtime::job;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, Serialize, Deserialize)]
+    enum State {
+        Open,
+        Closed,
+    }
+
+    #[job(name = "user:own_state")]
+    async fn own_state(#[arg] state: State) {
+        println!("{state:?}");
+    }
+}
+
+#[job(name = "user:shadowing")]
+async fn shadowing(client: String, ctx: u8, task: Option<u8>, result: bool, r#type: String) -> JobResult {
+    println!("{client} {ctx} {task:?} {result} {type}", type = r#type);
+    Ok(())
+}
+
+#[job(name = "user:shared_text", codec = "json")]
+async fn shared_text(text: Box<str>, many: Box<[u8]>) -> JobResult {
+    println!("{text} {many:?} {:?}", Arc::new(1));
+    Ok(())
+}

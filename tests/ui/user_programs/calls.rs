@@ -1,0 +1,56 @@
+//! How jobs are enqueued.
+
+use std::time::{Duration, SystemTime};
+
+use asynq_runtime::{RawTask, prelude::*};
+
+use super::options::{plain, resize};
+
+#[job(name = "user:two")]
+async fn two(to: String, n: u32) -> JobResult {
+    println!("{to} {n}");
+    Ok(())
+}
+
+async fn helpers(client: &Client, settings: &(String, Duration)) -> Result<(), BoxError> {
+    two::enqueue(client, "ann", 1_u32).await?;
+    two::enqueue_in(client, "10m", "ann", 1_u32).await?;
+    two::enqueue_in(client, settings.1, settings.0.clone(), 1_u32).await?;
+    two::enqueue_at(client, SystemTime::now(), "ann", 1_u32).await?;
+    two { to: "ann".into(), n: 1 }.enqueue(client).await?;
+    let task = two::job("ann", 1_u32).queue("low").retry(1).timeout("90s").task_id("t1").header("trace", "abc");
+    println!("{}", task.enqueue(client).await?.id);
+    resize::enqueue(client, "cat.png").await?;
+    Ok(())
+}
+
+async fn many(client: &Client) -> Result<(), BoxError> {
+    for outcome in client.enqueue_many((0..10).map(|n| two::job("ann", n))).await? {
+        match outcome {
+            Ok(task) => println!("{}", task.id),
+            Err(error) if error.is_duplicate() => println!("{:?}", error.existing_id()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    client.enqueue_all([two::job("ann", 1_u32).into(), plain { to: "bob".into() }.into()]).await?;
+    client.enqueue_raw(RawTask::new("go:type", "{}")).await?;
+    Ok(())
+}
+
+async fn spawned(client: Client) -> Result<(), BoxError> {
+    // A task of tokio's own, with everything moved into it.
+    let ended: Result<(), EnqueueError> = tokio_like(async move {
+        two::enqueue(&client, "ann", 1_u32).await?;
+        Ok(())
+    })
+    .await;
+    Ok(ended?)
+}
+
+async fn tokio_like<T: Send>(future: impl Future<Output = T> + Send + 'static) -> T {
+    future.await
+}
+
+async fn direct() -> JobResult {
+    two("ann".to_owned(), 1).await
+}
