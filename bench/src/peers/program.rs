@@ -34,18 +34,28 @@ pub(super) struct Library {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Go,
+    /// The file that node runs.
+    Node,
 }
 
 /// The library whose protocol is ours, and beside which there are goals.
 pub(super) const ASYNQ: &str = "asynq (Go)";
 
 /// All of them, the one whose protocol is ours first.
-pub(super) const ALL: &[Library] = &[Library {
-    name: ASYNQ,
-    folder: "asynq",
-    manifest: (include_str!("../../peers/asynq/go.mod"), "hibiken/asynq"),
-    kind: Kind::Go,
-}];
+pub(super) const ALL: &[Library] = &[
+    Library {
+        name: ASYNQ,
+        folder: "asynq",
+        manifest: (include_str!("../../peers/asynq/go.mod"), "hibiken/asynq"),
+        kind: Kind::Go,
+    },
+    Library {
+        name: "BullMQ",
+        folder: "bullmq",
+        manifest: (include_str!("../../peers/bullmq/package.json"), "\"bullmq\""),
+        kind: Kind::Node,
+    },
+];
 
 /// A program that is built.
 #[derive(Debug)]
@@ -119,6 +129,16 @@ impl Library {
                 let output = program.to_str().ok_or("the path of the target folder is not UTF-8")?;
                 finish(&source, "go", &["build", "-buildvcs=false", "-o", output, "."])?;
                 vec![program]
+            }
+            Kind::Node => {
+                // npm puts what it downloads beside the program, which must not be in the folder of the sources.
+                for entry in std::fs::read_dir(&source)? {
+                    let entry = entry?;
+                    std::fs::copy(entry.path(), target.join(entry.file_name()))?;
+                }
+                // Not `ci`, which refuses a registry that lacks packages for other systems.
+                finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+                vec!["node".into(), target.join("main.js")]
             }
         };
         Ok(Program { name: self.name, version: self.version(), command })

@@ -76,6 +76,8 @@ fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>
         let theirs = Median::of(found, row.figure);
         let missing = found.and_then(|found| found.missing.as_ref());
         let times = ours.zip(theirs).map(|(ours, theirs)| row.figure.times(ours.figure, theirs.figure));
+        // Nothing divided by nothing says nothing.
+        let times = times.filter(|times| times.is_finite());
         if program.name == ASYNQ {
             beside_asynq = times;
         }
