@@ -1,5 +1,6 @@
 //! Measures asynq-rs on this machine: `scripts/bench drain`, `scripts/bench limit --concurrency 10 --json`.
 
+mod cost;
 mod limit;
 mod measured;
 mod meter;
@@ -30,6 +31,8 @@ use self::{
 const ALL: &str = "all";
 /// The subcommand that compares.
 const PEERS: &str = "peers";
+/// The subcommand that makes things grow.
+const COST: &str = "cost";
 /// The subcommand that stands for every limit.
 const LIMIT: &str = "limit";
 const LIMIT_ABOUT: &str = "What a broker itself can do for the same tasks: scripts or statements with asynq's work on its data, and nothing else";
@@ -49,6 +52,7 @@ fn command() -> Command {
                 .arg(quick()),
         )
         .subcommand(peers_command())
+        .subcommand(cost_command())
 }
 
 /// The options of a command that compares ours with other libraries.
@@ -70,6 +74,29 @@ fn peers_command() -> Command {
                 .long("json")
                 .action(ArgAction::SetTrue)
                 .help("One line of JSON per run instead of a table"),
+        )
+}
+
+/// The options of a command that makes things grow.
+fn cost_command() -> Command {
+    Command::new(COST)
+        .about(
+            "What one call costs while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md",
+        )
+        .arg(size("max", "No size is larger").default_value("100000"))
+        .arg(size("seconds", "How long an idle worker is looked at").default_value("10"))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_delimiter(',')
+                .help("Parts of the names of the tables, separated by commas; all unless said"),
+        )
+        .arg(out())
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("One line of JSON per size instead of tables"),
         )
 }
 
@@ -149,6 +176,7 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some((ALL, matches)) => suite::all(&extent(matches)?).await,
         Some((PEERS, matches)) => peers::compare(&comparison(matches)?).await,
+        Some((COST, matches)) => cost::grow(&growth(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,
         None => Err("a subcommand is needed".into()),
@@ -167,6 +195,17 @@ fn comparison(matches: &ArgMatches) -> Result<peers::Extent, BoxError> {
         only: matches.get_many("only").unwrap_or_default().cloned().collect(),
         json: matches.get_flag("json"),
         folder: folder(matches),
+    })
+}
+
+fn growth(matches: &ArgMatches) -> Result<cost::Extent, BoxError> {
+    let number = |name| matches.get_one::<u64>(name).copied().ok_or("a number is needed");
+    Ok(cost::Extent {
+        max: number("max")?,
+        only: matches.get_many("only").unwrap_or_default().cloned().collect(),
+        seconds: number("seconds")?,
+        json: matches.get_flag("json"),
+        folder: matches.get_one("out").cloned().unwrap_or_else(|| suite::folder().to_owned()),
     })
 }
 

@@ -3,9 +3,11 @@
 use std::{fs, io, path::Path};
 
 /// Their headings.
-pub(crate) const SECTIONS: [&str; 1] = [PEERS];
+pub(crate) const SECTIONS: [&str; 2] = [PEERS, COST];
 /// The table of `scripts/bench peers`.
 pub(crate) const PEERS: &str = "Beside other libraries";
+/// The tables of `scripts/bench cost`.
+pub(crate) const COST: &str = "What a call costs";
 
 /// What a page without a run of the whole suite begins with.
 const TITLE: &str = "# Measured\n\nWritten by `scripts/bench`; not by hand.\n";

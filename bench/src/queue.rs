@@ -35,7 +35,7 @@ pub(crate) struct Held {
 }
 
 /// Name of the queue that task `number` goes to.
-fn name(order: &Order, number: u64) -> String {
+pub(crate) fn name(order: &Order, number: u64) -> String {
     match order.queues {
         Some(queues) if queues > 1 => format!("{QUEUE}-{}", number % queues),
         _ => QUEUE.to_owned(),

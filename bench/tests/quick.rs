@@ -76,3 +76,29 @@ fn go_asynq_is_measured_in_turns_with_ours_and_every_task_of_it_is_counted() {
     );
     assert!(page.contains("| drain, concurrency 10, tasks/s |") && !page.contains("failed"), "{page}");
 }
+
+/// Tables of `asynq-bench cost` whose commands are counted, and that do not depend on time.
+const BOUNDED: [&str; 4] =
+    ["a page of 100 groups", "a page of grouped tasks", "the last page of waiting tasks", "a look for ripe groups"];
+
+#[test]
+fn what_looks_at_queues_costs_the_same_commands_with_ten_times_as_many_tasks_and_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+    bench.args(["cost", "--max", "10000", "--json", "--only", &BOUNDED.join(","), "--out"]).arg(folder.path());
+    let output = bench.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for row in BOUNDED {
+        let commands = |size: u64| {
+            let line = lines.iter().find(|line| line["row"] == row && line["size"] == size);
+            line.and_then(|line| line["commands"].as_f64()).unwrap_or_else(|| panic!("{row}: no {size} in {lines:?}"))
+        };
+        assert!(commands(1_000) >= 1.0, "{row}: commands are counted");
+        assert!(commands(10_000) <= 1.5 * commands(1_000), "{row}: {} and {}", commands(1_000), commands(10_000));
+    }
+    let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
+    assert!(page.contains("### a page of 100 groups, per page") && page.contains("| slope |"), "{page}");
+}

@@ -36,6 +36,8 @@ enum Kind {
     Go,
     /// The file that node runs.
     Node,
+    /// The name of the program.
+    Rust(&'static str),
 }
 
 /// The library whose protocol is ours, and beside which there are goals.
@@ -54,6 +56,18 @@ pub(super) const ALL: &[Library] = &[
         folder: "bullmq",
         manifest: (include_str!("../../peers/bullmq/package.json"), "\"bullmq\""),
         kind: Kind::Node,
+    },
+    Library {
+        name: "rusty-sidekiq",
+        folder: "sidekiq",
+        manifest: (include_str!("../../peers/sidekiq/Cargo.toml"), "rusty-sidekiq"),
+        kind: Kind::Rust("asynq-bench-sidekiq"),
+    },
+    Library {
+        name: "apalis-redis",
+        folder: "apalis",
+        manifest: (include_str!("../../peers/apalis/Cargo.toml"), "apalis-redis"),
+        kind: Kind::Rust("asynq-bench-apalis"),
     },
 ];
 
@@ -139,6 +153,13 @@ impl Library {
                 // Not `ci`, which refuses a registry that lacks packages for other systems.
                 finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"])?;
                 vec!["node".into(), target.join("main.js")]
+            }
+            Kind::Rust(name) => {
+                // One folder for all of them: most of what they are built of is the same.
+                let target = suite::folder().join("../target/peers/rust");
+                let folder = target.to_str().ok_or("the path of the target folder is not UTF-8")?;
+                finish(&source, "cargo", &["build", "--release", "--locked", "--target-dir", folder])?;
+                vec![target.join("release").join(name)]
             }
         };
         Ok(Program { name: self.name, version: self.version(), command })
