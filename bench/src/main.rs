@@ -1,9 +1,12 @@
 //! Measures asynq-rs on this machine: `scripts/bench drain`, `scripts/bench limit --concurrency 10 --json`.
 
+mod cost;
 mod limit;
 mod measured;
 mod meter;
 mod order;
+mod page;
+mod peers;
 mod place;
 mod queue;
 mod run;
@@ -26,6 +29,10 @@ use self::{
 
 /// The subcommand that stands for everything.
 const ALL: &str = "all";
+/// The subcommand that compares.
+const PEERS: &str = "peers";
+/// The subcommand that makes things grow.
+const COST: &str = "cost";
 /// The subcommand that stands for every limit.
 const LIMIT: &str = "limit";
 const LIMIT_ABOUT: &str = "What a broker itself can do for the same tasks: scripts or statements with asynq's work on its data, and nothing else";
@@ -41,19 +48,67 @@ fn command() -> Command {
             Command::new(ALL)
                 .about("All of it against the goals, several times in turns; writes RESULTS.md and its plots")
                 .arg(size("runs", "How often").default_value("5"))
-                .arg(
-                    Arg::new("out")
-                        .long("out")
-                        .value_parser(value_parser!(PathBuf))
-                        .help("Folder of the page; bench/, and with --quick target/bench/"),
-                )
-                .arg(
-                    Arg::new("quick")
-                        .long("quick")
-                        .action(ArgAction::SetTrue)
-                        .help("Once, with few tasks: shows that everything works"),
-                ),
+                .arg(out())
+                .arg(quick()),
         )
+        .subcommand(peers_command())
+        .subcommand(cost_command())
+}
+
+/// The options of a command that compares ours with other libraries.
+fn peers_command() -> Command {
+    Command::new(PEERS)
+        .about("Ours beside Go asynq and other libraries on one redis-server, in turns; puts its table into RESULTS.md")
+        .arg(size("runs", "How often").default_value("5"))
+        .arg(size("waiting", "Tasks that wait in the row of the large backlog").default_value("1000000"))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_delimiter(',')
+                .help("Folders of bench/peers, separated by commas; all unless said"),
+        )
+        .arg(out())
+        .arg(quick())
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("One line of JSON per run instead of a table"),
+        )
+}
+
+/// The options of a command that makes things grow.
+fn cost_command() -> Command {
+    Command::new(COST)
+        .about(
+            "What one call costs while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md",
+        )
+        .arg(size("max", "No size is larger").default_value("100000"))
+        .arg(size("seconds", "How long an idle worker is looked at").default_value("10"))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_delimiter(',')
+                .help("Parts of the names of the tables, separated by commas; all unless said"),
+        )
+        .arg(out())
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("One line of JSON per size instead of tables"),
+        )
+}
+
+fn out() -> Arg {
+    Arg::new("out")
+        .long("out")
+        .value_parser(value_parser!(PathBuf))
+        .help("Folder of the page; bench/, and with --quick target/bench/")
+}
+
+fn quick() -> Arg {
+    Arg::new("quick").long("quick").action(ArgAction::SetTrue).help("Once, with few tasks: shows that everything works")
 }
 
 /// An option that is a number.
@@ -120,6 +175,8 @@ async fn play(role: Role, order: Result<Order, BoxError>) -> Result<(), BoxError
 async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some((ALL, matches)) => suite::all(&extent(matches)?).await,
+        Some((PEERS, matches)) => peers::compare(&comparison(matches)?).await,
+        Some((COST, matches)) => cost::grow(&growth(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,
         None => Err("a subcommand is needed".into()),
@@ -127,13 +184,41 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
 }
 
 fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
-    let quick = matches.get_flag("quick");
-    let folder = if quick { suite::folder().join("../target/bench") } else { suite::folder().to_owned() };
-    Ok(Extent {
-        runs: if quick { 1 } else { usize::try_from(*matches.get_one::<u64>("runs").ok_or("how often?")?)? },
-        quick,
-        folder: matches.get_one("out").cloned().unwrap_or(folder),
+    Ok(Extent { runs: runs(matches)?, quick: matches.get_flag("quick"), folder: folder(matches) })
+}
+
+fn comparison(matches: &ArgMatches) -> Result<peers::Extent, BoxError> {
+    Ok(peers::Extent {
+        runs: runs(matches)?,
+        quick: matches.get_flag("quick"),
+        waiting: *matches.get_one::<u64>("waiting").ok_or("how many?")?,
+        only: matches.get_many("only").unwrap_or_default().cloned().collect(),
+        json: matches.get_flag("json"),
+        folder: folder(matches),
     })
+}
+
+fn growth(matches: &ArgMatches) -> Result<cost::Extent, BoxError> {
+    let number = |name| matches.get_one::<u64>(name).copied().ok_or("a number is needed");
+    Ok(cost::Extent {
+        max: number("max")?,
+        only: matches.get_many("only").unwrap_or_default().cloned().collect(),
+        seconds: number("seconds")?,
+        json: matches.get_flag("json"),
+        folder: matches.get_one("out").cloned().unwrap_or_else(|| suite::folder().to_owned()),
+    })
+}
+
+/// How often each run is made: with `--quick` once.
+fn runs(matches: &ArgMatches) -> Result<usize, BoxError> {
+    let runs = *matches.get_one::<u64>("runs").ok_or("how often?")?;
+    Ok(if matches.get_flag("quick") { 1 } else { usize::try_from(runs)? })
+}
+
+/// Where the page goes.
+fn folder(matches: &ArgMatches) -> PathBuf {
+    let quick = matches.get_flag("quick").then(|| suite::folder().join("../target/bench"));
+    matches.get_one("out").cloned().or(quick).unwrap_or_else(|| suite::folder().to_owned())
 }
 
 /// Runs these workloads on each broker, in turns, and prints what was found.

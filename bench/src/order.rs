@@ -30,6 +30,9 @@ pub(crate) struct Order {
     /// Scheduled tasks that are there all the time; on SQLite as many archived ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) present: Option<u64>,
+    /// Waiting tasks in all, where more wait than the `n` whose runs are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) among: Option<u64>,
     /// Queues that the tasks are spread over; one if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queues: Option<u64>,
@@ -56,6 +59,11 @@ impl Order {
         !self.broker.starts_with("sqlite")
     }
 
+    /// Tasks that wait before a drain.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.among.unwrap_or(self.n).max(self.n)
+    }
+
     /// Tasks per script of the limit.
     pub(crate) fn group(&self) -> usize {
         if self.concurrency <= 10 { 16 } else { 64 }
@@ -74,7 +82,12 @@ impl Order {
                 Source::Script => " plain script",
             };
         }
-        let figures = [(self.batch.map(|n| n as u64), "per call"), (self.present, "present"), (self.queues, "queues")];
+        let figures = [
+            (self.batch.map(|n| n as u64), "per call"),
+            (self.present, "present"),
+            (self.among, "waiting"),
+            (self.queues, "queues"),
+        ];
         for (figure, what) in figures {
             label += &figure.map(|figure| format!(", {figure} {what}")).unwrap_or_default();
         }

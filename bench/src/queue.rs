@@ -35,7 +35,7 @@ pub(crate) struct Held {
 }
 
 /// Name of the queue that task `number` goes to.
-fn name(order: &Order, number: u64) -> String {
+pub(crate) fn name(order: &Order, number: u64) -> String {
     match order.queues {
         Some(queues) if queues > 1 => format!("{QUEUE}-{}", number % queues),
         _ => QUEUE.to_owned(),
@@ -61,8 +61,8 @@ pub(crate) fn worker<J: Job>(order: &Order, state: impl Send + Sync + 'static) -
 /// One was refused.
 pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError> {
     let at_once = (FILL_BYTES / order.payload_bytes as u64).clamp(1, FILL);
-    for first in (0..order.n).step_by(at_once as usize) {
-        let numbers = first..order.n.min(first + at_once);
+    for first in (0..order.waiting()).step_by(at_once as usize) {
+        let numbers = first..order.waiting().min(first + at_once);
         let tasks = numbers.map(|number| task(number, order.payload_bytes).into_job().queue(name(order, number)));
         for outcome in client.enqueue_many(tasks).await? {
             outcome?;

@@ -128,7 +128,12 @@ impl Runner {
     }
 }
 
-async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
+/// Prepares a broker that is empty, measures, and checks what happened.
+///
+/// # Errors
+///
+/// The broker or a process failed, or something else happened than what was to be measured.
+pub(crate) async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
     let measured = answer(Role::Measure.start(order)?).await?;

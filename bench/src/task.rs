@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -41,7 +41,8 @@ pub(crate) struct Seen(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     bits: Vec<AtomicU64>,
-    missing: AtomicU64,
+    /// Tasks that are waited for; below zero where more have run.
+    missing: AtomicI64,
     again: AtomicU64,
     all: Notify,
 }
@@ -49,8 +50,14 @@ struct Inner {
 impl Seen {
     /// None of `n` tasks yet.
     pub(crate) fn none_of(n: u64) -> Self {
-        let bits = (0..n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Inner { bits, missing: AtomicU64::new(n), again: AtomicU64::new(0), all: Notify::new() }))
+        Self::first(n, n)
+    }
+
+    /// None of so many tasks yet, of which any `n` are waited for.
+    pub(crate) fn first(n: u64, among: u64) -> Self {
+        let bits = (0..among.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let missing = AtomicI64::new(n.cast_signed());
+        Self(Arc::new(Inner { bits, missing, again: AtomicU64::new(0), all: Notify::new() }))
     }
 
     /// Task `number` has run.
@@ -94,7 +101,7 @@ impl Seen {
     }
 
     fn missing(&self) -> u64 {
-        self.0.missing.load(Ordering::Acquire)
+        self.0.missing.load(Ordering::Acquire).max(0).cast_unsigned()
     }
 
     /// How many runs there were of tasks that had run.

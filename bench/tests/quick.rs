@@ -2,15 +2,20 @@
 
 use std::process::Command;
 
+use asynq_test_support::skip;
+
 #[test]
 fn a_quick_run_measures_every_row_of_the_page() {
     let folder = tempfile::tempdir().unwrap();
+    // What another command measured stands on the same page.
+    std::fs::write(folder.path().join("RESULTS.md"), "# Old\n\n## Beside other libraries\n\nkept\n\n## Old\n").unwrap();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
     let output = bench.args(["all", "--quick", "--out"]).arg(folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
     assert!(page.contains("| drain, Redis, concurrency 10, tasks/s |"), "{page}");
+    assert!(page.ends_with("\n## Beside other libraries\n\nkept\n") && !page.contains("Old"), "{page}");
     assert!(!page.contains("not measured") && !page.contains("failed"), "{page}");
     for plot in ["queues", "waiting", "concurrency", "payload"] {
         let plot = std::fs::read_to_string(folder.path().join(plot).with_extension("svg")).unwrap();
@@ -35,4 +40,65 @@ fn a_run_says_in_json_what_the_issue_asks_for() {
         assert_eq!(line["broker_cpu_us"].as_f64().is_some(), of_redis, "{line}");
         assert_eq!(line["broker_commands"].as_f64().is_some_and(|commands| commands > 1.0), of_redis, "{line}");
     }
+}
+
+#[test]
+fn go_asynq_is_measured_in_turns_with_ours_and_every_task_of_it_is_counted() {
+    if !Command::new("go").arg("version").output().is_ok_and(|version| version.status.success()) {
+        skip!("there is no Go 1.24 or newer here to build the real asynq with");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("RESULTS.md"),
+        "# Title\n\n## Beside other libraries\n\nold\n\n## Next\n\nkept\n",
+    )
+    .unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+    let output =
+        bench.args(["peers", "--quick", "--only", "asynq", "--json", "--out"]).arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows_of = |library: &str| -> Vec<_> {
+        lines.iter().filter(|line| line["library"] == library).map(|line| line["row"].as_str().unwrap()).collect()
+    };
+    let mut ours = rows_of("asynq-rs");
+    ours.retain(|row| *row != "enqueue bulk");
+    assert_eq!(rows_of("asynq (Go)"), ours, "Go asynq makes every run but that of a call that it does not have");
+    for line in lines.iter().filter(|line| line["workload"] == "drain") {
+        assert!(line["rate"].as_f64().unwrap() > 0.0 && line["broker_commands"].as_f64().unwrap() > 1.0, "{line}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
+    assert!(
+        page.starts_with("# Title\n\n## Beside other libraries\n\n- machine") && page.ends_with("\n## Next\n\nkept\n"),
+        "{page}"
+    );
+    assert!(page.contains("| drain, concurrency 10, tasks/s |") && !page.contains("failed"), "{page}");
+}
+
+/// Tables of `asynq-bench cost` whose commands are counted, and that do not depend on time.
+const BOUNDED: [&str; 4] =
+    ["a page of 100 groups", "a page of grouped tasks", "the last page of waiting tasks", "a look for ripe groups"];
+
+#[test]
+fn what_looks_at_queues_costs_the_same_commands_with_ten_times_as_many_tasks_and_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+    bench.args(["cost", "--max", "10000", "--json", "--only", &BOUNDED.join(","), "--out"]).arg(folder.path());
+    let output = bench.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for row in BOUNDED {
+        let commands = |size: u64| {
+            let line = lines.iter().find(|line| line["row"] == row && line["size"] == size);
+            line.and_then(|line| line["commands"].as_f64()).unwrap_or_else(|| panic!("{row}: no {size} in {lines:?}"))
+        };
+        assert!(commands(1_000) >= 1.0, "{row}: commands are counted");
+        assert!(commands(10_000) <= 1.5 * commands(1_000), "{row}: {} and {}", commands(1_000), commands(10_000));
+    }
+    let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
+    assert!(page.contains("### a page of 100 groups, per page") && page.contains("| slope |"), "{page}");
 }

@@ -39,8 +39,6 @@ struct Goal {
     rule: Rule,
     /// Beyond what must be.
     reach_for: Option<f64>,
-    /// What hibiken/asynq has of the same limit, as it was measured beside it.
-    asynq: Option<f64>,
 }
 
 /// A row with what was found.
@@ -50,15 +48,13 @@ pub(super) struct Judged {
     pub(super) measured: Option<f64>,
     pub(super) beside: Option<f64>,
     pub(super) share: Option<f64>,
-    /// Times asynq, if asynq has the share of the limit that was measured.
-    pub(super) times_asynq: Option<f64>,
     pub(super) to_reach: String,
     pub(super) reach_for: String,
     pub(super) reached: Option<bool>,
 }
 
 const fn goal(row: &'static str, key: &'static str, figure: Figure, rule: Rule) -> Goal {
-    Goal { row, key, figure, beside: "", rule, reach_for: None, asynq: None }
+    Goal { row, key, figure, beside: "", rule, reach_for: None }
 }
 
 impl Goal {
@@ -71,22 +67,17 @@ impl Goal {
         self.reach_for = Some(figure);
         self
     }
-
-    const fn asynq(mut self, share: f64) -> Self {
-        self.asynq = Some(share);
-        self
-    }
 }
 
 #[rustfmt::skip]
 const GOALS: &[Goal] = &[
-    goal("drain, Redis, concurrency 10, tasks/s", "redis drain 10", Rate, ShareAtLeast(0.50)).beside("redis limit-drain 10").reach_for(0.70).asynq(0.17),
-    goal("drain, Redis, concurrency 100, tasks/s", "redis drain 100", Rate, ShareAtLeast(0.55)).beside("redis limit-drain 100").reach_for(0.75).asynq(0.10),
-    goal("drain, Redis, concurrency 1,000, tasks/s", "redis drain 1000", Rate, ShareAtLeast(0.70)).beside("redis limit-drain 100").reach_for(0.85).asynq(0.074),
-    goal("end-to-end, Redis, 64 producers, tasks/s", "redis end-to-end", Rate, ShareAtLeast(0.55)).beside("redis limit-end-to-end").asynq(0.116),
-    goal("enqueue, Redis, one awaiting producer, tasks/s", "redis enqueue", Rate, ShareAtLeast(0.60)).beside("redis limit-enqueue").asynq(0.48),
-    goal("enqueue-concurrent, Redis, 64 callers, tasks/s", "redis enqueue-concurrent", Rate, ShareAtLeast(0.50)).beside("redis limit-enqueue-concurrent").reach_for(0.65).asynq(0.153),
-    goal("enqueue-bulk, Redis, 1,000 per call, tasks/s", "redis enqueue-bulk 1000", Rate, ShareAtLeast(0.55)).beside("redis limit-enqueue-bulk").reach_for(0.75).asynq(0.274),
+    goal("drain, Redis, concurrency 10, tasks/s", "redis drain 10", Rate, ShareAtLeast(0.50)).beside("redis limit-drain 10").reach_for(0.70),
+    goal("drain, Redis, concurrency 100, tasks/s", "redis drain 100", Rate, ShareAtLeast(0.55)).beside("redis limit-drain 100").reach_for(0.75),
+    goal("drain, Redis, concurrency 1,000, tasks/s", "redis drain 1000", Rate, ShareAtLeast(0.70)).beside("redis limit-drain 100").reach_for(0.85),
+    goal("end-to-end, Redis, 64 producers, tasks/s", "redis end-to-end", Rate, ShareAtLeast(0.55)).beside("redis limit-end-to-end"),
+    goal("enqueue, Redis, one awaiting producer, tasks/s", "redis enqueue", Rate, ShareAtLeast(0.60)).beside("redis limit-enqueue"),
+    goal("enqueue-concurrent, Redis, 64 callers, tasks/s", "redis enqueue-concurrent", Rate, ShareAtLeast(0.50)).beside("redis limit-enqueue-concurrent").reach_for(0.65),
+    goal("enqueue-bulk, Redis, 1,000 per call, tasks/s", "redis enqueue-bulk 1000", Rate, ShareAtLeast(0.55)).beside("redis limit-enqueue-bulk").reach_for(0.75),
     goal("drain, concurrency 100, CPU of Redis, µs per task", "redis drain 100", BrokerCpu, ShareAtMost(2.0)).beside("redis limit-drain 100"),
     goal("drain, concurrency 100, CPU of the worker, µs per task", "redis drain 100", OwnCpu, AtMost(10.0)),
     goal("latency, Redis, enqueued by another process, p50, ms", "redis latency process", P50, AtMost(1.0)).beside("redis limit-latency").reach_for(0.5),
@@ -163,7 +154,6 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         measured,
         beside,
         share,
-        times_asynq: share.zip(goal.asynq).map(|(share, asynq)| share / asynq),
         to_reach: shown(bound),
         reach_for: goal.reach_for.map(shown).unwrap_or_default(),
         reached: if of_share { share } else { measured }

@@ -3,7 +3,7 @@
 use std::{fs, process::Command, thread::available_parallelism};
 
 /// Machine, system, versions, commit and date; one text per line.
-pub(super) fn facts() -> Vec<String> {
+pub(crate) fn facts() -> Vec<String> {
     let cpu = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "processor unknown".to_owned());
     let memory = line_of("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let memory = memory.map(|kib| format!(", {} GiB", kib.div_ceil(1024 * 1024))).unwrap_or_default();
@@ -23,6 +23,12 @@ pub(super) fn facts() -> Vec<String> {
         format!("commit: {commit}{}", if changed.is_empty() { "" } else { " with changes" }),
         format!("date: {}", chrono::Utc::now().format("%Y-%m-%d %H:%M UTC")),
     ]
+}
+
+/// The load of the last minutes, which tells how busy other programs kept the machine.
+pub(crate) fn load() -> String {
+    fs::read_to_string("/proc/loadavg")
+        .map_or_else(|_| "unknown".to_owned(), |text| text.split(' ').take(3).collect::<Vec<_>>().join(", "))
 }
 
 fn line_of(path: &str, name: &str) -> Option<String> {

@@ -18,7 +18,11 @@ use asynq_runtime::prelude::BoxError;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::plan::Planned;
-use crate::{measured::Measured, run::Runner};
+pub(crate) use self::{
+    machine::{facts, load},
+    report::line,
+};
+use crate::{measured::Measured, page, run::Runner};
 
 /// How much is measured.
 #[derive(Debug, Clone)]
@@ -73,8 +77,15 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     }
     fs::create_dir_all(&extent.folder)?;
     growth::draw(&found, &extent.folder)?;
-    let page = report::page(extent, &plan, &found, &failures, began.elapsed());
+    let mut page = report::page(extent, &plan, &found, &failures, began.elapsed());
     let path = extent.folder.join("RESULTS.md");
+    // What other commands measured stays.
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    for heading in page::SECTIONS {
+        if let Some(section) = page::section(&before, heading) {
+            page = page::with(&page, heading, section);
+        }
+    }
     fs::write(&path, &page)?;
     println!("{page}\n{}", path.display());
     if failures.is_empty() { Ok(()) } else { Err(format!("{} runs failed", failures.len()).into()) }

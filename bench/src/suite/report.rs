@@ -29,13 +29,11 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
     }
 
     page += "\n## Figures to reach\n\n";
-    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million; *share* is of that. \
-             *× asynq* assumes that hibiken/asynq reaches the share of the limit that was measured for it, with a \
-             limit of the same kind, in the tables of the design (it is not run here).\n\n";
+    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million; *share* is of that.\n\n";
     let judged = goals::judge(found);
     let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
     page += &format!("Reached: {reached} of {}.\n\n", judged.len());
-    let head = ["figure", "measured", "beside", "share", "× asynq", "to reach", "reach for", "reached"];
+    let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached"];
     page += &table(&head, judged.iter().map(cells));
 
     if let Ok(notes) = fs::read_to_string(super::folder().join(NOTES)) {
@@ -66,13 +64,12 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
     page
 }
 
-fn cells(judged: &Judged) -> [String; 8] {
+fn cells(judged: &Judged) -> [String; 7] {
     [
         judged.row.to_owned(),
         shown(judged.measured),
         shown(judged.beside),
         judged.share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
-        judged.times_asynq.map(|times| format!("{times:.1}")).unwrap_or_default(),
         judged.to_reach.clone(),
         judged.reach_for.clone(),
         match judged.reached {
@@ -90,10 +87,15 @@ fn shown(figure: Option<f64>) -> String {
 
 fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut table = String::new();
-    let _ = writeln!(table, "| {} |", head.join(" | "));
+    table += &line(head);
     let _ = writeln!(table, "|{}", "---|".repeat(N));
     for row in rows {
-        let _ = writeln!(table, "| {} |", row.join(" | "));
+        table += &line(&row);
     }
     table
+}
+
+/// One line of a table.
+pub(crate) fn line<S: AsRef<str>>(cells: &[S]) -> String {
+    cells.iter().fold("|".to_owned(), |line, cell| format!("{line} {} |", cell.as_ref())) + "\n"
 }

@@ -33,17 +33,31 @@ impl Workload for Drain {
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
-        let seen = Seen::none_of(order.n);
+        let seen = Seen::first(order.n, order.waiting());
         let server = queue::worker::<note>(order, seen.clone()).build().await?;
 
         let meter = Meter::start(order)?;
         let running = server.start().await?;
         seen.all().await?;
-        queue::acknowledged(&running.client(), order).await?;
+        // The worker goes on with the tasks that are not measured.
+        if order.among.is_none() {
+            queue::acknowledged(&running.client(), order).await?;
+        }
         let measured = meter.stop()?.per_task(order);
 
         running.shutdown().await?;
         seen.exactly_once()?;
         Ok(measured)
+    }
+
+    async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
+        let order = &measured.order;
+        if order.among.is_none() {
+            return queue::expect(client, order, 0).await;
+        }
+        let held = queue::held(client, order).await?;
+        let as_asked =
+            held.failed == 0 && held.processed >= order.n && held.processed + held.pending == order.waiting();
+        if as_asked { Ok(()) } else { Err(format!("of {} tasks, {held:?}", order.waiting()).into()) }
     }
 }

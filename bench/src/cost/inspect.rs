@@ -1,0 +1,141 @@
+//! What an inspector costs that looks at queues: lists, pages, counts.
+
+use asynq_runtime::{
+    broker::{GroupRules, Page},
+    prelude::*,
+    task::{GroupName, QueueName},
+};
+
+use super::{Stage, spent::Spent};
+use crate::{order::Order, queue, queue::QUEUE, task::task};
+
+/// Calls that the cost is the mean of.
+const CALLS: u64 = 10;
+/// Groups of a page, and tasks of a page of a search.
+const GROUPS: usize = 100;
+const SEARCHED: usize = 500;
+const BATCH: u64 = 1_000;
+
+/// Groups of one task each.
+async fn fill_groups(stage: &Stage, n: u64) -> Result<(), BoxError> {
+    for first in (0..n).step_by(BATCH as usize) {
+        let numbers = first..n.min(first + BATCH);
+        let tasks = numbers.map(|number| task(number, 100).into_job().group(group(number)));
+        for outcome in stage.client.enqueue_many(tasks).await? {
+            outcome?;
+        }
+    }
+    Ok(())
+}
+
+fn group(number: u64) -> String {
+    format!("g{number:07}")
+}
+
+fn bench() -> Result<QueueName, BoxError> {
+    Ok(QUEUE.parse()?)
+}
+
+/// A page from the middle of the groups.
+pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    fill_groups(stage, n).await?;
+    let (queue, middle) = (bench()?, GroupName::new(&group(n / 2))?);
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().groups(&queue, Some(&middle), GROUPS).await?;
+    }
+    counter.stop(CALLS)
+}
+
+/// The first step of an aggregator's walk over the groups, where none is ripe.
+pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    fill_groups(stage, n).await?;
+    let queue = bench()?;
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().ripe_groups(&queue, &GroupRules::default(), None).await?;
+    }
+    counter.stop(CALLS)
+}
+
+/// The first page of the tasks of all groups.
+pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    fill_groups(stage, n).await?;
+    let (queue, page) = (bench()?, Page::default());
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().briefs(&queue, TaskState::Aggregating, None, page).await?;
+    }
+    counter.stop(CALLS)
+}
+
+/// Counts and memory of a queue that has groups.
+pub(super) async fn stats(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    fill_groups(stage, n).await?;
+    let queue = bench()?;
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().queue_stats(&queue).await?;
+        stage.client.broker().memory_usage(&queue).await?;
+    }
+    counter.stop(CALLS)
+}
+
+/// The page with the newest waiting tasks.
+pub(super) async fn last_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    queue::fill(&stage.client, &stage.order).await?;
+    let (queue, size) = (bench()?, Page::default().size);
+    let page = Page { number: usize::try_from(n)?.div_ceil(size), size };
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+    }
+    counter.stop(CALLS)
+}
+
+/// Every page of the waiting tasks, as a search reads them that finds nothing.
+pub(super) async fn search(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    queue::fill(&stage.client, &stage.order).await?;
+    let queue = bench()?;
+    let counter = stage.count()?;
+    for number in 1..=usize::try_from(n)?.div_ceil(SEARCHED) {
+        let page = Page { number, size: SEARCHED };
+        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+    }
+    counter.stop(1)
+}
+
+/// Every queue with its counts.
+pub(super) async fn queues(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    spread(stage, n).await?;
+    let counter = stage.count()?;
+    stage.client.inspector().queues().await?;
+    counter.stop(1)
+}
+
+/// Every queue with its counts, and the servers.
+pub(super) async fn scrape(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    spread(stage, n).await?;
+    let counter = stage.count()?;
+    stage.client.inspector().each_queue().await?;
+    stage.client.inspector().servers().await?;
+    counter.stop(1)
+}
+
+/// One task in each of so many queues.
+async fn spread(stage: &Stage, n: u64) -> Result<(), BoxError> {
+    let order = Order { queues: Some(n), ..stage.order.clone() };
+    queue::fill(&stage.client, &order).await
+}
+
+/// A page of tasks with payloads of so many bytes.
+pub(super) async fn payloads(stage: &Stage, bytes: u64) -> Result<Spent, BoxError> {
+    let (queue, page) = (bench()?, Page::default());
+    let order = Order { n: page.size as u64, payload_bytes: usize::try_from(bytes)?, ..stage.order.clone() };
+    queue::fill(&stage.client, &order).await?;
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+    }
+    counter.stop(CALLS)
+}

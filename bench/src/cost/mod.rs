@@ -1,0 +1,178 @@
+//! What one call costs while something grows: time, commands and bytes against the size, and the slope of each.
+//!
+//! A slope is that of a straight line through the logarithms: 0 where the cost does not depend on the size, 1 where it grows
+//! with it.
+
+mod due;
+mod errors;
+mod file;
+mod inspect;
+mod repair;
+mod slope;
+mod spent;
+mod wake;
+
+use std::{future::Future, path::PathBuf, pin::Pin};
+
+use asynq_runtime::prelude::{BoxError, Client};
+use serde::Serialize;
+
+use self::{
+    slope::slope,
+    spent::{Counter, Spent},
+};
+use crate::{measured::short, order::Order, page, place::Place, suite};
+
+/// How far the sizes go.
+#[derive(Debug, Clone)]
+pub(crate) struct Extent {
+    /// No size is larger.
+    pub(crate) max: u64,
+    /// Parts of the names of the rows to measure; all of them if empty.
+    pub(crate) only: Vec<String>,
+    /// How long an idle worker is looked at.
+    pub(crate) seconds: u64,
+    /// Prints a line of JSON per size instead of tables.
+    pub(crate) json: bool,
+    /// Folder of RESULTS.md.
+    pub(crate) folder: PathBuf,
+}
+
+/// What a row's measurement returns.
+type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Spent, BoxError>> + Send + 'a>>;
+
+/// One table: a call, and what grows.
+struct Row {
+    name: &'static str,
+    /// What grows.
+    size: &'static str,
+    broker: &'static str,
+    sizes: &'static [u64],
+    /// What the costs are of.
+    per: &'static str,
+    measure: fn(&Stage, u64) -> Measuring<'_>,
+}
+
+/// Sizes from ten to a million.
+const TO_MILLION: &[u64] = &[10, 100, 1_000, 10_000, 100_000, 1_000_000];
+const TO_100_000: &[u64] = TO_MILLION.split_at(5).0;
+const TO_10_000: &[u64] = TO_MILLION.split_at(4).0;
+const TO_1_000: &[u64] = TO_MILLION.split_at(3).0;
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
+    Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
+    Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
+    Row { name: "delayed tasks that Go workers run: x:due", size: "delayed tasks", broker: "redis", sizes: TO_100_000, per: "task, bytes that stay", measure: |stage, n| Box::pin(due::beside_go(stage, n)) },
+    Row { name: "a page of 100 groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "page", measure: |stage, n| Box::pin(inspect::groups_page(stage, n)) },
+    Row { name: "a look for ripe groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "step of some hundred", measure: |stage, n| Box::pin(inspect::ripe_groups(stage, n)) },
+    Row { name: "a page of grouped tasks", size: "groups", broker: "redis", sizes: TO_100_000, per: "page of 30", measure: |stage, n| Box::pin(inspect::aggregating_page(stage, n)) },
+    Row { name: "counts and memory of a queue with groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "question", measure: |stage, n| Box::pin(inspect::stats(stage, n)) },
+    Row { name: "the last page of waiting tasks", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "page of 30", measure: |stage, n| Box::pin(inspect::last_page(stage, n)) },
+    Row { name: "a search through waiting tasks", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "search of all", measure: |stage, n| Box::pin(inspect::search(stage, n)) },
+    Row { name: "the list of queues", size: "queues", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(inspect::queues(stage, n)) },
+    Row { name: "what a scrape asks of the broker", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(inspect::scrape(stage, n)) },
+    Row { name: "a list of large payloads", size: "bytes of payload", broker: "redis", sizes: &[1_000, 10_000, 100_000, 1_000_000], per: "page of 30", measure: |stage, n| Box::pin(inspect::payloads(stage, n)) },
+    Row { name: "a sweep of 100 ids without a task", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "sweep", measure: |stage, n| Box::pin(repair::sweep(stage, n)) },
+    Row { name: "a search for lost groups", size: "keys", broker: "redis", sizes: TO_MILLION, per: "turn", measure: |stage, _| Box::pin(repair::restore_groups(stage)) },
+    Row { name: "long error texts", size: "failures", broker: "redis", sizes: &[1, 2, 5, 10], per: "task", measure: |stage, n| Box::pin(errors::kept(stage, n)) },
+    Row { name: "SQLite: what an enqueue writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "task of a bulk of 100", measure: |stage, n| Box::pin(file::enqueue(stage, n)) },
+    Row { name: "SQLite: what a drain writes", size: "tasks", broker: "sqlite", sizes: TO_100_000, per: "task", measure: |stage, n| Box::pin(file::drain(stage, n)) },
+    Row { name: "SQLite: what a refused duplicate writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "refusal", measure: |stage, _| Box::pin(file::duplicate(stage)) },
+    Row { name: "SQLite: an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "second", measure: |stage, n| Box::pin(file::idle(stage, n)) },
+    Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[10_000, 100_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
+];
+
+/// A broker of its own for one size of one row.
+struct Stage {
+    order: Order,
+    client: Client,
+    seconds: u64,
+}
+
+impl Stage {
+    /// What the broker is asked from now on is counted.
+    fn count(&self) -> Result<Counter, BoxError> {
+        Counter::start(&self.order)
+    }
+}
+
+/// One size as a line for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    row: &'a str,
+    size: u64,
+    #[serde(flatten)]
+    spent: Spent,
+}
+
+/// Measures every row, prints the tables and puts them into RESULTS.md.
+///
+/// # Errors
+///
+/// A broker failed.
+pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
+    let chosen = |row: &&Row| extent.only.is_empty() || extent.only.iter().any(|part| row.name.contains(part.as_str()));
+    let mut section = String::new();
+    for fact in suite::facts() {
+        section += &format!("- {fact}\n");
+    }
+    section += &format!(
+        "- load of the machine at the beginning: {}\n\nMilliseconds, commands of Redis (those in scripts included) and bytes are \
+         those of what each heading names after *per*; bytes are those between Redis and its clients, and those that were \
+         written on SQLite. *Longest* is the longest command in Redis's slow log. The last line is the slope of each column: 0 \
+         where the cost does not depend on the size, 1 where it grows with it.\n",
+        suite::load()
+    );
+    for row in ROWS.iter().filter(chosen) {
+        let mut found = Vec::new();
+        for size in row.sizes.iter().copied().filter(|size| *size <= extent.max) {
+            eprintln!("{}: {size} {}", row.name, row.size);
+            let place = Place::start(row.broker)?;
+            let order = place.order(&Order { payload_bytes: 100, n: size, concurrency: 10, ..Order::default() });
+            let client = Client::connect(&order.url).await?;
+            let stage = Stage { order, client, seconds: extent.seconds };
+            let spent = (row.measure)(&stage, size).await;
+            let spent = spent.map_err(|error| format!("{}, {size} {}: {error}", row.name, row.size))?;
+            if extent.json {
+                println!("{}", serde_json::to_string(&Line { row: row.name, size, spent })?);
+            }
+            found.push((size, spent));
+        }
+        section += &table(row, &found);
+    }
+    page::put(&extent.folder.join("RESULTS.md"), page::COST, &section)?;
+    if !extent.json {
+        println!("## {}\n\n{section}", page::COST);
+    }
+    Ok(())
+}
+
+fn table(row: &Row, found: &[(u64, Spent)]) -> String {
+    let mut text = format!("\n### {}, per {}\n\n", row.name, row.per);
+    text += &suite::line(&[row.size, "ms", "commands", "bytes", "longest, ms"]);
+    text += &format!("|{}\n", "---|".repeat(5));
+    let shown = |figure: Option<f64>| figure.map(short).unwrap_or_default();
+    for (size, spent) in found {
+        text += &suite::line(&[
+            size.to_string(),
+            shown(Some(spent.ms)),
+            shown(spent.commands),
+            shown(spent.bytes),
+            shown(spent.longest_ms),
+        ]);
+    }
+    let slope = |figure: fn(&Spent) -> Option<f64>| {
+        let points = found.iter().filter_map(|(size, spent)| Some((*size as f64, figure(spent)?)));
+        slope(points).map(|slope| format!("{slope:.2}")).unwrap_or_default()
+    };
+    text += &suite::line(&[
+        "slope".to_owned(),
+        slope(|spent| Some(spent.ms)),
+        slope(|spent| spent.commands),
+        slope(|spent| spent.bytes),
+        slope(|spent| spent.longest_ms),
+    ]);
+    text
+}

@@ -1,0 +1,43 @@
+//! What housekeeping costs: ids without a task, and groups that nobody knows.
+
+use asynq_runtime::{prelude::*, task::QueueName};
+
+use super::{Stage, spent::Spent};
+use crate::{queue, queue::QUEUE};
+
+/// Ids whose tasks are gone.
+const GHOSTS: isize = 100;
+/// Turns that a sweep of them may take.
+const TURNS: u64 = 20;
+
+/// Sweeps, where the tasks of the oldest ids are gone. It takes turns until no such id is left.
+pub(super) async fn sweep(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    queue::fill(&stage.client, &stage.order).await?;
+    let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
+    let pending = format!("asynq:{{{QUEUE}}}:pending");
+    let oldest: Vec<String> = redis::cmd("LRANGE").arg(&pending).arg(-GHOSTS).arg(-1).query(&mut redis)?;
+    let keys: Vec<String> = oldest.iter().map(|id| format!("asynq:{{{QUEUE}}}:t:{id}")).collect();
+    redis::cmd("UNLINK").arg(&keys).exec(&mut redis)?;
+
+    let (queue, left) = (QUEUE.parse::<QueueName>()?, n - oldest.len() as u64);
+    let counter = stage.count()?;
+    let mut turns = 0;
+    while stage.client.broker().queue_stats(&queue).await?.pending > left && turns < TURNS {
+        stage.client.broker().sweep(&queue).await?;
+        turns += 1;
+    }
+    let spent = counter.stop(turns.max(1))?;
+    match stage.client.broker().queue_stats(&queue).await?.pending {
+        swept if swept == left => Ok(spent),
+        pending => Err(format!("{} ids are left after {turns} turns", pending - left).into()),
+    }
+}
+
+/// One turn of the search for groups that have tasks and are not known, among so many keys.
+pub(super) async fn restore_groups(stage: &Stage) -> Result<Spent, BoxError> {
+    queue::fill(&stage.client, &stage.order).await?;
+    let queues = [QUEUE.parse::<QueueName>()?];
+    let counter = stage.count()?;
+    stage.client.broker().restore_groups(&queues).await?;
+    counter.stop(1)
+}

@@ -1,0 +1,75 @@
+//! What idle workers cost, and what one enqueue costs beside them.
+
+use std::time::Duration;
+
+use asynq_runtime::{prelude::*, server::Running};
+use tokio::sync::mpsc;
+
+use super::{Stage, spent::Spent};
+use crate::{
+    order::Order,
+    queue,
+    task::{Starts, next_start, stamp, unix_nanos},
+};
+
+/// Enqueues that are counted, and as many before them.
+const TASKS: u64 = 20;
+/// After its start a worker has asked everything once.
+const SETTLES: Duration = Duration::from_secs(4);
+
+/// One enqueue, up to its run, beside so many idle workers that each serve all of so many queues.
+pub(super) async fn beside(stage: &Stage, workers: u64, queues: u64) -> Result<Spent, BoxError> {
+    let order = Order { queues: Some(queues), ..stage.order.clone() };
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let running = start(&order, workers, &sender).await?;
+    run(stage, &order, &mut started).await?;
+    let counter = stage.count()?;
+    run(stage, &order, &mut started).await?;
+    let spent = counter.stop(TASKS)?;
+    end(running).await?;
+    Ok(spent)
+}
+
+/// One second of a worker without tasks; its time is that of the CPU of this process.
+pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
+    let order = Order { queues: Some(queues), ..stage.order.clone() };
+    let (sender, _started) = mpsc::unbounded_channel();
+    let running = start(&order, 1, &sender).await?;
+    let meter = crate::meter::Meter::start(&order)?;
+    let counter = stage.count()?;
+    tokio::time::sleep(Duration::from_secs(stage.seconds)).await;
+    let spent = counter.stop(stage.seconds)?;
+    let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / stage.seconds as f64;
+    end(running).await?;
+    Ok(Spent { ms: cpu_ms, ..spent })
+}
+
+async fn start(
+    order: &Order,
+    workers: u64,
+    sender: &mpsc::UnboundedSender<(u64, i64)>,
+) -> Result<Vec<Running>, BoxError> {
+    let mut running = Vec::new();
+    for _ in 0..workers {
+        running.push(queue::worker::<stamp>(order, Starts(sender.clone())).build().await?.start().await?);
+    }
+    tokio::time::sleep(SETTLES).await;
+    Ok(running)
+}
+
+/// Enqueues one task after the other, each when the one before it runs.
+async fn run(stage: &Stage, order: &Order, started: &mut mpsc::UnboundedReceiver<(u64, i64)>) -> Result<(), BoxError> {
+    for number in 0..TASKS {
+        let task = stamp { number, moment: unix_nanos() }.into_job();
+        stage.client.enqueue(task.queue(queue::name(order, number * 7))).await?;
+        next_start(started).await?;
+    }
+    Ok(())
+}
+
+async fn end(running: Vec<Running>) -> Result<(), BoxError> {
+    for one in running {
+        one.shutdown().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Which runs the comparison is made of, and which figure of each stands in the table.
+
+use super::Extent;
+use crate::{measured::Measured, order::Order};
+
+/// One run that every library makes.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub(super) key: &'static str,
+    pub(super) order: Order,
+    /// In how many rounds it runs.
+    pub(super) times: usize,
+}
+
+/// What is looked at in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// Tasks per second: more is better.
+    Rate,
+    /// Milliseconds of the median: less is better, as below.
+    P50,
+    P99,
+    /// Microseconds of CPU of Redis per task.
+    RedisCpu,
+    /// Microseconds of CPU of the program per task.
+    OwnCpu,
+    /// Commands of Redis per second, those in scripts included.
+    Commands,
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) title: &'static str,
+    pub(super) key: &'static str,
+    pub(super) figure: Figure,
+    /// How many times as good as asynq ours has to be, and should be.
+    pub(super) goal: Option<(f64, f64)>,
+}
+
+use Figure::{Commands, OwnCpu, P50, P99, Rate, RedisCpu};
+
+const fn row(title: &'static str, key: &'static str, figure: Figure) -> Row {
+    Row { title, key, figure, goal: None }
+}
+
+impl Row {
+    const fn goal(mut self, reach: f64, reach_for: f64) -> Self {
+        self.goal = Some((reach, reach_for));
+        self
+    }
+}
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row("enqueue, one awaiting producer, tasks/s", "enqueue", Rate).goal(1.2, 1.6),
+    row("enqueue, one awaiting producer, p50, ms", "enqueue", P50),
+    row("enqueue, 64 callers, tasks/s", "enqueue 64", Rate).goal(3.0, 4.0),
+    row("enqueue, 1,000 per call, tasks/s", "enqueue bulk", Rate),
+    row("drain, concurrency 10, tasks/s", "drain 10", Rate).goal(4.0, 5.0),
+    row("drain, concurrency 100, tasks/s", "drain 100", Rate).goal(7.0, 8.0),
+    row("drain, concurrency 1,000, tasks/s", "drain 1000", Rate).goal(10.0, 12.0),
+    row("drain, concurrency 100, CPU of Redis, µs per task", "drain 100", RedisCpu),
+    row("drain, concurrency 100, CPU of the worker, µs per task", "drain 100", OwnCpu),
+    row("end to end, 64 producers, concurrency 100, tasks/s", "end to end", Rate),
+    row("start on an idle system, p50, ms", "latency", P50),
+    row("start on an idle system, p99, ms", "latency", P99),
+    row("idle worker, one queue, commands of Redis per second", "idle", Commands),
+    row("idle worker, 1,000 queues, commands of Redis per second", "idle, 1,000 queues", Commands),
+    row("drain over 1,000 queues, concurrency 100, tasks/s", "drain, 1,000 queues", Rate),
+    row("payload of 100 kB, enqueue, 64 callers, tasks/s", "enqueue 64, 100 kB", Rate),
+    row("payload of 100 kB, drain, concurrency 100, tasks/s", "drain 100, 100 kB", Rate),
+    row("large backlog, drain, concurrency 100, tasks/s", "drain 100, backlog", Rate),
+];
+
+impl Figure {
+    /// What a run says.
+    pub(super) fn of(self, run: &Measured) -> Option<f64> {
+        match self {
+            Rate => run.rate,
+            P50 => run.p50,
+            P99 => run.p99,
+            RedisCpu => run.broker_cpu_us,
+            OwnCpu => run.own_cpu_us,
+            Commands => run.more.get("commands per second").copied(),
+        }
+    }
+
+    /// How many times as good `ours` is as `theirs`.
+    pub(super) fn times(self, ours: f64, theirs: f64) -> f64 {
+        if self == Rate { ours / theirs } else { theirs / ours }
+    }
+}
+
+/// Bytes of a large payload.
+const LARGE: usize = 100_000;
+const MANY_QUEUES: u64 = 1_000;
+/// Seconds that an idle worker is looked at.
+const IDLE: u64 = 10;
+/// Queues, tasks and seconds of a quick run.
+const FEW_QUEUES: u64 = 20;
+const FEW: u64 = 200;
+
+/// The runs of a round, in the order of the table.
+pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
+    let mut plan: Vec<Planned> = Vec::new();
+    let mut add = |key, workload: &str, n: u64, concurrency, more: &dyn Fn(&mut Order)| {
+        let n = if extent.quick { n.min(FEW) } else { n };
+        let (workload, broker) = (workload.to_owned(), "redis".to_owned());
+        let mut order = Order { workload, broker, n, concurrency, payload_bytes: 100, ..Order::default() };
+        more(&mut order);
+        plan.push(Planned { key, order, times: extent.runs });
+    };
+    let plain = |_: &mut Order| {};
+    let large = |order: &mut Order| order.payload_bytes = LARGE;
+    let queues = |order: &mut Order| order.queues = Some(if extent.quick { FEW_QUEUES } else { MANY_QUEUES });
+    let seconds = Some(if extent.quick { 1 } else { IDLE });
+
+    add("enqueue", "enqueue", 20_000, 1, &plain);
+    add("enqueue 64", "enqueue-concurrent", 100_000, 64, &plain);
+    add("enqueue bulk", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
+    add("drain 10", "drain", 50_000, 10, &plain);
+    add("drain 100", "drain", 100_000, 100, &plain);
+    add("drain 1000", "drain", 100_000, 1_000, &plain);
+    add("end to end", "end-to-end", 50_000, 100, &plain);
+    add("latency", "latency", if extent.quick { 2 } else { 100 }, 10, &|order| {
+        order.from = Some(crate::order::Source::Same);
+    });
+    add("idle", "idle", 0, 10, &|order| order.seconds = seconds);
+    add("idle, 1,000 queues", "idle", 0, 10, &|order| {
+        order.seconds = seconds;
+        queues(order);
+    });
+    add("drain, 1,000 queues", "drain", 50_000, 100, &queues);
+    add("enqueue 64, 100 kB", "enqueue-concurrent", 2_000, 64, &large);
+    add("drain 100, 100 kB", "drain", 2_000, 100, &large);
+    add("drain 100, backlog", "drain", 100_000, 100, &|order| {
+        order.among = Some(if extent.quick { 5 * FEW } else { extent.waiting });
+    });
+    // To fill the backlog takes longer than all the rest.
+    for planned in plan.iter_mut().filter(|planned| planned.order.among.is_some()) {
+        planned.times = 1;
+    }
+    plan
+}

@@ -1,0 +1,274 @@
+//! The program of another library: how it is built, and one run of it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use asynq_runtime::prelude::BoxError;
+use hdrhistogram::Histogram;
+use serde::Deserialize;
+use tokio::{process::Command, time::timeout};
+
+use crate::{
+    measured::Measured,
+    meter::{Meter, Usage},
+    order::Order,
+    suite,
+};
+
+/// A library to compare with: its program is in `bench/peers`.
+#[derive(Debug)]
+pub(super) struct Library {
+    /// As it is called in tables.
+    pub(super) name: &'static str,
+    /// Folder of its program.
+    folder: &'static str,
+    /// The file that pins its version, and how the library is called there.
+    manifest: (&'static str, &'static str),
+    kind: Kind,
+}
+
+/// What builds a program.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Go,
+    /// The file that node runs.
+    Node,
+    /// The name of the program.
+    Rust(&'static str),
+}
+
+/// The library whose protocol is ours, and beside which there are goals.
+pub(super) const ASYNQ: &str = "asynq (Go)";
+
+/// All of them, the one whose protocol is ours first.
+pub(super) const ALL: &[Library] = &[
+    Library {
+        name: ASYNQ,
+        folder: "asynq",
+        manifest: (include_str!("../../peers/asynq/go.mod"), "hibiken/asynq"),
+        kind: Kind::Go,
+    },
+    Library {
+        name: "BullMQ",
+        folder: "bullmq",
+        manifest: (include_str!("../../peers/bullmq/package.json"), "\"bullmq\""),
+        kind: Kind::Node,
+    },
+    Library {
+        name: "rusty-sidekiq",
+        folder: "sidekiq",
+        manifest: (include_str!("../../peers/sidekiq/Cargo.toml"), "rusty-sidekiq"),
+        kind: Kind::Rust("asynq-bench-sidekiq"),
+    },
+    Library {
+        name: "apalis-redis",
+        folder: "apalis",
+        manifest: (include_str!("../../peers/apalis/Cargo.toml"), "apalis-redis"),
+        kind: Kind::Rust("asynq-bench-apalis"),
+    },
+];
+
+/// A program that is built.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) version: String,
+    /// The program and its first arguments.
+    command: Vec<PathBuf>,
+}
+
+/// How a run ended that did not fail.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Measured(Box<Measured>),
+    /// The library does not have the workload, and why.
+    Cannot(String),
+}
+
+/// What a program prints.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Answer {
+    cannot: String,
+    seconds: f64,
+    cpu_us: f64,
+    /// Different tasks that ran, and runs of tasks that had run.
+    ran: u64,
+    again: u64,
+    /// Tasks that wait at the end.
+    waiting: u64,
+    micros: Vec<u64>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            cannot: String::new(),
+            seconds: f64::NAN,
+            cpu_us: f64::NAN,
+            ran: 0,
+            again: 0,
+            waiting: 0,
+            micros: Vec::new(),
+        }
+    }
+}
+
+/// After its start an idle worker has done everything once.
+const SETTLES: Duration = Duration::from_secs(2);
+/// A program that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+
+impl Library {
+    /// Whether `only` names it; an empty list names all.
+    pub(super) fn is_in(&self, only: &[String]) -> bool {
+        only.is_empty() || only.iter().any(|name| name == self.folder)
+    }
+
+    /// Builds its program in `target/peers`, as users of the library build theirs.
+    ///
+    /// # Errors
+    ///
+    /// What it takes is not on this machine or cannot be had from its registry.
+    pub(super) fn build(&self) -> Result<Program, BoxError> {
+        let source = suite::folder().join("peers").join(self.folder);
+        let target = suite::folder().join("../target/peers").join(self.folder);
+        std::fs::create_dir_all(&target)?;
+        let command = match self.kind {
+            Kind::Go => {
+                let program = target.join("peer");
+                let output = program.to_str().ok_or("the path of the target folder is not UTF-8")?;
+                finish(&source, "go", &["build", "-buildvcs=false", "-o", output, "."])?;
+                vec![program]
+            }
+            Kind::Node => {
+                // npm puts what it downloads beside the program, which must not be in the folder of the sources.
+                for entry in std::fs::read_dir(&source)? {
+                    let entry = entry?;
+                    std::fs::copy(entry.path(), target.join(entry.file_name()))?;
+                }
+                // Not `ci`, which refuses a registry that lacks packages for other systems.
+                finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+                vec!["node".into(), target.join("main.js")]
+            }
+            Kind::Rust(name) => {
+                // One folder for all of them: most of what they are built of is the same.
+                let target = suite::folder().join("../target/peers/rust");
+                let folder = target.to_str().ok_or("the path of the target folder is not UTF-8")?;
+                finish(&source, "cargo", &["build", "--release", "--locked", "--target-dir", folder])?;
+                vec![target.join("release").join(name)]
+            }
+        };
+        Ok(Program { name: self.name, version: self.version(), command })
+    }
+
+    /// The version that its manifest pins.
+    fn version(&self) -> String {
+        let (manifest, package) = self.manifest;
+        let after = manifest.split_once(package).map_or("", |(_, after)| after);
+        let digits = after.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        digits.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect()
+    }
+}
+
+/// Runs a tool to its end.
+fn finish(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), BoxError> {
+    let ran = std::process::Command::new(tool).args(arguments).current_dir(folder).output();
+    let ran = ran.map_err(|error| format!("{tool} cannot be started: {error}"))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    Err(format!("{tool} {}: {last}", arguments.join(" ")).into())
+}
+
+impl Program {
+    /// Carries out an order and checks that it was carried out.
+    ///
+    /// # Errors
+    ///
+    /// The program failed, or not every task ran once.
+    pub(super) async fn run(&self, order: &Order) -> Result<Outcome, BoxError> {
+        if order.workload == "idle" {
+            return self.idle(order).await;
+        }
+        if order.workload == "drain" {
+            let filled = self.answer("fill", order).await?;
+            if !filled.cannot.is_empty() {
+                return Ok(Outcome::Cannot(filled.cannot));
+            }
+            expect("waiting before the drain", filled.waiting, order.waiting())?;
+        }
+        let meter = Meter::start(order)?;
+        let answer = self.answer("measure", order).await?;
+        let redis = meter.stop()?.redis;
+        if !answer.cannot.is_empty() {
+            return Ok(Outcome::Cannot(answer.cannot));
+        }
+        if order.workload.starts_with("enqueue") {
+            expect("waiting", answer.waiting, order.n)?;
+        } else {
+            expect("that ran", answer.ran, order.n)?;
+            expect("that ran again", answer.again, 0)?;
+        }
+        let measured = match order.workload.as_str() {
+            "latency" => Measured::of(order),
+            _ => Usage { seconds: answer.seconds, own_cpu_us: answer.cpu_us, redis }.per_task(order),
+        };
+        let mut micros = Histogram::<u64>::new(3)?;
+        answer.micros.iter().try_for_each(|figure| micros.record(*figure))?;
+        let measured = if micros.is_empty() { measured } else { measured.spread(&micros) };
+        // The figure above is of this process.
+        Ok(Outcome::Measured(Box::new(Measured { peak_rss_mib: None, ..measured })))
+    }
+
+    /// Commands per second of a worker without tasks.
+    async fn idle(&self, order: &Order) -> Result<Outcome, BoxError> {
+        let worker = self.command("measure", order)?.spawn()?;
+        let ended = async { Ok::<_, BoxError>(worker.wait_with_output().await?.stdout) };
+        let looked = async {
+            tokio::time::sleep(SETTLES).await;
+            let meter = Meter::start(order)?;
+            tokio::time::sleep(Duration::from_secs(order.seconds.unwrap_or(1))).await;
+            meter.stop()
+        };
+        tokio::select! {
+            ended = ended => match serde_json::from_slice::<Answer>(&ended?) {
+                Ok(answer) if !answer.cannot.is_empty() => Ok(Outcome::Cannot(answer.cannot)),
+                _ => Err("the worker ended".into()),
+            },
+            usage = looked => {
+                let usage = usage?;
+                let redis = usage.redis.unwrap_or_default();
+                let measured = Measured::of(order).with("commands per second", redis.commands / usage.seconds);
+                Ok(Outcome::Measured(Box::new(measured)))
+            }
+        }
+    }
+
+    /// Starts the program with a role and reads what it prints at its end.
+    async fn answer(&self, role: &str, order: &Order) -> Result<Answer, BoxError> {
+        let ended = timeout(PATIENCE, self.command(role, order)?.output()).await;
+        let ended = ended.map_err(|_| format!("it did not end within {} s", PATIENCE.as_secs()))??;
+        if !ended.status.success() {
+            return Err(format!("{role} ended with {}", ended.status).into());
+        }
+        Ok(serde_json::from_slice(&ended.stdout)?)
+    }
+
+    fn command(&self, role: &str, order: &Order) -> Result<Command, BoxError> {
+        let (program, arguments) = self.command.split_first().ok_or("no program")?;
+        let mut command = Command::new(program);
+        command.args(arguments).args([role, &serde_json::to_string(order)?, &order.url]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+        Ok(command)
+    }
+}
+
+fn expect(what: &str, found: u64, expected: u64) -> Result<(), BoxError> {
+    if found == expected { Ok(()) } else { Err(format!("{found} tasks {what}, not {expected}").into()) }
+}

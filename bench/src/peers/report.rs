@@ -1,0 +1,99 @@
+//! The table of the comparison.
+
+use super::{
+    Extent, Found, OURS, Table,
+    plan::{Figure, ROWS, Row},
+    program::{ASYNQ, Program},
+};
+use crate::{measured::short, suite};
+
+/// Median and spread of a figure over the runs.
+#[derive(Debug, Clone, Copy)]
+struct Median {
+    figure: f64,
+    /// Half of the distance from the least to the greatest, as a share of the median.
+    spread: f64,
+}
+
+impl Median {
+    fn of(found: Option<&Found>, figure: Figure) -> Option<Self> {
+        let mut figures: Vec<f64> = found?.runs.iter().filter_map(|run| figure.of(run)).collect();
+        figures.sort_by(f64::total_cmp);
+        let (least, greatest) = (figures.first()?, figures.last()?);
+        let middle = figures[figures.len() / 2];
+        Some(Self { figure: middle, spread: if middle == 0.0 { 0.0 } else { (greatest - least) / 2.0 / middle } })
+    }
+
+    fn shown(self) -> String {
+        format!("{} ±{:.0} %", short(self.figure), self.spread * 100.0)
+    }
+}
+
+/// The section of RESULTS.md without its heading.
+pub(super) fn section(extent: &Extent, programs: &[Program], skipped: &[String], table: &Table) -> String {
+    let mut text = String::new();
+    for fact in suite::facts() {
+        text += &format!("- {fact}\n");
+    }
+    text += &format!("- load of the machine at the end: {}\n", suite::load());
+    text += &format!(
+        "- medians of {} runs in turns on one redis-server (the backlog of {} tasks: one run); ± is half of the range\n",
+        extent.runs, extent.waiting
+    );
+    text += "- ours is built as `cargo build --release` of a new program does it: `opt-level = 3`, no LTO\n";
+    for line in skipped {
+        text += &format!("- {line}\n");
+    }
+    if extent.quick {
+        text += "- **quick: a fraction of the tasks; these figures only show that everything works**\n";
+    }
+    text += "\nThe same JSON of 100 bytes, read by a job that does nothing else; every setting but concurrency and queues is the \
+             library's default. *×* says how many times as good ours is; every run is checked to have run each task once.\n\n";
+
+    let mut head = vec!["figure".to_owned(), OURS.to_owned()];
+    for program in programs {
+        head.extend([format!("{} {}", program.name, program.version), "×".to_owned()]);
+    }
+    head.extend(["× asynq to reach", "reach for", "reached"].map(str::to_owned));
+    text += &suite::line(&head);
+    text += &format!("|{}\n", "---|".repeat(head.len()));
+    let mut notes = Vec::new();
+    for row in ROWS {
+        text += &suite::line(&cells(row, programs, table, &mut notes));
+    }
+    for (number, note) in notes.iter().enumerate() {
+        text += &format!("\n{}. {note}", number + 1);
+    }
+    text + "\n"
+}
+
+fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>) -> Vec<String> {
+    let ours = Median::of(table.get(&(OURS, row.key)), row.figure);
+    let mut cells = vec![row.title.to_owned(), ours.map(Median::shown).unwrap_or_default()];
+    let mut beside_asynq = None;
+    for program in programs {
+        let found = table.get(&(program.name, row.key));
+        let theirs = Median::of(found, row.figure);
+        let missing = found.and_then(|found| found.missing.as_ref());
+        let times = ours.zip(theirs).map(|(ours, theirs)| row.figure.times(ours.figure, theirs.figure));
+        // Nothing divided by nothing says nothing.
+        let times = times.filter(|times| times.is_finite());
+        if program.name == ASYNQ {
+            beside_asynq = times;
+        }
+        let mut cell = theirs.map_or_else(|| "–".to_owned(), Median::shown);
+        if let Some(reason) = missing {
+            let note = format!("{}: {reason}", program.name);
+            let number = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
+                notes.push(note);
+                notes.len() - 1
+            });
+            cell += &format!(" ({})", number + 1);
+        }
+        cells.extend([cell, times.map(|times| format!("{times:.1}")).unwrap_or_default()]);
+    }
+    let goal = |figure: fn((f64, f64)) -> f64| row.goal.map(|goal| format!("≥ {}", figure(goal))).unwrap_or_default();
+    let reached = row.goal.zip(beside_asynq).map(|((reach, _), times)| if times >= reach { "yes" } else { "**no**" });
+    cells.extend([goal(|goal| goal.0), goal(|goal| goal.1), reached.unwrap_or_default().to_owned()]);
+    cells
+}
