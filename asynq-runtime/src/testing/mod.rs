@@ -52,6 +52,7 @@ mod direct;
 #[cfg(feature = "sqlite")]
 mod drain;
 mod locked;
+mod timetable;
 #[cfg(feature = "sqlite")]
 mod wait;
 
@@ -63,4 +64,5 @@ pub use self::{
 pub use self::{
     direct::{run, run_in},
     locked::assert_jobs_locked,
+    timetable::Timetable,
 };
