@@ -16,6 +16,7 @@ mod scheduler;
 mod service;
 mod spec;
 mod tick;
+mod timetable;
 
 pub use asynq_runtime::broker::{EntryId, Overlap};
 

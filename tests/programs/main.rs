@@ -14,5 +14,6 @@ mod periodic;
 mod policies;
 mod result;
 mod stage;
+mod templates;
 mod testing;
 mod worker;

@@ -3,3 +3,4 @@
 mod linked;
 mod oracle;
 mod properties;
+mod test_app;

@@ -124,13 +124,20 @@ pub(super) async fn edit(
 
 /// The arguments as the job of this program encodes them; `None` where it is not known here, or the task's have another shape.
 async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Option<Bytes>, Failure> {
-    let Some(job) = app.registry().and_then(|registry| registry.get(&task.r#type)) else { return Ok(None) };
-    if job.show(&task.payload).is_err() {
+    let job = app.registry().and_then(|registry| registry.get(&task.r#type));
+    if job.is_none_or(|job| job.show(&task.payload).is_err()) {
         let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
-        if reader.shapes.read(&task.r#type, Some(job), &task.payload).is_some() {
+        if reader.shapes.read(&task.r#type, job, &task.payload).is_some() {
             return Ok(None);
         }
     }
+    let Some(job) = job else {
+        let message = format!(
+            "this program does not know the job `{}`, nor the shape of its arguments: give its payload as text",
+            task.r#type
+        );
+        return Err(Failure::bad_request(message));
+    };
     if shows_mask(job, &task.payload) && has_mask(arguments) {
         return Err(masked());
     }

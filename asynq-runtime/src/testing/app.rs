@@ -6,7 +6,7 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 
 use super::{
     drain::{self, Drained},
-    said,
+    said, timetable,
 };
 use crate::{
     broker::{
@@ -36,6 +36,7 @@ pub struct TestApp {
     states: StateMap,
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
+    has_schedules: bool,
 }
 
 impl TestApp {
@@ -52,7 +53,8 @@ impl TestApp {
         let client = Client::new(Arc::new(broker));
         let mut states = StateMap::default();
         states.insert(client.clone());
-        Self { client, clock, registry, states, aggregations: Aggregations::default(), aggregated: Vec::new() }
+        let (aggregations, aggregated) = (Aggregations::default(), Vec::new());
+        Self { client, clock, registry, states, aggregations, aggregated, has_schedules: false }
     }
 
     /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs; a [`Client`] of this
@@ -139,6 +141,16 @@ impl TestApp {
         self
     }
 
+    /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick that
+    /// lies in it, at its time, and a tick finds what the earlier ones left ([`drain`](Self::drain) in between for a job whose
+    /// `overlap` is not `allow`). Ticks before the first `advance` are none. Default: periodic jobs run only when they are
+    /// enqueued.
+    #[must_use]
+    pub fn with_schedules(mut self) -> Self {
+        self.has_schedules = true;
+        self
+    }
+
     /// What enqueues into this application.
     pub fn client(&self) -> &Client {
         &self.client
@@ -153,9 +165,20 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// The text is not a duration.
+    /// The text is not a duration, or a schedule cannot be used.
     pub async fn advance(&self, span: impl IntoSpan) {
-        self.clock.advance(span.into_span().unwrap_or_else(|error| panic!("{error}")));
+        let span = span.into_span().unwrap_or_else(|error| panic!("{error}"));
+        let end = ManualClock::new(self.now());
+        end.advance(span);
+        while self.has_schedules
+            && let Some(at) = timetable::next(&self.client, &self.registry).await
+            && at > self.now()
+            && at <= end.now()
+        {
+            self.clock.set(at);
+            timetable::fire(&self.client, &self.registry).await;
+        }
+        self.clock.set(end.now());
     }
 
     /// Runs everything that is due, one task after the other, also what those tasks enqueue, until nothing is due.

@@ -52,6 +52,7 @@ mod direct;
 #[cfg(feature = "sqlite")]
 mod drain;
 mod locked;
+mod timetable;
 #[cfg(feature = "sqlite")]
 mod wait;
 
@@ -63,6 +64,7 @@ pub use self::{
 pub use self::{
     direct::{run, run_in},
     locked::assert_jobs_locked,
+    timetable::Timetable,
 };
 
 /// What the database in memory answers, which has no reason to fail.

@@ -25,4 +25,5 @@ mod scripts;
 mod source;
 mod suites;
 mod surface;
+mod templates;
 mod tree;

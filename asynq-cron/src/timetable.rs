@@ -1,0 +1,52 @@
+//! Fires the linked periodic jobs in a `TestApp`, whose clock is turned by hand.
+
+use asynq_runtime::{
+    Client, Registry,
+    broker::Ticked,
+    job::{BoxError, BoxFuture},
+    testing::Timetable,
+};
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{Periodic, PeriodicEntry, PeriodicError, Tick};
+
+/// There are no other releases in memory.
+const REVISION: u64 = 1;
+
+asynq_runtime::__private::inventory::submit! {
+    Timetable { next, fire }
+}
+
+/// The entries of the jobs that the application runs.
+fn entries(registry: &Registry) -> Result<Vec<Periodic>, PeriodicError> {
+    let entries = PeriodicEntry::linked().into_iter().filter(|entry| registry.get(entry.job.name).is_some());
+    entries.map(PeriodicEntry::to_periodic).collect()
+}
+
+fn next<'a>(client: &'a Client, registry: &'a Registry) -> BoxFuture<'a, Result<Option<DateTime<Utc>>, BoxError>> {
+    Box::pin(async move {
+        let (now, mut next) = (client.broker().now(), None);
+        for entry in entries(registry)? {
+            client.broker().plan_entry(&entry.plan(now, REVISION)).await?;
+            next = next.into_iter().chain(entry.spec().next_after(now)).min();
+        }
+        Ok(next)
+    })
+}
+
+fn fire<'a>(client: &'a Client, registry: &'a Registry) -> BoxFuture<'a, Result<(), BoxError>> {
+    Box::pin(async move {
+        let now = client.broker().now();
+        for entry in entries(registry)? {
+            // Schedules have whole seconds.
+            if entry.spec().next_after(now - TimeDelta::seconds(1)) != Some(now) {
+                continue;
+            }
+            let tick = entry.tick(Tick::new(now), DateTime::UNIX_EPOCH, now, REVISION)?;
+            if let Ticked::Refused(refused) = client.broker().tick(&tick).await? {
+                return Err(format!("the tick of {entry} was refused: {refused}").into());
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,46 @@
+//! Periodic jobs in the kit for tests: they fire when its clock is turned.
+
+use asynq_cron::prelude::*;
+use asynq_runtime::{prelude::*, testing::TestApp};
+use chrono::{DateTime, Timelike as _};
+
+#[periodic("0 9 * * *", tz = "Europe/Berlin")]
+async fn test_app_report(tick: Tick) {
+    println!("for {}", tick.scheduled_at());
+}
+
+#[periodic("@every 1h", overlap = "skip")]
+async fn test_app_sweep() {}
+
+#[tokio::test]
+async fn a_periodic_job_fires_at_its_times_when_the_clock_is_turned() {
+    let only = || Registry::only::<(test_app_report,)>().expect("a registry");
+    let app = TestApp::new().await.registry(only()).with_schedules();
+    assert_eq!(app.drain().await.succeeded, 0, "nothing was due before time passed");
+    app.advance("7d").await;
+    let tasks = app.tasks().await;
+    assert_eq!(tasks.len(), 7);
+    for task in &tasks {
+        let (_, at) = task.headers.iter().find(|(key, _)| key == "asynq-cron-at").expect("its tick");
+        let at = DateTime::from_timestamp(at.parse().expect("seconds"), 0).expect("a time");
+        assert!(at <= app.now() && [7, 8].contains(&at.hour()) && at.minute() == 0, "9:00 in Berlin: {at}");
+    }
+    assert_eq!(app.drain().await.succeeded, 7);
+    app.advance("30m").await;
+    app.advance("23h30m").await;
+    assert_eq!(app.drain().await.succeeded, 1, "no tick fires twice");
+
+    let without = TestApp::new().await.registry(only());
+    without.advance("7d").await;
+    assert_eq!(without.tasks().await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_tick_is_left_out_while_the_task_of_the_last_one_waits() {
+    let only = Registry::only::<(test_app_sweep,)>().expect("a registry");
+    let app = TestApp::new().await.registry(only).with_schedules();
+    app.advance("5h").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+}

@@ -1,0 +1,44 @@
+//! A web application with its worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the
+//! broker. Both leave in order on Ctrl-C: requests are answered, and what runs is finished or handed back.
+
+use asynq_runtime::{Outcome, prelude::*};
+use axum::{
+    Router,
+    extract::{Path, State as Shared},
+    http::StatusCode,
+    routing::{get, post},
+};
+
+/// Squares a number, slowly enough to be a job.
+#[job(retry = 3)]
+async fn square(number: u32) -> JobResult<u64> {
+    Ok(u64::from(number).pow(2))
+}
+
+async fn begin(Shared(client): Shared<Client>, Path(number): Path<u32>) -> Result<String, StatusCode> {
+    let task = square::job(number).awaited().enqueue(&client).await;
+    task.map(|task| format!("/results/{}\n", task.id)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (StatusCode, String) {
+    match client.wait::<square>(&id, "20s").await {
+        Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
+        Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
+        Ok(other) => (StatusCode::GONE, format!("{other:?}\n")),
+        Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    let running = Server::builder(url).build().await?.start().await?;
+
+    let app = Router::new().route("/squares/{number}", post(begin)).route("/results/{id}", get(result));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("http://{}", listener.local_addr()?);
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(stop).await?;
+    running.shutdown().await?;
+    Ok(())
+}

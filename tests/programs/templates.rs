@@ -1,0 +1,61 @@
+//! What `cargo generate` makes programs of, run as a new program is: enqueued by one, done by the other.
+
+use std::{fs, process::Output};
+
+use asynq_runtime::{Client, TaskState};
+use tempfile::TempDir;
+
+use crate::stage::{program, text};
+
+const WORKER: &str = env!("CARGO_BIN_EXE_template-worker");
+const PRODUCER: &str = env!("CARGO_BIN_EXE_template-producer");
+
+fn run(binary: &str, folder: &TempDir, args: &[&str]) -> Output {
+    let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
+    program(binary).args(args).env("ASYNQ_URL", url).current_dir(folder.path()).output().unwrap()
+}
+
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[tokio::test]
+async fn the_producer_enqueues_what_the_worker_knows() {
+    let folder = TempDir::new().unwrap();
+    let listed = good(&run(WORKER, &folder, &["jobs"]));
+    assert!(listed.contains("greet") && listed.contains("good_morning"), "{listed}");
+    let told = good(&run(PRODUCER, &folder, &[]));
+    assert!(told.contains(" is pending in default"), "{told}");
+    good(&run(WORKER, &folder, &["enqueue", "greet", "\"Bob\""]));
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("jobs.db").display())).await.unwrap();
+    let tasks = client.inspector().tasks("default", TaskState::Pending).await.unwrap();
+    assert_eq!(tasks.iter().map(|task| &*task.r#type).collect::<Vec<_>>(), ["greet", "greet"]);
+    assert_eq!(tasks[0].payload[..5], tasks[1].payload[..5], "both know the job by one shape");
+}
+
+#[test]
+fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
+    let folder = TempDir::new().unwrap();
+    let refused = run(WORKER, &folder, &["jobs", "--check"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("cannot read the file of --check"));
+    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 2 of them new\n");
+    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 0 of them new\n");
+    let checked = good(&run(WORKER, &folder, &["jobs", "--check"]));
+    assert_eq!(checked, "safe    good_morning no arguments\nsafe    greet str\n");
+
+    // What an earlier version shipped: a job that is gone.
+    let file = folder.path().join("jobs.lock");
+    let lock = fs::read_to_string(&file).unwrap();
+    fs::write(&file, lock.replace("\"greet\"", "\"hail\"")).unwrap();
+    let stopped = run(WORKER, &folder, &["jobs", "--check=jobs.lock"]);
+    assert_eq!(stopped.status.code(), Some(1));
+    assert!(
+        text(&stopped.stdout).contains("UNSAFE  hail str: looks like a rename to `greet`"),
+        "{}",
+        text(&stopped.stdout)
+    );
+    assert!(text(&stopped.stderr).contains("2 of the shapes in jobs.lock are unsafe"), "{}", text(&stopped.stderr));
+    let wrong = run(WORKER, &folder, &["jobs", "--lock", "--json"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}

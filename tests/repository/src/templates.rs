@@ -1,0 +1,41 @@
+//! The templates of `cargo generate`: what they say beside their sources, which the tests build as they are.
+
+use crate::tree::{files, none, read};
+
+const TEMPLATES: [&str; 3] = ["producer", "web", "worker"];
+
+#[test]
+fn each_template_is_built_by_the_tests_and_depends_on_what_is_there() {
+    let (tests, workspace, mut broken) = (read("tests/Cargo.toml"), read("Cargo.toml"), Vec::new());
+    for name in TEMPLATES {
+        let (folder, source) = (format!("template/{name}"), format!("template/{name}/src/main.rs"));
+        if !tests.contains(&format!("path = \"../{source}\"")) {
+            broken.push(format!("{source} is not built by the package of the tests"));
+        }
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        for part in [
+            "name = \"{{project-name}}\"",
+            "edition = \"2024\"",
+            "asynq-runtime = { path = \"{{asynq}}/asynq-runtime\"",
+        ] {
+            if !manifest.contains(part) {
+                broken.push(format!("{folder}/Cargo.toml lacks {part}"));
+            }
+        }
+        if read(&source).contains("{{") {
+            broken.push(format!("{source} has a place for a name, so that the tests cannot build it"));
+        }
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default().lines();
+        for dependency in dependencies.filter_map(|line| line.split(" = ").next()).filter(|name| !name.is_empty()) {
+            if !workspace.contains(&format!("\n{dependency} = ")) {
+                broken.push(format!("{folder} depends on {dependency}, which the workspace does not have"));
+            }
+        }
+        if !read(&format!("{folder}/cargo-generate.toml")).contains("[placeholders.asynq]") {
+            broken.push(format!("{folder} does not ask where the crates are"));
+        }
+    }
+    let folders = files("template").into_iter().filter(|path| path.ends_with("/Cargo.toml"));
+    assert_eq!(folders.count(), TEMPLATES.len(), "a template has no place in TEMPLATES");
+    none(broken, "a new program builds at once");
+}
