@@ -64,6 +64,7 @@ const ROWS: &[Row] = &[
     Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
     Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
     Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
+    Row { name: "a busy worker whose tasks are in one queue", size: "queues", broker: "redis", sizes: TO_1_000, per: "task", measure: |stage, n| Box::pin(wake::busy(stage, n)) },
     Row { name: "delayed tasks that Go workers run: x:due", size: "delayed tasks", broker: "redis", sizes: TO_100_000, per: "task, bytes that stay", measure: |stage, n| Box::pin(due::beside_go(stage, n)) },
     Row { name: "a page of 100 groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "page", measure: |stage, n| Box::pin(inspect::groups_page(stage, n)) },
     Row { name: "a look for ripe groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "step of some hundred", measure: |stage, n| Box::pin(inspect::ripe_groups(stage, n)) },
@@ -81,6 +82,7 @@ const ROWS: &[Row] = &[
     Row { name: "SQLite: what a drain writes", size: "tasks", broker: "sqlite", sizes: TO_100_000, per: "task", measure: |stage, n| Box::pin(file::drain(stage, n)) },
     Row { name: "SQLite: what a refused duplicate writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "refusal", measure: |stage, _| Box::pin(file::duplicate(stage)) },
     Row { name: "SQLite: an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "second", measure: |stage, n| Box::pin(file::idle(stage, n)) },
+    Row { name: "SQLite: one enqueue beside an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 1, n)) },
     Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[100_000, 1_000_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
 ];
 
