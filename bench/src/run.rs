@@ -136,7 +136,9 @@ impl Runner {
 pub(crate) async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
-    let measured = answer(Role::Measure.start(order)?).await?;
+    let mut measured = answer(Role::Measure.start(order)?).await?;
+    // It does not travel.
+    measured.order.url.clone_from(&order.url);
     workload.verify(&measured, client).await?;
     Ok(measured)
 }

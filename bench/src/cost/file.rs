@@ -74,7 +74,8 @@ pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     Ok(Spent { ms: cpu_ms, ..spent })
 }
 
-/// Time from the deletion of all tasks until the file has a quarter of its size; the bytes are those of the file then.
+/// Time from the deletion of all tasks until the file has a quarter of its size; the bytes are those of the file then. A worker
+/// keeps 4 MiB for new tasks, so the file has to be four times as long before.
 pub(super) async fn shrinks(stage: &Stage) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let path = Path::new(stage.order.url.strip_prefix("sqlite://").unwrap_or_default());

@@ -64,6 +64,7 @@ const ROWS: &[Row] = &[
     Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
     Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
     Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
+    Row { name: "a busy worker whose tasks are in one queue", size: "queues", broker: "redis", sizes: TO_1_000, per: "task", measure: |stage, n| Box::pin(wake::busy(stage, n)) },
     Row { name: "delayed tasks that Go workers run: x:due", size: "delayed tasks", broker: "redis", sizes: TO_100_000, per: "task, bytes that stay", measure: |stage, n| Box::pin(due::beside_go(stage, n)) },
     Row { name: "a page of 100 groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "page", measure: |stage, n| Box::pin(inspect::groups_page(stage, n)) },
     Row { name: "a look for ripe groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "step of some hundred", measure: |stage, n| Box::pin(inspect::ripe_groups(stage, n)) },
@@ -81,7 +82,8 @@ const ROWS: &[Row] = &[
     Row { name: "SQLite: what a drain writes", size: "tasks", broker: "sqlite", sizes: TO_100_000, per: "task", measure: |stage, n| Box::pin(file::drain(stage, n)) },
     Row { name: "SQLite: what a refused duplicate writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "refusal", measure: |stage, _| Box::pin(file::duplicate(stage)) },
     Row { name: "SQLite: an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "second", measure: |stage, n| Box::pin(file::idle(stage, n)) },
-    Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[10_000, 100_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
+    Row { name: "SQLite: one enqueue beside an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 1, n)) },
+    Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[100_000, 1_000_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
 ];
 
 /// A broker of its own for one size of one row.
@@ -111,7 +113,7 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// A broker failed.
+/// The page cannot be written, or a measurement failed: then the page says so.
 pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     let chosen = |row: &&Row| extent.only.is_empty() || extent.only.iter().any(|part| row.name.contains(part.as_str()));
     let mut section = String::new();
@@ -125,6 +127,7 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
          where the cost does not depend on the size, 1 where it grows with it.\n",
         suite::load()
     );
+    let mut failures = Vec::new();
     for row in ROWS.iter().filter(chosen) {
         let mut found = Vec::new();
         for size in row.sizes.iter().copied().filter(|size| *size <= extent.max) {
@@ -133,8 +136,13 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
             let order = place.order(&Order { payload_bytes: 100, n: size, concurrency: 10, ..Order::default() });
             let client = Client::connect(&order.url).await?;
             let stage = Stage { order, client, seconds: extent.seconds };
-            let spent = (row.measure)(&stage, size).await;
-            let spent = spent.map_err(|error| format!("{}, {size} {}: {error}", row.name, row.size))?;
+            let spent = match (row.measure)(&stage, size).await {
+                Ok(spent) => spent,
+                Err(error) => {
+                    failures.push(format!("{}, {size} {}: {error}", row.name, row.size));
+                    break;
+                }
+            };
             if extent.json {
                 println!("{}", serde_json::to_string(&Line { row: row.name, size, spent })?);
             }
@@ -142,11 +150,14 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
         }
         section += &table(row, &found);
     }
+    for failure in &failures {
+        section += &format!("\n**failed: {failure}**\n");
+    }
     page::put(&extent.folder.join("RESULTS.md"), page::COST, &section)?;
     if !extent.json {
         println!("## {}\n\n{section}", page::COST);
     }
-    Ok(())
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 fn table(row: &Row, found: &[(u64, Spent)]) -> String {

@@ -9,11 +9,13 @@ use super::{Stage, spent::Spent};
 use crate::{
     order::Order,
     queue,
-    task::{Starts, next_start, stamp, unix_nanos},
+    task::{Seen, Starts, next_start, note, stamp, task, unix_nanos},
 };
 
 /// Enqueues that are counted, and as many before them.
 const TASKS: u64 = 20;
+/// Tasks that come at once.
+const MANY: u64 = 20_000;
 /// After its start a worker has asked everything once.
 const SETTLES: Duration = Duration::from_secs(4);
 
@@ -27,6 +29,23 @@ pub(super) async fn beside(stage: &Stage, workers: u64, queues: u64) -> Result<S
     run(stage, &order, &mut started).await?;
     let spent = counter.stop(TASKS)?;
     end(running).await?;
+    Ok(spent)
+}
+
+/// One task of many that come at once into one of the queues that a worker serves.
+pub(super) async fn busy(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
+    let order = Order { queues: Some(queues), ..stage.order.clone() };
+    let seen = Seen::none_of(MANY);
+    let running = queue::worker::<note>(&order, seen.clone()).build().await?.start().await?;
+    tokio::time::sleep(SETTLES).await;
+    let counter = stage.count()?;
+    let tasks = (0..MANY).map(|number| task(number, 100).into_job().queue(queue::name(&order, 0)));
+    for outcome in stage.client.enqueue_many(tasks).await? {
+        outcome?;
+    }
+    seen.all().await?;
+    let spent = counter.stop(MANY)?;
+    end(vec![running]).await?;
     Ok(spent)
 }
 

@@ -1,127 +1,150 @@
-//! The throwaway program on a SQLite file: asynq's work on its own tables, one connection, statements kept prepared, every
-//! commit on disk.
+//! The throwaway program on a SQLite file: the least that a queue has to do there, with the same promise. One table with a
+//! unique id, one connection, statements kept prepared and for whole groups where SQL can, and a thread that brings a
+//! commit to the disk while the next one is made.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    fs,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+};
 
 use asynq_runtime::prelude::BoxError;
 use rusqlite::{Connection, params};
 
 use super::scripts::Task;
-use crate::queue::QUEUE;
 
-const INSERT: &str = "INSERT INTO task(q, state, at, since, id, type) VALUES (?1, 2, ?2, ?2, ?3, 'note')";
-const INSERT_BODY: &str = "INSERT INTO body(seq, msg) VALUES (?1, ?2)";
-const NEXT: &str = "SELECT t.seq, t.id, b.msg FROM task AS t JOIN body AS b ON b.seq = t.seq \
-                    WHERE t.q = ?1 AND t.state = 2 ORDER BY t.at, t.seq LIMIT ?2";
-const TAKE: &str = "UPDATE task SET state = 1, at = ?2, server = 1, run = ?3 WHERE seq = ?1";
-const DONE: &str = "DELETE FROM task WHERE seq = ?1 AND state = 1 AND server = 1 AND run = ?2";
-const DONE_BODY: &str = "DELETE FROM body WHERE seq = ?1";
-const TALLY: &str = "INSERT INTO tally(q, state, n) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET n = n + excluded.n";
-const STAT: &str = "INSERT INTO stat(q, day, processed, failed) VALUES (?1, ?2, ?3, 0) \
-                    ON CONFLICT DO UPDATE SET processed = processed + excluded.processed";
-/// States, and the "day" of all time, as asynq numbers them.
-const ACTIVE: i64 = 1;
-const PENDING: i64 = 2;
-const ALL_TIME: i64 = -1;
-const DAY_MS: i64 = 86_400_000;
-const LEASE_MS: i64 = 10_000;
+const TABLES: &str = "CREATE TABLE IF NOT EXISTS task(seq INTEGER PRIMARY KEY, state INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, msg BLOB NOT NULL);
+                      CREATE TABLE IF NOT EXISTS settled(one INTEGER PRIMARY KEY, n INTEGER NOT NULL);
+                      INSERT OR IGNORE INTO settled(one, n) VALUES (1, 0)";
+const INSERT: &str = "INSERT INTO task(state, id, msg) VALUES (2, ?1, ?2)";
+/// What waits is behind what was taken, so that the next tasks need no index.
+const NEXT: &str = "SELECT seq, id, msg FROM task WHERE seq > ?1 LIMIT ?2";
+const TAKE: &str = "UPDATE task SET state = 1 WHERE seq BETWEEN ?1 AND ?2";
+const DONE: &str = "DELETE FROM task WHERE seq BETWEEN ?1 AND ?2 AND state = 1";
+const SETTLED: &str = "UPDATE settled SET n = n + ?1 WHERE one = 1";
+/// Commits that may be on their way to the disk while the next one is made.
+const AHEAD: usize = 1;
 
 /// The file, and the tasks that were taken from it and not settled.
 #[derive(Debug)]
 pub(super) struct File {
     connection: Connection,
-    q: i64,
-    run: i64,
-    taken: Vec<i64>,
+    disk: Disk,
+    /// First and last of what was taken, and how many.
+    taken: Option<(i64, i64, usize)>,
+    /// The last that was taken, where it may still be there.
+    last: i64,
+}
+
+/// The thread that brings commits to the disk, one after the other.
+#[derive(Debug)]
+struct Disk {
+    commits: SyncSender<()>,
+    synced: Receiver<Result<(), std::io::Error>>,
+    /// Commits that are not known to be on the disk.
+    open: usize,
 }
 
 impl File {
-    /// Opens a file that has asynq's tables.
+    /// Opens the file beside that of asynq.
     pub(super) fn open(url: &str) -> Result<Self, BoxError> {
-        let connection = Connection::open(url.strip_prefix("sqlite://").unwrap_or(url))?;
+        let path = path(url);
+        let connection = Connection::open(&path)?;
         connection.set_prepared_statement_cache_capacity(128);
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA foreign_keys=OFF")?;
-        connection.execute("INSERT OR IGNORE INTO queue(name) VALUES (?1)", [QUEUE])?;
-        let q = connection.query_row("SELECT q FROM queue WHERE name = ?1", [QUEUE], |row| row.get(0))?;
-        Ok(Self { connection, q, run: 0, taken: Vec::new() })
+        // As asynq has it: the log is synced here, and not inside of COMMIT.
+        connection
+            .execute_batch("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000")?;
+        connection.execute_batch(TABLES)?;
+        Ok(Self { connection, disk: Disk::start(&format!("{path}-wal"))?, taken: None, last: 0 })
+    }
+
+    /// How many tasks there are and how many were settled, of a file that is not needed any more.
+    pub(super) fn end(url: &str) -> Result<(i64, i64), BoxError> {
+        let path = path(url);
+        let counts = {
+            let connection = Connection::open(&path)?;
+            let counts = "SELECT (SELECT count(*) FROM task), (SELECT n FROM settled)";
+            connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?
+        };
+        fs::remove_file(&path)?;
+        Ok(counts)
     }
 
     /// Stores one group.
     pub(super) fn enqueue(&mut self, group: &[Task]) -> Result<(), BoxError> {
-        let now = now();
         self.commit(|file| {
-            for (id, message) in group {
-                file.execute(INSERT, params![file.q, now, id])?;
-                file.execute(INSERT_BODY, params![file.connection.last_insert_rowid(), message])?;
+            let mut insert = file.connection.prepare_cached(INSERT)?;
+            for task in group {
+                insert.execute(params![task.0, task.1])?;
             }
-            file.count(PENDING, group.len() as i64)
+            Ok(())
         })
     }
 
     /// Takes up to `n` tasks; says how many.
     pub(super) fn fetch(&mut self, n: usize) -> Result<usize, BoxError> {
-        self.run += 1;
-        let taken = self.commit(|file| file.take(n))?;
-        self.taken = taken;
-        Ok(self.taken.len())
+        // Nothing was promised.
+        self.transaction(|file| file.take(n))
     }
 
     /// Settles what was taken.
     pub(super) fn settle(&mut self) -> Result<(), BoxError> {
-        self.commit(Self::end)?;
-        self.taken.clear();
-        Ok(())
+        self.commit(Self::settle_taken)
     }
 
     /// Settles what was taken and takes up to `n` more, in one commit; says how many.
     pub(super) fn settle_and_fetch(&mut self, n: usize) -> Result<usize, BoxError> {
-        let taken = self.commit(|file| {
-            file.end()?;
-            file.run += 1;
+        self.commit(|file| {
+            file.settle_taken()?;
             file.take(n)
-        })?;
-        self.taken = taken;
-        Ok(self.taken.len())
+        })
     }
 
-    fn take(&mut self, n: usize) -> Result<Vec<i64>, BoxError> {
-        let mut found = Vec::with_capacity(n);
-        let mut next = self.connection.prepare_cached(NEXT)?;
-        let mut rows = next.query([self.q, n as i64])?;
-        while let Some(row) = rows.next()? {
-            // Read as a worker would.
-            let (_id, _message): (String, Vec<u8>) = (row.get(1)?, row.get(2)?);
-            found.push(row.get(0)?);
+    /// Waits until all that was committed is on the disk.
+    pub(super) fn sync(&mut self) -> Result<(), BoxError> {
+        self.disk.wait_for_all_but(0)
+    }
+
+    fn take(&mut self, n: usize) -> Result<usize, BoxError> {
+        let (mut first, mut found) = (None, 0);
+        {
+            let mut next = self.connection.prepare_cached(NEXT)?;
+            let mut rows = next.query([self.last, n as i64])?;
+            while let Some(row) = rows.next()? {
+                // Read as a worker would.
+                let (_id, _message): (String, Vec<u8>) = (row.get(1)?, row.get(2)?);
+                self.last = row.get(0)?;
+                first = first.or(Some(self.last));
+                found += 1;
+            }
         }
-        let until = now() + LEASE_MS;
-        for seq in &found {
-            self.execute(TAKE, params![seq, until, self.run])?;
+        self.taken = first.map(|first| (first, self.last, found));
+        if let Some((first, last, _)) = self.taken {
+            self.execute(TAKE, [first, last])?;
         }
-        let n = found.len() as i64;
-        self.count(PENDING, -n)?;
-        self.count(ACTIVE, n)?;
         Ok(found)
     }
 
-    fn end(&mut self) -> Result<(), BoxError> {
-        for seq in &self.taken {
-            self.execute(DONE, params![seq, self.run])?;
-            self.execute(DONE_BODY, [seq])?;
-        }
-        let n = self.taken.len() as i64;
-        self.count(ACTIVE, -n)?;
-        for day in [now() / DAY_MS, ALL_TIME] {
-            self.execute(STAT, [self.q, day, n])?;
+    fn settle_taken(&mut self) -> Result<(), BoxError> {
+        if let Some((first, last, n)) = self.taken.take() {
+            self.execute(DONE, [first, last])?;
+            self.execute(SETTLED, [n as i64])?;
+            // SQLite begins again at 1 where no row is left.
+            self.last = 0;
         }
         Ok(())
     }
 
-    fn count(&self, state: i64, n: i64) -> Result<(), BoxError> {
-        self.execute(TALLY, [self.q, state, n])
+    /// A transaction that promises something.
+    fn commit<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
+        let done = self.transaction(work)?;
+        self.disk.commits.send(())?;
+        self.disk.open += 1;
+        self.disk.wait_for_all_but(AHEAD)?;
+        Ok(done)
     }
 
-    fn commit<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
+    fn transaction<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
         self.execute("BEGIN IMMEDIATE", [])?;
         let done = work(self)?;
         self.execute("COMMIT", [])?;
@@ -134,6 +157,25 @@ impl File {
     }
 }
 
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
+impl Disk {
+    fn start(log: &str) -> Result<Self, BoxError> {
+        let log = fs::File::open(log)?;
+        let (commits, inbox) = sync_channel(AHEAD + 1);
+        let (outbox, synced) = sync_channel(AHEAD + 1);
+        thread::spawn(move || while inbox.recv().is_ok() && outbox.send(log.sync_data()).is_ok() {});
+        Ok(Self { commits, synced, open: 0 })
+    }
+
+    fn wait_for_all_but(&mut self, open: usize) -> Result<(), BoxError> {
+        while self.open > open {
+            self.synced.recv()??;
+            self.open -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The file of its own, beside that of asynq.
+fn path(url: &str) -> String {
+    format!("{}-limit", url.strip_prefix("sqlite://").unwrap_or(url))
 }

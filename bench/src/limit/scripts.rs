@@ -180,7 +180,7 @@ impl Script {
 
 /// A new task's id and message.
 fn written(task: impl Into<PreparedTask>) -> Task {
-    let (task, id) = (task.into(), Uuid::new_v4().to_string());
+    let (task, id) = (task.into(), Uuid::now_v7().to_string());
     let message = TaskMessage {
         r#type: task.name().to_owned(),
         payload: Bytes::copy_from_slice(task.payload()),
