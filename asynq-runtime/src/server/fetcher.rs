@@ -13,6 +13,7 @@
 //! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
 //! task then clear themselves, and the poison task dies alone.
 
+mod pace;
 mod ready_queues;
 mod start;
 mod wait;
@@ -27,6 +28,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+use self::{pace::Pace, ready_queues::MANY};
 use super::{
     attempt::Attempt,
     layer_stack::{LayerStack, Permit},
@@ -59,6 +61,7 @@ pub(crate) struct Fetcher {
     short: Vec<Option<Instant>>,
     /// When all queues were last looked at, where they are many.
     looked: Option<Instant>,
+    pace: Pace,
     /// What the layers gave for the next task.
     permit: Option<Permit>,
     random: Rng,
@@ -73,7 +76,9 @@ impl Fetcher {
         let short = vec![None; queues.len()];
         let (random, wakeups) = (Rng::new(), SpuriousWakeups::new());
         let is_beside_jobs = context.broker.dequeues_beside_jobs();
-        let mut fetcher = Self { context, queues, is_beside_jobs, short, looked: None, permit: None, random, wakeups };
+        let pace = Pace::new(Instant::now());
+        let mut fetcher =
+            Self { context, queues, is_beside_jobs, short, looked: None, pace, permit: None, random, wakeups };
         let mut retry_backoff = RetryBackoff::new("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.context.quiet.clone();
         let mut next = Next::Probe;
@@ -129,6 +134,9 @@ impl Fetcher {
             let open: Vec<Open> = self.open(self.all()).collect();
             let asked = match next {
                 Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
+                Next::Fetch if self.queues.len() > MANY => {
+                    self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random)
+                }
                 Next::Fetch => self.queues.share(room, &open, &mut self.random),
             };
             self.fetch(&asked).await?
@@ -197,6 +205,8 @@ impl Fetcher {
             self.short[queue] = (got < n.min(BUSY)).then_some(since);
         }
         let taken = runs.len();
+        let wanted = asked.iter().map(|&(_, n)| n).sum();
+        self.pace.took(taken, wanted, context.config.concurrency, since);
         if taken == 0 {
             return 0;
         }

@@ -138,6 +138,45 @@ impl Queues {
         open.iter().map(|open| open.queue).zip(asked).filter(|&(_, n)| n > 0).collect()
     }
 
+    /// [`share`](Self::share) in whole chunks, so that fewer queues are asked: on average each gets its share all the same. Slots
+    /// that are left, because a queue has no room for a chunk, are shared one by one.
+    pub(crate) fn share_in_chunks(
+        &self,
+        free: usize,
+        open: &[Open],
+        chunk: usize,
+        random: &mut Rng,
+    ) -> Vec<(usize, usize)> {
+        // Without chunks each would get as much.
+        if chunk <= 1 || free >= open.len().saturating_mul(chunk) {
+            return self.share(free, open, random);
+        }
+        let in_chunks: Vec<Open> = open.iter().map(|open| Open { room: open.room.div_ceil(chunk), ..*open }).collect();
+        let mut chunks = self.share(free.div_ceil(chunk), &in_chunks, random);
+        // The one that is not whole is any of them.
+        random.shuffle(&mut chunks);
+        let rooms: HashMap<usize, usize> = open.iter().map(|open| (open.queue, open.room)).collect();
+        let mut left = free;
+        let mut asked = chunks;
+        for (queue, n) in &mut asked {
+            *n = n.saturating_mul(chunk).min(rooms[queue]).min(left);
+            left -= *n;
+        }
+        if left > 0 {
+            let had: HashMap<usize, usize> = asked.iter().copied().collect();
+            let room = |open: &Open| open.room - had.get(&open.queue).copied().unwrap_or_default();
+            let rest: Vec<Open> = open.iter().map(|open| Open { room: room(open), ..*open }).collect();
+            let more: HashMap<usize, usize> = self.share(left, &rest, random).into_iter().collect();
+            for (queue, n) in &mut asked {
+                *n += more.get(queue).copied().unwrap_or_default();
+            }
+            asked.extend(more.into_iter().filter(|(queue, _)| !had.contains_key(queue)));
+        }
+        asked.retain(|&(_, n)| n > 0);
+        asked.truncate(MOST_ASKED);
+        asked
+    }
+
     /// Shares `free` slots so that as many open queues as possible are asked at all, in one round trip: for a server that
     /// knows of no work anywhere, where a weight has nothing to decide yet.
     pub(crate) fn probe(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {

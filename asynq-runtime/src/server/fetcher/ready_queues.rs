@@ -15,7 +15,7 @@ use crate::{broker::BrokerError, task::QueueName};
 /// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
 /// So many queues are asked one after the other before it is worth a question which of them have work.
-const MANY: usize = 16;
+pub(super) const MANY: usize = 16;
 
 impl Fetcher {
     /// Slots that this queue may take beside what it has.

@@ -160,6 +160,31 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
 }
 
 #[test]
+fn in_chunks_few_queues_are_asked_and_each_gets_its_share_in_the_long_run() {
+    let entries = [entry("default", 30, None), entry("tenant:*", 70, None)];
+    let queues = Queues::new(&entries, &tenants(99), false);
+    let (open, mut random) = (open(&queues), Rng::with_seed(23));
+    let mut by_queue = vec![0; 100];
+    for _ in 0..20_000 {
+        let asked = queues.share_in_chunks(100, &open, 16, &mut random);
+        assert_eq!(sum(&asked), 100);
+        assert!(asked.len() <= 7 && asked.iter().filter(|&&(_, n)| n % 16 > 0).count() <= 1, "{asked:?}");
+        asked.into_iter().for_each(|(queue, n)| by_queue[queue] += n);
+    }
+    assert!((590_000..610_000).contains(&by_queue[0]), "30 %: {}", by_queue[0]);
+    // 1.4 million over 99.
+    assert!(by_queue[1..].iter().all(|n| (13_000..15_400).contains(n)), "{by_queue:?}");
+
+    // What a limit leaves goes to others, and a chunk is of no use where all get as much without.
+    let limited = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(99), false);
+    let asked = limited.share_in_chunks(100, &self::open(&limited), 16, &mut random);
+    assert!(sum(&asked) == 100 && asked.iter().all(|&(_, n)| n <= 2), "{asked:?}");
+    assert_eq!(queues.share_in_chunks(5000, &open[..3], 16, &mut random).len(), 3);
+    assert_eq!(queues.share_in_chunks(5, &open, 16, &mut random).len(), 1);
+    assert_eq!(queues.share_in_chunks(5, &[], 16, &mut random), []);
+}
+
+#[test]
 fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
     let queues = queues(&[6, 3, 1], false);
     let (open_queues, mut random) = (open(&queues), Rng::with_seed(5));

@@ -1,0 +1,74 @@
+//! How many tasks of one queue are worth asking for at once, where there are many queues.
+//!
+//! A call costs a broker a step for each queue that it asks, so one task of each of a hundred queues costs as much as a hundred calls.
+//! Asking few of them for more is cheaper, and as fair over time; for a while, though, few queues have all slots. So this is done only
+//! while all slots are filled anew within some milliseconds.
+
+use std::time::{Duration, Instant};
+
+/// Most tasks of one queue that are asked for at once.
+const MOST: usize = 16;
+/// As long as this few queues may have all slots.
+const BRIEF: Duration = Duration::from_millis(10);
+
+/// What the last calls brought.
+#[derive(Debug)]
+pub(super) struct Pace {
+    chunk: usize,
+    /// Since when so many tasks were taken.
+    since: Instant,
+    taken: usize,
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { chunk: 1, since: now, taken: 0 }
+    }
+
+    /// So many tasks of one queue are asked for at once, at least; 1 unless tasks end as soon as they are taken.
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Notes what a call brought of what it asked for, for a server with so many slots.
+    pub(super) fn took(&mut self, got: usize, asked: usize, slots: usize, now: Instant) {
+        self.taken = self.taken.saturating_add(got);
+        if now.saturating_duration_since(self.since) > BRIEF {
+            // The tasks of a whole turn of the slots took longer.
+            (self.chunk, self.since, self.taken) = (1, now, 0);
+        } else if got.saturating_mul(2) < asked {
+            self.chunk = (self.chunk / 2).max(1);
+        } else if self.taken >= slots {
+            self.chunk = (self.chunk * 2).min(MOST);
+            (self.since, self.taken) = (now, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_asked_of_a_queue_only_while_all_slots_are_filled_anew_at_once() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let mut pace = Pace::new(start);
+        for (got, asked, at, expected, what) in [
+            (50, 50, ms(1), 1, "half of the slots"),
+            (50, 50, ms(2), 2, "all of them"),
+            (100, 100, ms(4), 4, "again"),
+            (100, 100, ms(6), 8, "again"),
+            (100, 100, ms(8), 16, "again"),
+            (100, 100, ms(10), 16, "no more than that"),
+            (30, 100, ms(11), 8, "little came: the queues are shallow"),
+            (0, 100, ms(12), 4, "nothing"),
+            (60, 100, ms(13), 4, "enough, but the slots were not filled"),
+            (100, 100, ms(30), 1, "a job took its time"),
+            (100, 100, ms(35), 2, "and no other did"),
+        ] {
+            pace.took(got, asked, 100, at);
+            assert_eq!(pace.chunk(), expected, "{what}");
+        }
+    }
+}
