@@ -152,16 +152,17 @@ impl Queues {
             return self.share(free, open, random);
         }
         let in_chunks: Vec<Open> = open.iter().map(|open| Open { room: open.room.div_ceil(chunk), ..*open }).collect();
-        let mut chunks = self.share(free.div_ceil(chunk), &in_chunks, random);
-        // The one that is not whole is any of them.
-        random.shuffle(&mut chunks);
+        let mut asked = self.share(free.div_ceil(chunk), &in_chunks, random);
         let rooms: HashMap<usize, usize> = open.iter().map(|open| (open.queue, open.room)).collect();
-        let mut left = free;
-        let mut asked = chunks;
+        let chunks: usize = asked.iter().map(|(_, n)| n).sum();
+        // One of them may not be whole, and any of them is that one.
+        let (over, mut whole) = ((chunks * chunk).saturating_sub(free), random.usize(..chunks.max(1)));
         for (queue, n) in &mut asked {
-            *n = n.saturating_mul(chunk).min(rooms[queue]).min(left);
-            left -= *n;
+            let is_short = whole < *n;
+            whole = if is_short { usize::MAX } else { whole - *n };
+            *n = (*n * chunk - if is_short { over } else { 0 }).min(rooms[queue]);
         }
+        let left = free - asked.iter().map(|(_, n)| n).sum::<usize>();
         if left > 0 {
             let had: HashMap<usize, usize> = asked.iter().copied().collect();
             let room = |open: &Open| open.room - had.get(&open.queue).copied().unwrap_or_default();
