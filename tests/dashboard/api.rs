@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_tests::{Build as _, archive, retry, soon, task};
+use asynq_tests::{Build as _, archive, retry, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
