@@ -10,7 +10,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Action, Broker, NewTask, Placed, Refused, Replaces, Run, Settled, Settlement, Wanted, When},
+    broker::{Action, Broker, NewTask, Placed, Refused, Replaces, RetryOrder, Run, Settled, Settlement, Wanted, When},
     task::{Extra, QueueName, TaskMessage, TaskState, UniqueUntil},
 };
 
@@ -315,7 +315,7 @@ async fn work(broker: Arc<dyn Broker>, number: u32, producing: Arc<AtomicUsize>,
     let queues: [QueueName; 1] = [default_queue()];
     for round in 0.. {
         let over = producing.load(Ordering::SeqCst) == 0;
-        broker.forward(&queues).await.unwrap();
+        broker.forward(&queues, RetryOrder::Last).await.unwrap();
         let runs = broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 2 }]).await.unwrap();
         let idle = runs.is_empty();
         for run in runs {

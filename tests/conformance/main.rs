@@ -43,7 +43,7 @@ macro_rules! cases {
 
 cases! {
     [
-        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, go_groups, go_peers, groups,
+        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, forward, go_groups, go_peers, groups,
         inspect, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
         served, served_blocked, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
@@ -85,6 +85,7 @@ mod formatted {
     mod failures;
     mod fence;
     mod fence_writes;
+    mod forward;
     mod go_groups;
     mod go_peers;
     mod groups;

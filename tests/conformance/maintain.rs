@@ -1,14 +1,13 @@
-//! Contract `Maintain`: due tasks move, leases are renewed, what is over is deleted; always in slices.
+//! Contract `Maintain`: leases are renewed, what is over is deleted; always in slices.
 
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Forwarded, Kept, Settled, Swept},
+    broker::{Forwarded, Kept, RetryOrder, Settled, Swept},
     task::TaskState,
 };
 use asynq_tests::{
-    Build as _, Entry, Need, Seeded as _, Store as _, archive, complete, default_queue, done, queue, retry, task,
-    task_id,
+    Build as _, Need, Seeded as _, Store as _, archive, complete, default_queue, done, queue, retry, task, task_id,
 };
 use chrono::TimeDelta;
 
@@ -17,127 +16,6 @@ use super::Fixture;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
-
-#[tokio::test]
-async fn a_task_is_forwarded_when_its_time_has_come_and_not_before() {
-    let t = Fixture::start().await;
-    let new = task("t1").after(MINUTE);
-    t.enqueue(new.clone()).await;
-
-    t.advance(MINUTE - Duration::from_millis(1));
-    assert_eq!(t.forward().await, 0);
-    t.advance(Duration::from_millis(2));
-    assert_eq!(t.forward().await, 1);
-
-    let seen = t.snapshot().await;
-    assert_eq!(seen.pending, [Entry::of(&new)]);
-    assert_eq!(seen.len(), 1);
-    assert_eq!(t.forward().await, 0, "it is forwarded once");
-}
-
-#[tokio::test]
-async fn a_retry_is_forwarded_when_its_time_has_come() {
-    let t = Fixture::start().await;
-    t.seed_retry("t1", Duration::from_millis(1_500)).await;
-    t.advance(Duration::from_millis(1_499));
-    assert_eq!(t.forward().await, 0);
-    t.advance(Duration::from_millis(2));
-    assert_eq!(t.forward().await, 1);
-    assert_eq!(t.drain().await, ["t1"]);
-}
-
-#[tokio::test]
-async fn tasks_of_one_second_move_in_due_order_not_by_name() {
-    let t = Fixture::start().await;
-    for (id, ms) in [("a", 900), ("b", 500), ("c", 700), ("d", 100)] {
-        t.seed_scheduled(id, Duration::from_millis(ms)).await;
-    }
-    t.advance(SECOND);
-    assert_eq!(t.forward().await, 4);
-    assert_eq!(t.drain().await, ["d", "b", "c", "a"]);
-}
-
-#[tokio::test]
-async fn within_one_second_only_what_is_due_moves() {
-    let t = Fixture::start().await;
-    for (id, ms) in [("a", 900), ("b", 500), ("c", 100)] {
-        t.seed_scheduled(id, Duration::from_millis(ms)).await;
-    }
-    t.advance(Duration::from_millis(501));
-    assert_eq!(t.forward().await, 2);
-    assert_eq!(t.drain().await, ["c", "b"]);
-    assert_eq!(t.snapshot().await.ids(TaskState::Scheduled), ["a"]);
-}
-
-#[tokio::test]
-async fn scheduled_and_retry_move_in_one_due_order() {
-    let t = Fixture::start().await;
-    t.seed_retry("r2", Duration::from_millis(200)).await;
-    t.seed_retry("r4", Duration::from_millis(400)).await;
-    t.seed_scheduled("s3", Duration::from_millis(300)).await;
-    t.seed_scheduled("s1", Duration::from_millis(100)).await;
-    t.advance(SECOND);
-    t.forward().await;
-    assert_eq!(t.drain().await, ["s1", "r2", "s3", "r4"]);
-}
-
-#[tokio::test]
-async fn forwarded_tasks_queue_up_behind_those_that_wait() {
-    let t = Fixture::start().await;
-    t.seed_scheduled("late", SECOND).await;
-    t.seed_pending(&["early"]).await;
-    t.advance(2 * SECOND);
-    t.forward().await;
-    assert_eq!(t.drain().await, ["early", "late"]);
-}
-
-#[tokio::test]
-async fn a_task_waits_from_the_moment_it_is_forwarded() {
-    let t = Fixture::start().await;
-    t.seed_scheduled("t1", SECOND).await;
-    t.advance(10 * SECOND);
-    t.forward().await;
-    t.advance(3 * SECOND);
-    assert_eq!(t.snapshot().await.stats.latency, 3 * SECOND);
-}
-
-#[tokio::test]
-async fn forwarding_goes_in_slices_of_a_hundred_and_says_whether_there_is_more() {
-    let t = Fixture::start().await;
-    let batch = (0..150).map(|i| task(&format!("t{i:03}")).after(Duration::from_millis(1000 + i))).collect();
-    assert!(t.broker().enqueue(batch).await.iter().all(Result::is_ok));
-    t.advance(MINUTE);
-
-    let first = t.broker().forward(&[default_queue()]).await.unwrap();
-    assert_eq!(first, Forwarded { moved: 100, more: true });
-    let second = t.broker().forward(&[default_queue()]).await.unwrap();
-    assert_eq!(second, Forwarded { moved: 50, more: false });
-
-    let mut order = t.drain().await;
-    order.extend(t.drain().await);
-    assert_eq!(order, (0..150).map(|i| format!("t{i:03}")).collect::<Vec<_>>());
-}
-
-#[tokio::test]
-async fn every_given_queue_is_forwarded_and_no_other() {
-    let t = Fixture::start().await;
-    for name in ["a", "b", "c"] {
-        t.enqueue(task("t1").in_queue(name).after(SECOND)).await;
-    }
-    t.advance(MINUTE);
-    let moved = t.broker().forward(&[queue("a"), queue("c"), queue("none")]).await.unwrap();
-    assert_eq!(moved, Forwarded { moved: 2, more: false });
-    assert_eq!(t.broker().queue_stats(&queue("b")).await.unwrap().scheduled, 1);
-}
-
-#[tokio::test]
-async fn a_paused_queue_is_forwarded_all_the_same() {
-    let t = Fixture::start().await;
-    t.seed_scheduled("t1", SECOND).await;
-    t.broker().pause(&default_queue()).await.unwrap();
-    t.advance(MINUTE);
-    assert_eq!(t.forward().await, 1);
-}
 
 #[tokio::test]
 async fn an_extended_run_keeps_its_task() {
@@ -448,7 +326,7 @@ async fn housekeeping_of_a_queue_that_nobody_knows_does_nothing() {
     assert_eq!(t.broker().sweep(&none).await.unwrap(), Swept::default());
     assert_eq!(t.broker().delete_expired(&none, 100).await.unwrap(), 0);
     assert_eq!(t.broker().trim_archive(&none, DAY, 1, 100).await.unwrap(), 0);
-    assert_eq!(t.broker().forward(&[none]).await.unwrap(), Forwarded::default());
+    assert_eq!(t.broker().forward(&[none], RetryOrder::Last).await.unwrap(), Forwarded::default());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Broker, Member, Quarantined, Refused, Run, Settled, Wanted},
+    broker::{Broker, Member, Quarantined, Refused, RetryOrder, Run, Settled, Wanted},
     task::TaskState,
 };
 use asynq_tests::{Build as _, Seeded as _, default_queue, done, lock_key, requeue, retry, soon, task};
@@ -208,7 +208,7 @@ async fn two_forwarders_move_each_task_once() {
     t.advance(Duration::from_secs(5));
     let mut forwarders = JoinSet::new();
     for (broker, _) in brokers {
-        forwarders.spawn(async move { broker.forward(&[default_queue()]).await.unwrap().moved });
+        forwarders.spawn(async move { broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().moved });
     }
     assert_eq!(forwarders.join_all().await.iter().sum::<usize>(), 60);
     assert_eq!(t.snapshot().await.pending.len(), 60);

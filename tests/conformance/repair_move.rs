@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, Changed, EditError, MoveError, Page, PayloadEdit, Settled, Wanted},
+    broker::{Broker, Changed, EditError, MoveError, Page, PayloadEdit, RetryOrder, Settled, Wanted},
     task::{Extra, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, default_queue, done, group, lock_key, queue, retry, snooze, task, task_id};
@@ -57,7 +57,7 @@ async fn everything_of_a_task_moves_with_it() {
     assert_eq!(t.broker().failures(&queue("low"), &task_id("t1")).await.unwrap(), failures);
     assert_eq!(failures.len(), 1);
     t.advance(61 * SECOND);
-    assert_eq!(t.broker().forward(&[queue("low")]).await.unwrap().moved, 1);
+    assert_eq!(t.broker().forward(&[queue("low")], RetryOrder::Last).await.unwrap().moved, 1);
     let runs = t.broker().dequeue(t.member(), &[Wanted { queue: queue("low"), n: 1 }]).await.unwrap();
     assert_eq!((runs[0].extra.clone(), runs[0].message.as_ref().unwrap().queue.as_str()), (extra, "low"));
     assert_eq!(t.settle(&runs[0], done()).await, Settled::Ok);
@@ -69,7 +69,7 @@ async fn the_exact_due_time_moves_along() {
     let t = Fixture::start().await;
     t.seed_scheduled("t1", Duration::from_millis(1500)).await;
     moved(&t, "t1").await;
-    let forward = async || t.broker().forward(&[queue("low"), default_queue()]).await.unwrap().moved;
+    let forward = async || t.broker().forward(&[queue("low"), default_queue()], RetryOrder::Last).await.unwrap().moved;
     t.advance(Duration::from_millis(1499));
     assert_eq!(forward().await, 0);
     t.advance(Duration::from_millis(1));

@@ -68,6 +68,41 @@ async fn found(t: &Fixture, id: &str) -> Option<TaskInfo> {
     t.broker().task(&default_queue(), &task_id(id)).await.unwrap()
 }
 
+#[job]
+async fn stumbles(log: State<Log>, ctx: &JobContext) -> JobResult {
+    log.send(ctx.id().to_string())?;
+    if ctx.retried() == 0 { Err("once".into()) } else { Ok(()) }
+}
+
+/// A second attempt does not wait for all that was enqueued after the first.
+#[tokio::test]
+async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
+    let t = Fixture::real_time().await;
+    let client = Client::new(t.shared());
+    stumbles::job().task_id("stumbles").enqueue(&client).await.unwrap();
+    for id in ["w1", "w2", "w3"] {
+        waits::job().task_id(id).enqueue(&client).await.unwrap();
+    }
+    let (builder, mut log) = server::<(stumbles, waits)>(&t);
+    let gate = Gate::new(Semaphore::new(0));
+    let builder = builder.state(gate.clone()).concurrency(1).retries_first().backoff(|_, _, _| Duration::ZERO);
+    let _running = start(builder).await;
+    let mut ran = vec![told(&mut log).await];
+    while ran.last().unwrap() != "w1" {
+        ran.push(told(&mut log).await);
+    }
+    eventually("the retry is due and moved, or over", async || {
+        found(&t, "stumbles").await.is_none_or(|task| task.state == TaskState::Pending).then_some(())
+    })
+    .await;
+    gate.add_permits(3);
+    while ran.len() < 5 {
+        ran.push(told(&mut log).await);
+    }
+    let place = |id: &str| ran.iter().rposition(|ran| ran == id).unwrap();
+    assert!(place("stumbles") < place("w2"), "{ran:?}");
+}
+
 #[tokio::test]
 async fn bytes_that_are_no_message_are_archived_and_the_neighbours_run() {
     let t = Fixture::real_time().await;

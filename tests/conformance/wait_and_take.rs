@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use asynq_runtime::broker::{Broker, Member, Quarantined, Run, Settled, Wanted};
+use asynq_runtime::broker::{Broker, Member, Quarantined, RetryOrder, Run, Settled, Wanted};
 use asynq_tests::{Build as _, Seeded as _, default_queue, done, eventually, polled, queue, requeue, soon, task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -250,7 +250,7 @@ async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
     let broker = t.shared();
     let forwarder = tokio::spawn(async move {
         let queues = [default_queue(), queue("elsewhere")];
-        while broker.wait_and_forward(&queues, LONG).await.unwrap().moved == 0 {}
+        while broker.wait_and_forward(&queues, RetryOrder::Last, LONG).await.unwrap().moved == 0 {}
     });
     let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
     tokio::time::sleep(A_MOMENT).await;
@@ -266,7 +266,7 @@ async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
 async fn waiting_to_forward_ends_at_its_limit() {
     let t = Fixture::real_time().await;
     let queues = [default_queue()];
-    assert_eq!(soon(t.broker().wait_and_forward(&queues, A_MOMENT)).await.unwrap().moved, 0);
+    assert_eq!(soon(t.broker().wait_and_forward(&queues, RetryOrder::Last, A_MOMENT)).await.unwrap().moved, 0);
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn calls_that_were_dropped_while_they_waited_leave_room_for_others() {
     let queues = [default_queue()];
     // More than a broker lets wait at a time.
     for _ in 0..1_200 {
-        let forward = broker.wait_and_forward(&queues, LONG);
+        let forward = broker.wait_and_forward(&queues, RetryOrder::Last, LONG);
         assert!(tokio::time::timeout(Duration::from_micros(100), forward).await.is_err());
     }
     soon(broker.enqueue(vec![task("t1")])).await.remove(0).unwrap();

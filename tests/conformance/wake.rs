@@ -9,7 +9,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Broker, Quarantined},
+    broker::{Broker, Quarantined, RetryOrder},
     task::{Extra, QueueName},
 };
 use asynq_tests::{Build as _, Seeded as _, default_queue, queue, requeue, retry, snooze, soon, task};
@@ -39,7 +39,7 @@ async fn woken(waiter: JoinHandle<()>) {
 
 /// Forwards what becomes due, and returns once something was moved.
 async fn forwarded(broker: &dyn Broker) {
-    while broker.forward(&here()).await.unwrap().moved == 0 {
+    while broker.forward(&here(), RetryOrder::Last).await.unwrap().moved == 0 {
         broker.wait_for_due(&here(), LONG).await.unwrap();
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused, Settle as _,
+    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused, RetryOrder,
+    Settle as _,
 };
 use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
 
@@ -35,7 +36,7 @@ async fn works(url: &str) {
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
     broker.extend(&[runs[0].key.clone()]).await.unwrap();
     broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap();
-    broker.forward(std::slice::from_ref(&queue)).await.unwrap();
+    broker.forward(std::slice::from_ref(&queue), RetryOrder::Last).await.unwrap();
     broker.recover(std::slice::from_ref(&queue)).await.unwrap();
     let mut cancellations = broker.cancellations().await.unwrap();
     broker.cancel(&task_id("t1")).await.unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, Settle as _,
-    Settled, Wanted,
+    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, RetryOrder,
+    Settle as _, Settled, Wanted,
     redis::{RedisBroker, RedisOptions},
 };
 use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, soon, task};
@@ -104,7 +104,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
             Err(error) => assert!(error.is_unavailable(), "{error:?}"),
         }
         for result in [
-            broker.forward(&[default_queue()]).await.map(|_| ()),
+            broker.forward(&[default_queue()], RetryOrder::Last).await.map(|_| ()),
             broker.recover(&[default_queue()]).await.map(|_| ()),
             broker.queue_stats(&default_queue()).await.map(|_| ()),
         ] {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, task::Poll, time::Duration};
 
 use asynq_runtime::{
-    broker::{Broker, Member, Run, RunKey, ServerName, Settled, Wanted},
+    broker::{Broker, Member, RetryOrder, Run, RunKey, ServerName, Settled, Wanted},
     clock::{Clock, ManualClock},
     task::{QueueName, ServerInfo, TaskId},
 };
@@ -194,7 +194,7 @@ impl<S: Store> Fixture<S> {
 
     /// Moves what is due; says how many.
     pub async fn forward(&self) -> usize {
-        self.broker.forward(&[default_queue()]).await.unwrap().moved
+        self.broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().moved
     }
 
     /// Puts back the tasks of the dead; says their ids.

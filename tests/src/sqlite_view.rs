@@ -233,9 +233,9 @@ hand_on! {
         checkpoint(run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
     }
     Maintain {
-        forward(queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
+        forward(queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError>;
         wait_for_due(queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError>;
-        wait_and_forward(queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError>;
+        wait_and_forward(queues: &[QueueName], retries: RetryOrder, limit: Duration) -> Result<Forwarded, BrokerError>;
         extend(runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
         extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
         recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;

@@ -12,8 +12,8 @@ use std::{
 use asynq_runtime::{
     Client,
     broker::{
-        Action, Broker, GroupRules, Member, NewTask, Run, ServerName, SetOutcome, Settled, TaskSet, UniqueLock, Wanted,
-        When,
+        Action, Broker, GroupRules, Member, NewTask, RetryOrder, Run, ServerName, SetOutcome, Settled, TaskSet,
+        UniqueLock, Wanted, When,
     },
     clock::{Clock, ManualClock},
     task::{Extra, GroupName, QueueName, QueueWeight, ServerInfo, TaskMessage, WorkerInfo},
@@ -115,7 +115,7 @@ impl Replay {
                 answer
             }
             "ForwardIfReady" => {
-                while self.broker.forward(&[default_queue()]).await.unwrap().more {}
+                while self.broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().more {}
                 None
             }
             "AddToGroup" => {

@@ -9,12 +9,13 @@ use crate::task::{QueueName, TaskId};
 #[async_trait::async_trait]
 pub trait Maintain {
     /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue; one that was
-    /// enqueued with a group goes to its group instead, and the group becomes known.
+    /// enqueued with a group goes to its group instead, and the group becomes known. `retries` says at which end of pending
+    /// the retry tasks queue up.
     ///
     /// # Errors
     ///
     /// The broker failed; what was moved before stays moved.
-    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError>;
+    async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError>;
 
     /// Returns those of `queues` in which something may be due, as soon as there are any: at the next due time, which a write by
     /// anyone may bring nearer, or a few milliseconds later where many servers wait. Returns none after `limit`, or early for
@@ -31,9 +32,14 @@ pub trait Maintain {
     /// # Errors
     ///
     /// As those two.
-    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
+    async fn wait_and_forward(
+        &self,
+        queues: &[QueueName],
+        retries: RetryOrder,
+        limit: Duration,
+    ) -> Result<Forwarded, BrokerError> {
         let due = self.wait_for_due(queues, limit).await?;
-        if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due).await }
+        if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due, retries).await }
     }
 
     /// Renews the lease of each run that is still ours. Anything but [`Settled::Ok`] means that the run is lost: stop it.
@@ -149,6 +155,16 @@ pub struct HeldLock {
     pub run: RunKey,
     /// Full key of the lock, [`TaskMessage::unique_key`](crate::task::TaskMessage::unique_key).
     pub key: String,
+}
+
+/// Where a retry task that is due queues up among the pending tasks of its queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum RetryOrder {
+    /// Behind all that wait, as in Go's asynq.
+    #[default]
+    Last,
+    /// Before all that wait; of several that are due at once, the one that was due first comes first.
+    First,
 }
 
 /// What [`Maintain::forward`] did.

@@ -64,7 +64,7 @@ pub use self::{
     diagnose::Diagnose,
     groups::{GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
     inspect::{Inspect, LockInfo, LockPage},
-    maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, Swept},
+    maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, Swept},
     presence::{Cancellations, Member, Presence},
     produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Chosen, PayloadEdit, Repair},

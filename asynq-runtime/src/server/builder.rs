@@ -24,7 +24,7 @@ use super::{
     stuck::GivenUp,
 };
 use crate::{
-    broker::Broker,
+    broker::{Broker, RetryOrder},
     client::Client,
     connect,
     job::{
@@ -40,6 +40,7 @@ pub struct ServerBuilder {
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
     strict: bool,
+    retries: RetryOrder,
     concurrency: Option<usize>,
     blocking_limit: usize,
     shutdown_timeout: Result<Duration, ServerError>,
@@ -76,6 +77,7 @@ impl ServerBuilder {
             queues: Vec::new(),
             limits: Vec::new(),
             strict: false,
+            retries: RetryOrder::default(),
             concurrency: None,
             blocking_limit: BLOCKING_LIMIT,
             shutdown_timeout: Ok(SHUTDOWN_TIMEOUT),
@@ -127,6 +129,17 @@ impl ServerBuilder {
     /// Takes from a queue only when all queues of greater weight are empty.
     pub fn strict_priority(mut self) -> Self {
         self.strict = true;
+        self
+    }
+
+    /// Puts a retry task that is due before all that wait in its queue, not behind them as Go's asynq does: where a queue is long,
+    /// a second attempt does not wait for all that was enqueued after the first. Of several that are due at once, the one that
+    /// was due first comes first. A task that fails again and again delays the others by as much as it runs, so keep `retry` low.
+    ///
+    /// Any server of a queue moves what is due in it: give the option to all of them. Go workers, which have no such option, move
+    /// tasks to the end.
+    pub fn retries_first(mut self) -> Self {
+        self.retries = RetryOrder::First;
         self
     }
 
@@ -365,6 +378,7 @@ impl ServerBuilder {
         let config = Config {
             queues: checks::entries(self.queues, self.limits, &defaults)?,
             strict: self.strict,
+            retries: self.retries,
             concurrency: self.concurrency.unwrap_or_else(default_concurrency),
             shutdown_timeout: self.shutdown_timeout?,
             on_unknown: self.on_unknown,

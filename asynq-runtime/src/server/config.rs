@@ -3,6 +3,7 @@
 use std::{fmt, num::NonZero, str::FromStr, time::Duration};
 
 use super::{archives::Archives, health::HealthCheck, queues::Entry};
+use crate::broker::RetryOrder;
 
 /// How long a stopping server lets running jobs go on before it hands them back: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
@@ -70,6 +71,8 @@ pub(crate) struct Config {
     /// Queues and patterns with weight or priority; never empty.
     pub(crate) queues: Vec<Entry>,
     pub(crate) strict: bool,
+    /// Where retry tasks that are due queue up.
+    pub(crate) retries: RetryOrder,
     /// Most tasks at a time.
     pub(crate) concurrency: usize,
     pub(crate) shutdown_timeout: Duration,

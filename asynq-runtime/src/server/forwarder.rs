@@ -1,4 +1,4 @@
-//! Moves scheduled and retry tasks whose time has come to pending.
+//! Moves scheduled and retry tasks whose time has come to pending, the latter before or behind those that wait.
 //!
 //! It sleeps until the next task is due or the broker notifies. Losing it delays tasks but never loses them; several
 //! servers may do it at once, because the broker moves each task once.
@@ -35,7 +35,7 @@ async fn turn(context: &ServerContext, wakeups: &mut SpuriousWakeups) -> Result<
     let queues = context.queues.now();
     let since = Instant::now();
     let forwarded = tokio::select! {
-        forwarded = context.news(context.broker.wait_and_forward(queues.names(), SAFETY_NET)) => forwarded?,
+        forwarded = context.news(context.broker.wait_and_forward(queues.names(), context.config.retries, SAFETY_NET)) => forwarded?,
         () = context.queues.changed(&queues) => return Ok(()),
     };
     if forwarded.moved > 0 {

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::said;
 use crate::{
-    broker::{Action, Broker, ServerName, Settlement, Wanted},
+    broker::{Action, Broker, RetryOrder, ServerName, Settlement, Wanted},
     job::{BlockingPool, Registry, StateMap},
     server::{Aggregations, Executor, ExecutorParts, OnUnknown},
     task::{GroupName, QueueName, ServerInfo, TaskId},
@@ -103,7 +103,7 @@ pub(super) async fn drain(
 
 /// Does what forwarder and janitor would have done by now.
 async fn make_due(broker: &Arc<dyn Broker>, queues: &[QueueName]) {
-    while said(broker.forward(queues).await).more {}
+    while said(broker.forward(queues, RetryOrder::Last).await).more {}
     for queue in queues {
         while said(broker.delete_expired(queue, 100).await) == 100 {}
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use asynq_runtime::{broker::Swept, task::TaskState};
+use asynq_runtime::{
+    broker::{RetryOrder, Swept},
+    task::TaskState,
+};
 use asynq_tests::default_queue;
 
 use super::{
@@ -14,7 +17,7 @@ use super::{
 impl Machine<'_> {
     pub(super) async fn forward(&mut self, by: By) -> Check {
         let now = self.now();
-        let moved = ok("forward", self.broker(by).forward(&[default_queue()]).await)?.moved;
+        let moved = ok("forward", self.broker(by).forward(&[default_queue()], RetryOrder::Last).await)?.moved;
         let mut due = self.model.in_state(TaskState::Scheduled);
         due.extend(self.model.in_state(TaskState::Retry));
         due.retain(|(at, _)| *at <= now);

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
+    super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
     reply,
@@ -28,9 +28,9 @@ pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
 
 #[async_trait::async_trait]
 impl Maintain for RedisBroker {
-    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
+    async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
         let mut forwarded = Forwarded::default();
-        for answer in self.ask_each(queues, |keys| self.forward_call(keys)).await? {
+        for answer in self.ask_each(queues, |keys| self.forward_call(keys, retries)).await? {
             let numbers: Vec<i64> = reply::array(answer?)?.iter().filter_map(reply::number).collect();
             let [moved, more] = numbers[..] else { return Err(reply::unexpected("not two numbers")) };
             forwarded.moved += usize::try_from(moved).unwrap_or_default();
@@ -264,12 +264,13 @@ impl RedisBroker {
         if calls.is_empty() { Ok(Vec::new()) } else { self.router.send(calls).await }
     }
 
-    fn forward_call(&self, keys: &Keys) -> Call {
+    fn forward_call(&self, keys: &Keys, retries: RetryOrder) -> Call {
         FORWARD
             .on(&[keys.pending(), keys.scheduled(), keys.retry(), keys.due(), keys.groups()])
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(SLICE)
+            .arg(u8::from(retries == RetryOrder::First))
     }
 
     fn recover_call(&self, keys: &Keys) -> Call {

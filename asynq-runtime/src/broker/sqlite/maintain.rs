@@ -10,7 +10,7 @@ use rusqlite::params;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RunKey, Settled, Swept},
+    broker::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
     task::{QueueName, TaskState},
 };
 
@@ -45,8 +45,8 @@ const MOST_PARKED: usize = 100;
 
 #[async_trait::async_trait]
 impl Maintain for SqliteBroker {
-    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
-        let (look, command) = forward_all(queues);
+    async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
+        let (look, command) = forward_all(queues, retries);
         let command = command.unless(move |view| {
             let next = next_due(view, &look)?;
             Ok(next.is_none_or(|next| next > view.now).then(Forwarded::default))
@@ -85,13 +85,18 @@ impl Maintain for SqliteBroker {
         }
     }
 
-    async fn wait_and_forward(&self, queues: &[QueueName], limit: Duration) -> Result<Forwarded, BrokerError> {
+    async fn wait_and_forward(
+        &self,
+        queues: &[QueueName],
+        retries: RetryOrder,
+        limit: Duration,
+    ) -> Result<Forwarded, BrokerError> {
         // The writer sleeps by the real clock; and all else would wait while it looks through many queues.
         if self.manual_clock || queues.len() > MOST_PARKED {
             let due = self.wait_for_due(queues, limit).await?;
-            return if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due).await };
+            return if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due, retries).await };
         }
-        let (look, command) = forward_all(queues);
+        let (look, command) = forward_all(queues, retries);
         let command = command.once(move |view| {
             Ok(match next_due(view, &look)? {
                 Some(due) if due <= view.now => Ready::Now,
@@ -202,13 +207,13 @@ fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i6
 }
 
 /// The order that forwards what is due, and the queues for a look before.
-fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, WriteCommand<Forwarded>) {
+fn forward_all(queues: &[QueueName], retries: RetryOrder) -> (Arc<[QueueName]>, WriteCommand<Forwarded>) {
     let queues: Arc<[QueueName]> = queues.into();
     let look = Arc::clone(&queues);
     let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| {
         let mut forwarded = Forwarded::default();
         for queue in queues.iter() {
-            let moved = forward(tx, queue)?;
+            let moved = forward(tx, queue, retries)?;
             forwarded.moved += moved.moved;
             forwarded.more |= moved.more;
         }
@@ -217,7 +222,7 @@ fn forward_all(queues: &[QueueName]) -> (Arc<[QueueName]>, WriteCommand<Forwarde
     (look, command.may_be_lost())
 }
 
-fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
+fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite::Result<Forwarded> {
     let Some(q) = tx.view.queue(queue)? else { return Ok(Forwarded::default()) };
     let mut due: Vec<(i64, i64, TaskState, bool)> = Vec::new();
     for (statement, state) in
@@ -230,7 +235,11 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
     due.sort_unstable();
     let more = due.len() > SLICE;
     due.truncate(SLICE);
-    for &(_, seq, state, grouped) in &due {
+    let moved = due.len();
+    let (first, rest): (Vec<_>, Vec<_>) = due
+        .into_iter()
+        .partition(|&(_, _, state, grouped)| retries == RetryOrder::First && state == TaskState::Retry && !grouped);
+    for (_, seq, state, grouped) in rest {
         tx.left(q, state);
         if grouped {
             tx.view.execute(&sql::MAINTAIN_JOIN_GROUP, [seq, tx.view.now])?;
@@ -241,7 +250,14 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<Forwarded> {
             tx.came(q, TaskState::Pending);
         }
     }
-    Ok(Forwarded { moved: due.len(), more })
+    // Each comes before those that were moved before it.
+    for (_, seq, state, _) in first.into_iter().rev() {
+        tx.left(q, state);
+        let place = tx.head(q)?;
+        tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+        tx.came(q, TaskState::Pending);
+    }
+    Ok(Forwarded { moved, more })
 }
 
 fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Inspect, Maintain, Produce, When, redis::RedisBroker},
+    broker::{Action, Inspect, Maintain, Produce, RetryOrder, When, redis::RedisBroker},
     task::TaskState,
 };
 use redis::{AsyncCommands, aio::MultiplexedConnection};
@@ -96,7 +96,7 @@ async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
     broker.enqueue(vec![delayed("next", 1_000)]).await.remove(0).unwrap();
     let left: Vec<String> = redis.zrange(DUE, 0, -1).await.unwrap();
     assert_eq!(left, ["s:c", "s:b", "s:a", "s:next"]);
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 3);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 3);
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["c", "b", "a"]);
 }
 
@@ -113,7 +113,7 @@ async fn times_that_nobody_needs_take_no_room_from_tasks_that_are_due() {
     let () = redis.del("asynq:{default}:pending").await.unwrap();
     let () = redis.hset("asynq:{default}:t:due", "state", "scheduled").await.unwrap();
     let () = redis.zadd("asynq:{default}:scheduled", "due", now - 1).await.unwrap();
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     assert_eq!(broker.tasks(&queue(), TaskState::Pending, Default::default()).await.unwrap().len(), 1);
     clock.advance(Duration::from_secs(1));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{GroupRules, Groups, Inspect, Maintain, Page, TaskSet, redis::RedisBroker},
+    broker::{GroupRules, Groups, Inspect, Maintain, Page, RetryOrder, TaskSet, redis::RedisBroker},
     task::{GroupName, QueueName, TaskState},
 };
 use asynq_test_support::soon;
@@ -13,7 +13,7 @@ use super::{server::Server, tasks::*};
 
 /// Moves tasks until none is due.
 async fn forward_all(broker: &RedisBroker) {
-    soon(async { while broker.forward(&[queue()]).await.unwrap().moved > 0 {} }).await;
+    soon(async { while broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved > 0 {} }).await;
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, GroupRules, Groups, Inspect, Maintain, NewTask, Produce, Refused, Rejected, Semaphores,
-        SetError, SetOutcome, TaskSet, UniqueLock, When, redis::RedisBroker,
+        BrokerErrorKind, GroupRules, Groups, Inspect, Maintain, NewTask, Produce, Refused, Rejected, RetryOrder,
+        Semaphores, SetError, SetOutcome, TaskSet, UniqueLock, When, redis::RedisBroker,
     },
     task::{GroupName, TaskId, TaskState},
 };
@@ -98,7 +98,7 @@ async fn groups_of_a_full_redis_are_drained() {
     broker.release_set(&first).await.unwrap();
     assert!(claim(&broker, 1).await.is_some());
     clock.advance(Duration::from_secs(200));
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);
     let () = redis.srem(GROUPS, "g").await.unwrap();
     assert_eq!(broker.restore_groups(&[queue()]).await.unwrap(), 1);
@@ -192,7 +192,7 @@ async fn a_due_task_whose_group_is_of_a_foreign_type_runs_alone() {
         }
         aside(&mut redis, foreign).await;
         clock.advance(Duration::from_secs(6));
-        assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 2);
+        assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 2);
         assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a", "b"], "{foreign}");
     }
 }
@@ -209,9 +209,13 @@ async fn nothing_is_forwarded_half_way_where_a_list_is_of_a_foreign_type() {
         clock.advance(Duration::from_secs(6));
         let key = format!("asynq:{{default}}:{foreign}");
         aside(&mut redis, &key).await;
-        assert_eq!(broker.forward(&[queue()]).await.unwrap_err().kind(), BrokerErrorKind::Corrupt, "{foreign}");
+        assert_eq!(
+            broker.forward(&[queue()], RetryOrder::Last).await.unwrap_err().kind(),
+            BrokerErrorKind::Corrupt,
+            "{foreign}"
+        );
         back(&mut redis, &key).await;
-        assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1, "{foreign}");
+        assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1, "{foreign}");
         assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"], "{foreign}");
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Maintain, Page, QueueDeleted, Repair, When,
-    redis::RedisBroker,
+    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Maintain, Page, QueueDeleted, Repair,
+    RetryOrder, When, redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
 use chrono::DateTime;
@@ -116,7 +116,7 @@ async fn a_task_that_was_held_and_then_run_by_hand_is_not_moved_any_more() {
     let elsewhere = broker.move_task(&queue(), &id("t1"), &QueueName::new("high").unwrap()).await.unwrap();
     assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
     assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 0, "nothing runs it");
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0, "nothing runs it");
     assert_eq!(broker.run_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
     set(&mut redis, &["DEL", "asynq:{low}:scheduled"]).await;
     assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending)]);

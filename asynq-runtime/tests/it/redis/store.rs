@@ -5,8 +5,8 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 use asynq_runtime::{
     Client, EnqueueError, Registry, Server as Worker,
     broker::{
-        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, Settle, Settled,
-        Settlement, UniqueLock, Wanted, When,
+        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, RetryOrder, Settle,
+        Settled, Settlement, UniqueLock, Wanted, When,
     },
     job,
     prelude::JobResult,
@@ -37,7 +37,7 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
     let batch: Vec<_> = runs.iter().zip(every_action()).map(|(run, action)| settlement(run, action)).collect();
     assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
     clock.advance(Duration::from_secs(6));
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     assert_eq!(take(&broker, &member("me"), 5).await.len(), 2);
     clock.advance(Duration::from_secs(31));
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);

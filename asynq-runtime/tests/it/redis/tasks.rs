@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
-        Action, Consume, Maintain, Member, NewTask, Produce, Run, ServerName, Settle, Settled, Settlement, Wanted,
-        When, redis::RedisBroker,
+        Action, Consume, Maintain, Member, NewTask, Produce, RetryOrder, Run, ServerName, Settle, Settled, Settlement,
+        Wanted, When, redis::RedisBroker,
     },
     clock::ManualClock,
     task::{Extra, QueueName, TaskId, TaskMessage},
@@ -115,7 +115,7 @@ pub(crate) async fn forward_when_due(broker: &RedisBroker) {
     let moves = async {
         loop {
             broker.wait_for_due(&[queue()], HOUR).await.unwrap();
-            if broker.forward(&[queue()]).await.unwrap().moved == 1 {
+            if broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved == 1 {
                 return;
             }
         }

@@ -16,8 +16,8 @@ use asynq_runtime::{
     Bytes, TaskId,
     broker::{
         Action, Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, HeldLock, Maintain, Member,
-        NewTask, Placed, Presence, Produce, Quarantined, Recovered, Refused, Run, RunKey, ServerName, ServerState,
-        Settle, Settled, Settlement, Swept, Wanted,
+        NewTask, Placed, Presence, Produce, Quarantined, Recovered, Refused, RetryOrder, Run, RunKey, ServerName,
+        ServerState, Settle, Settled, Settlement, Swept, Wanted,
     },
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
@@ -288,10 +288,10 @@ impl Settle for Flaky {
 
 #[async_trait]
 impl Maintain for Flaky {
-    async fn forward(&self, queues: &[QueueName]) -> Result<Forwarded, BrokerError> {
+    async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
         self.pulse("forward").await;
         assert!(!counts_down(&self.panics), "a bug in a broker");
-        self.inner.forward(queues).await
+        self.inner.forward(queues, retries).await
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {

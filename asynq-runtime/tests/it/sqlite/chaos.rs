@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use asynq_runtime::broker::{Inspect as _, Maintain as _};
+use asynq_runtime::broker::{Inspect as _, Maintain as _, RetryOrder};
 use asynq_test_support::{eventually, soon};
 
 use super::*;
@@ -50,7 +50,7 @@ pub(crate) async fn enqueues_and_settles(log: &Path) {
                 write("done", &[outcome.run.id.as_str()]);
             }
         }
-        broker.forward(&[queue()]).await.unwrap();
+        broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
         broker.recover(&[queue()]).await.unwrap();
     }
 }
@@ -103,7 +103,7 @@ async fn programs_killed_in_the_middle_lose_nothing_and_settle_nothing_twice() {
     let member = join(&broker).await;
     let mut done: BTreeMap<String, usize> = BTreeMap::new();
     loop {
-        broker.forward(&[queue()]).await.unwrap();
+        broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
         let runs = dequeue(&broker, &member, 256).await;
         if runs.is_empty() {
             break;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use asynq_runtime::{
-    broker::{GroupRules, Groups as _, Inspect as _, Maintain as _, Page, Rejected, SetError, SetOutcome, TaskSet},
+    broker::{
+        GroupRules, Groups as _, Inspect as _, Maintain as _, Page, Rejected, RetryOrder, SetError, SetOutcome, TaskSet,
+    },
     task::{GroupName, TaskState, UniqueUntil},
 };
 use bytes::Bytes;
@@ -235,7 +237,7 @@ async fn who_runs_alone_is_retried_alone() {
     let retry = Action::Retry { delay: MINUTE, error: None, counted: true, extra: Extra::default() };
     assert_eq!(settle(&w.broker, outcome(&run, retry)).await, Settled::Ok);
     w.clock.advance(MINUTE);
-    assert_eq!(w.broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(w.broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     assert_eq!(w.counts().await, [0, 1, 0, 1]);
     w.end().await;
 }
@@ -372,7 +374,7 @@ async fn a_scheduled_task_joins_its_group_when_it_is_due() {
     assert_eq!(enqueue(&w.broker, later).await.unwrap().state, TaskState::Scheduled);
     assert_eq!(w.broker.groups(&queue(), None, 1).await.unwrap(), []);
     w.clock.advance(MINUTE);
-    assert_eq!(w.broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(w.broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     let listed = w.broker.groups(&queue(), None, 1).await.unwrap();
     assert_eq!((listed[0].size, listed[0].oldest), (1, Some(w.broker.now())));
     w.end().await;

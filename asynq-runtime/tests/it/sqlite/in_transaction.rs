@@ -6,7 +6,7 @@ mod view;
 
 use asynq_runtime::{
     Client, EnqueueError, RawTask,
-    broker::{Inspect as _, Maintain as _, sqlite::TransactionError},
+    broker::{Inspect as _, Maintain as _, RetryOrder, sqlite::TransactionError},
     clock::{Clock as _, ManualClock},
     job::PreparedTask,
     rusqlite::{self, Connection, Error, Transaction, TransactionBehavior::Immediate, ffi, params},
@@ -290,7 +290,7 @@ async fn the_info_says_where_the_task_will_be() {
     tx.commit().unwrap();
     assert_eq!(t.broker.task(&queue(), &info.id).await.unwrap().unwrap().next_process_at, info.next_process_at);
     t.clock.advance(Duration::from_secs(60));
-    assert_eq!(t.broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(t.broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     let bad = t.client.enqueue_in_tx(&theirs, raw("b").queue("a{b}")).unwrap_err();
     assert!(matches!(bad, EnqueueError::Name(_)), "{bad:?}");
 }

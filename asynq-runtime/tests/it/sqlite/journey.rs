@@ -1,7 +1,7 @@
 //! A task's way through the file.
 
 use asynq_runtime::{
-    broker::{Inspect as _, Maintain as _, RunToken},
+    broker::{Inspect as _, Maintain as _, RetryOrder, RunToken},
     clock::{Clock as _, ManualClock},
     task::TaskState,
 };
@@ -58,7 +58,7 @@ async fn a_stale_run_changes_nothing_and_a_receipt_recognises_a_repeat() {
         assert_eq!(settle(&broker, retry(&forged)).await, Settled::Fenced);
         assert_eq!(settle(&broker, retry(&first)).await, Settled::Ok);
         assert_eq!(settle(&broker, Settlement { resend: true, ..retry(&first) }).await, Settled::Ok);
-        assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+        assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
         let second = dequeue(&broker, &member, 1).await.remove(0);
         assert!(second.key.token > first.key.token);
         let message = second.message.as_ref().unwrap();
@@ -90,13 +90,13 @@ async fn tasks_become_due_to_the_millisecond_and_in_due_order() {
         assert_eq!(placed.process_at.timestamp_millis(), clock.now().timestamp_millis() + ms as i64);
     }
     clock.advance(Duration::from_millis(9));
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 0);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0);
     clock.advance(Duration::from_millis(1));
     soon(broker.wait_for_due(&[queue()], HOUR)).await.unwrap();
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     enqueue(&broker, task("new")).await.unwrap();
     clock.advance(Duration::from_millis(100));
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 2);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 2);
     enqueue(&broker, task("newest")).await.unwrap();
     assert_eq!(ids(&dequeue(&broker, &member, 10).await), ["early", "new", "middle", "late", "newest"]);
 }
@@ -114,7 +114,7 @@ async fn more_than_one_slice_is_forwarded_in_due_order() {
     assert!(broker.enqueue(batch).await.iter().all(Result::is_ok));
     clock.advance(Duration::from_secs(1));
     for (moved, more) in [(100, true), (100, true), (50, false)] {
-        let forwarded = broker.forward(&[queue()]).await.unwrap();
+        let forwarded = broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
         assert_eq!((forwarded.moved, forwarded.more), (moved, more));
     }
     enqueue(&broker, task("new")).await.unwrap();
@@ -132,14 +132,14 @@ async fn a_wait_for_a_due_time_follows_a_clock_turned_by_hand() {
     enqueue(&broker, NewTask { when: When::In(Duration::from_secs(3_600)), ..task("a") }).await.unwrap();
     // The limit is real time.
     soon(broker.wait_for_due(&[queue()], Duration::from_millis(20))).await.unwrap();
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 0);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0);
     let waiting = tokio::spawn({
         let broker = Arc::clone(&broker);
         async move { broker.wait_for_due(&[queue()], Duration::MAX).await }
     });
     clock.advance(Duration::from_secs(3_600));
     soon(waiting).await.unwrap().unwrap();
-    assert_eq!(broker.forward(&[queue()]).await.unwrap().moved, 1);
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
 }
 
 #[tokio::test]

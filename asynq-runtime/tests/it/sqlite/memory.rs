@@ -1,7 +1,7 @@
 //! What a file remembers beside its tasks: failures, counters, locks that end early or late, tokens.
 
 use asynq_runtime::{
-    broker::{HeldLock, Inspect as _, Maintain as _, Semaphores as _},
+    broker::{HeldLock, Inspect as _, Maintain as _, RetryOrder, Semaphores as _},
     task::{TaskState, UniqueUntil},
 };
 
@@ -48,7 +48,7 @@ async fn the_last_ten_failures_of_a_task_are_kept_and_go_with_it() {
         assert_eq!(settle(&broker, ended.clone()).await, Settled::Ok);
         // The same outcome once more, as after a lost answer.
         assert_eq!(settle(&broker, Settlement { resend: true, ..ended }).await, Settled::Ok);
-        broker.forward(&[queue()]).await.unwrap();
+        broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     }
     let run = dequeue(&broker, &member, 1).await.remove(0);
     settle(&broker, outcome(&run, retry(None))).await;
@@ -58,7 +58,7 @@ async fn the_last_ten_failures_of_a_task_are_kept_and_go_with_it() {
     assert_eq!(seen[0].at, broker.now());
     assert_eq!(failures(&broker, "nobody").await, []);
 
-    broker.forward(&[queue()]).await.unwrap();
+    broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     let run = dequeue(&broker, &member, 1).await.remove(0);
     assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Ok);
     assert_eq!(failures(&broker, "other").await, [(1, "fatal".into())], "another's are left alone");

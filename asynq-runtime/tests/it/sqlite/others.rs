@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::net::UnixDatagram};
 
-use asynq_runtime::broker::{Inspect as _, Maintain as _, Quarantined};
+use asynq_runtime::broker::{Inspect as _, Maintain as _, Quarantined, RetryOrder};
 use asynq_test_support::soon;
 
 use super::*;
@@ -173,7 +173,7 @@ async fn a_commit_notifies_the_other_programs_and_a_call_that_changes_nothing_do
     for n in 0..3 {
         enqueue(&producer, task(&n.to_string())).await.unwrap();
         notified.recv(&mut [0; 8]).unwrap();
-        assert_eq!(producer.forward(&[queue()]).await.unwrap().moved, 0);
+        assert_eq!(producer.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0);
         notified.set_nonblocking(true).unwrap();
         assert!(notified.recv(&mut [0; 8]).is_err(), "one commit, one notification");
         notified.set_nonblocking(false).unwrap();

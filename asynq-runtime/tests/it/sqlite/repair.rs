@@ -4,7 +4,7 @@
 use asynq_runtime::{
     broker::{
         BulkAction, BulkSlice, Changed, Chosen, EditError, GroupRules, Groups as _, Inspect as _, Maintain as _,
-        MoveError, Page, PayloadEdit, QueueDeleted, Repair as _,
+        MoveError, Page, PayloadEdit, QueueDeleted, Repair as _, RetryOrder,
     },
     clock::ManualClock,
     task::{GroupName, TaskState, UniqueUntil},
@@ -286,7 +286,7 @@ async fn an_orphan_is_retried_then_archived_and_its_old_run_is_fenced() {
             assert_eq!(settle(&t.broker, outcome(&run, action)).await, Settled::Fenced);
         }
         assert_eq!(t.broker.end_orphan(&queue(), &id("a"), "gone").await.unwrap(), Changed::Unfit(state));
-        t.broker.forward(&[queue()]).await.unwrap();
+        t.broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     }
     let stats = t.broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.processed_total, stats.failed_total), (2, 2));

@@ -1,6 +1,6 @@
 -- Moves due tasks of one queue to pending, or to their group (docs/design/wire.md#due-times).
 -- KEYS     1 pending · 2 scheduled · 3 retry · 4 x:due · 5 groups
--- ARGV     1 now · 2 prefix of the queue's keys · 3 limit (at most 100)
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 limit (at most 100) · 4 retry tasks to the head of pending? 0|1
 -- Returns  how many were moved · 1 if more is due already
 local call = redis.call
 local now_s, now_ns, now_ms = clock(ARGV[1])
@@ -11,7 +11,8 @@ call('LREM', KEYS[1], 1, '')
 -- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
 for i = 2, 4 do call('ZCARD', KEYS[i]) end
 
-local moved, pending = 0, {}
+local retries_first = ARGV[4] == '1'
+local moved, pending, first = 0, {}, {}
 local function move(id, zset)
   call('ZREM', zset, id)
   local key = prefix .. 't:' .. id
@@ -26,7 +27,8 @@ local function move(id, zset)
     call('SADD', KEYS[5], task[2])
     call('HSET', key, 'state', 'aggregating')
   else
-    pending[#pending + 1] = id
+    local line = retries_first and zset == KEYS[3] and first or pending
+    line[#line + 1] = id
     call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   end
 end
@@ -51,6 +53,8 @@ for kind, zset in pairs(zsets) do
 end
 
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
+-- Tasks are taken from the right: what was due first goes there last.
+for i = #first, 1, -1 do call('RPUSH', KEYS[1], first[i]) end
 local more = call('ZCOUNT', KEYS[4], '-inf', whole(now_ms)) > 0
   or call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > 0
   or call('ZCOUNT', KEYS[3], '-inf', whole(now_s)) > 0
