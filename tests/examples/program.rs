@@ -126,9 +126,9 @@ fn executable(name: &str) -> PathBuf {
         let mut cargo = Command::new(env!("CARGO"));
         // One of them is a package of its own, for what it needs.
         cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "tracing"]);
-        if profile.file_name() == Some(OsStr::new("release")) {
-            cargo.arg("--release");
-        }
+        // As the tests are built, whose dependencies are those of the examples, too.
+        let is_release = profile.file_name() == Some(OsStr::new("release"));
+        cargo.args(["--profile", if is_release { "release" } else { "test" }]);
         cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in a target folder"));
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         // Cargo runs build scripts again that watch what it tells a test of its crate (ring's), if it is told that itself.
