@@ -57,6 +57,19 @@ async fn sigtstp_takes_no_more_tasks_and_lets_the_others_go_on() {
     assert!(worker.ended().await.success());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_logs_what_its_signals_make_it_do() {
+    let world = World::sqlite().await;
+    let mut worker = world.everyday_of(2).await;
+    worker.signal("TSTP");
+    worker.tells("quiet: takes no more tasks").await;
+    worker.signal("TERM");
+    assert!(worker.ended().await.success());
+    let log = worker.log();
+    let leaving = log.find("leaving: takes no more tasks running=0").expect(&log);
+    assert!(leaving < log.find("has left server=").expect(&log), "{log}");
+}
+
 /// What a worker hands back it has to hand back within a second of its shutdown timeout, as it promises.
 mod timing {
     use super::*;

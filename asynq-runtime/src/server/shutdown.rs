@@ -28,6 +28,8 @@ const LEFT_AT_ONCE: i32 = 130;
 /// Ends the server's work. Runs on the heartbeat runtime.
 pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_broker: bool) {
     let end = Instant::now() + context.config.shutdown_timeout.min(ENDLESS);
+    let running = context.runs.running();
+    tracing::info!(running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
     context.quiet.cancel();
     context.closing.cancel();
     context.runs.poke();
@@ -86,6 +88,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
         }
     };
     within(end + LEAVE, leave).await;
+    tracing::info!(server = %context.member.name, "has left");
 }
 
 /// Does what the operating system asks until it asks to leave or `leave` is cancelled, then drains. A request to leave that
@@ -100,7 +103,10 @@ pub(crate) async fn obey(
         tokio::select! {
             () = leave.cancelled() => break,
             Some(what) = asked.recv() => match what {
-                ShutdownRequest::Quiet => context.quiet.cancel(),
+                ShutdownRequest::Quiet => {
+                    tracing::info!("quiet: takes no more tasks, and what runs goes on");
+                    context.quiet.cancel();
+                }
                 ShutdownRequest::Leave => break,
             },
         }
