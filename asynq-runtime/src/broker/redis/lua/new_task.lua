@@ -16,13 +16,13 @@ local function held_for(seconds, due, now_ms)
   return seconds + math.ceil((due - 1 - now_ms) / 1000)
 end
 
--- Returns the id that holds a unique lock, '' for a key of another type, or nil if the lock may be taken: it is free, it is this
--- task's, or its holder's task no longer exists (asynq's deletes and trims leave locks behind). `stored` are the ids whose tasks
--- this script is about to store.
-local function holder_of(lock, id, prefix, stored)
+-- Returns the id that holds a unique lock, '' for a key of another type, or nil if the lock may be taken: it is free, or its
+-- holder's task no longer exists (asynq's deletes and trims leave locks behind, and so does an earlier task of the id that is
+-- stored now). `stored` are the ids whose tasks this script is about to store.
+local function holder_of(lock, prefix, stored)
   local holder = redis.pcall('GET', lock)
   if type(holder) == 'table' then return '' end
-  if not holder or holder == id then return nil end
+  if not holder then return nil end
   if not (stored and stored[holder]) and redis.call('EXISTS', prefix .. 't:' .. holder) == 0 then return nil end
   return holder
 end

@@ -78,8 +78,8 @@ for _, task in ipairs(made) do
   if names[task.id] or call('EXISTS', task.key) == 1 then return { 'c', task.id } end
   names[task.id] = true
   if task.lock then
-    local holder = holders[task.lock] or holder_of(task.lock, task.id, prefix)
-    if holder and holder ~= task.id and (holders[task.lock] or not freed[task.lock]) then return { 'd', holder } end
+    local holder = holders[task.lock] or holder_of(task.lock, prefix)
+    if holder and (holders[task.lock] or not freed[task.lock]) then return { 'd', holder } end
     holders[task.lock] = task.id
   end
   if task.due > now_ms then

@@ -22,7 +22,7 @@ end
 -- Returns nothing if it is ours, else its holder.
 local function take_lock(key, id, seconds, stored)
   if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return end
-  local holder = holder_of(key, id, string.sub(KEYS[1], 1, -1 - #'pending'), stored)
+  local holder = holder_of(key, string.sub(KEYS[1], 1, -1 - #'pending'), stored)
   if holder then return holder end
   -- An earlier task left this lock behind: one of this id, or one that is gone.
   call('SET', key, id, 'EX', whole(seconds))

@@ -80,7 +80,7 @@ for i = 1, n do
     letter, due = first_send(again, KEYS[8], key, id, msg, ARGV[p + 5] == '1')
     if due then say(due) end
   else
-    local holder = holder_of(lock, id, prefix)
+    local holder = holder_of(lock, prefix)
     local held = holder and holder ~= '' and find(holder, lock)
     if holder and not held then
       letter = 'd'

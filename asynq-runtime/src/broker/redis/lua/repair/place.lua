@@ -14,7 +14,7 @@ end
 call('ZCARD', KEYS[2])
 local left = tonumber(ARGV[5]) and tonumber(ARGV[5]) - now_ms or 0
 if #KEYS == 4 and left > 0 and not call('SET', KEYS[4], id, 'NX', 'PX', whole(left)) then
-  local holder = holder_of(KEYS[4], id, ARGV[6])
+  local holder = holder_of(KEYS[4], ARGV[6])
   if holder then return { 'duplicate', holder } end
   call('SET', KEYS[4], id, 'PX', whole(left))
 end

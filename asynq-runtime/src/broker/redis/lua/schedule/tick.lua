@@ -86,7 +86,7 @@ local goes = there == 'waits' or there == 'lapsed'
 
 if call('EXISTS', key) == 1 then return fired('c', '') end
 if lock ~= '' then
-  local holder = holder_of(lock, id, prefix)
+  local holder = holder_of(lock, prefix)
   -- What goes takes its lock with it.
   if holder and not (goes and holder == previous.id) then return fired('u', holder) end
 end
