@@ -67,6 +67,31 @@ async fn a_page_over_all_groups_costs_what_it_shows() {
 }
 
 #[tokio::test]
+async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
+    let (_server, mut redis, broker) = with_groups().await;
+    // Names that no task is behind.
+    let gone = (0..GROUPS).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
+    let () = redis.sadd("asynq:{default}:groups", gone).await.unwrap();
+    let _ = broker.groups(&queue(), None, 1).await.unwrap();
+    let (mut seen, mut next, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let (page, scripts, asked) = cost(&mut redis, broker.groups(&queue(), next.as_ref(), 100)).await;
+        let page = page.unwrap();
+        assert!(page.groups.len() <= 100 && page.groups.iter().all(|stats| stats.size == 1), "{page:?}");
+        assert!(scripts <= 10 && asked <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+        seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
+        pages += 1;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    assert!(pages <= GROUPS / 50, "{pages} pages");
+    assert_eq!(seen.len(), GROUPS);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), GROUPS, "each once");
+}
+
+#[tokio::test]
 async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
     let (_server, mut redis, broker) = with_groups().await;
     let (stats, scripts, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
