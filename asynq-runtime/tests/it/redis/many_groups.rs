@@ -92,10 +92,12 @@ async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
 }
 
 #[tokio::test]
-async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
+async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_thousand_groups() {
     let (_server, mut redis, broker) = with_groups().await;
+    let _ = broker.queue_stats(&queue()).await.unwrap();
     let (stats, scripts, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
     let stats = stats.unwrap();
+    // One task is in each, so that the estimate is exact.
     assert_eq!((stats.aggregating, stats.size), (GROUPS as u64, GROUPS as u64));
     assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     let one = redis::cmd("MEMORY").arg("USAGE").arg("asynq:{default}:t:t0000").query_async(&mut redis).await;
@@ -103,6 +105,13 @@ async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
     let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
     assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
+    // Three times as many groups cost what these cost: 2,000 and what a step may go beyond, and the first step once more.
+    for outcome in broker.enqueue((GROUPS..3 * GROUPS).map(in_group).collect()).await {
+        outcome.unwrap();
+    }
+    let (stats, _, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
+    assert_eq!(stats.unwrap().aggregating, 3 * GROUPS as u64);
+    assert!(asked <= 2_000 + 2 * PER_SCRIPT, "{asked} commands for {} groups", 3 * GROUPS);
 }
 
 #[tokio::test]
