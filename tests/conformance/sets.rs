@@ -363,7 +363,7 @@ async fn a_released_set_is_in_its_group_again_since_when_it_was() {
     let set = t.seed_set(&["t1", "t2"]).await;
     t.advance(30 * SECOND);
     t.broker().release_set(&set).await.unwrap();
-    let found = t.broker().groups(&default_queue(), None, 10).await.unwrap();
+    let found = t.broker().groups(&default_queue(), None, 10).await.unwrap().groups;
     assert_eq!((found[0].group.as_str(), found[0].size), ("g", 2));
     assert_eq!(found[0].oldest.unwrap().timestamp(), joined.timestamp());
     is_lost(&t, &set).await;

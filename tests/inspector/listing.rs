@@ -63,11 +63,12 @@ async fn groups_and_their_tasks_are_listed() {
     for (id, group) in [("t1", "b"), ("t2", "a"), ("t3", "b")] {
         t.enqueue(grouped(id, group)).await;
     }
-    let groups = inspector.groups("default").await.unwrap();
-    assert_eq!(groups.iter().map(|g| (g.group.as_str(), g.size)).collect::<Vec<_>>(), [("a", 1), ("b", 2)]);
+    let page = inspector.groups("default").await.unwrap();
+    assert_eq!(page.next, None);
+    assert_eq!(page.groups.iter().map(|g| (g.group.as_str(), g.size)).collect::<Vec<_>>(), [("a", 1), ("b", 2)]);
     let one = inspector.groups("default").limit(1).await.unwrap();
-    let next = inspector.groups("default").after(&one[0].group).limit(1).await.unwrap();
-    assert_eq!((one[0].group.as_str(), next[0].group.as_str()), ("a", "b"));
+    let next = inspector.groups("default").after(one.next.unwrap()).limit(1).await.unwrap();
+    assert_eq!((one.groups[0].group.as_str(), next.groups[0].group.as_str()), ("a", "b"));
 
     let mut of_b = ids(inspector.tasks("default", TaskState::Aggregating).group("b").await.unwrap());
     of_b.sort();
@@ -81,6 +82,6 @@ async fn a_queue_without_groups_has_none() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     let inspector = Inspector::new(t.shared());
-    assert!(inspector.groups("default").await.unwrap().is_empty());
+    assert!(inspector.groups("default").await.unwrap().groups.is_empty());
     assert!(matches!(inspector.groups("none").await, Err(InspectError::QueueNotFound { .. })));
 }

@@ -336,8 +336,8 @@ impl<S: Store> Fixture<S> {
 
     /// The groups of the default queue with how many tasks wait in each.
     pub async fn group_sizes(&self) -> Vec<(String, u64)> {
-        let groups = self.broker().groups(&default_queue(), None, 1000).await.unwrap();
-        groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect()
+        let page = self.broker().groups(&default_queue(), None, 1000).await.unwrap();
+        page.groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect()
     }
 
     /// In which state a task of the default queue is, if it exists.

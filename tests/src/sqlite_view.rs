@@ -246,7 +246,7 @@ hand_on! {
         trim_archive(queue: &QueueName, age: Duration, size: usize, limit: usize) -> Result<usize, BrokerError>;
     }
     Groups {
-        groups(queue: &QueueName, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupStats>, BrokerError>;
+        groups(queue: &QueueName, after: Option<&GroupStep>, limit: usize) -> Result<GroupPage, BrokerError>;
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
         ripe_groups(queue: &QueueName, rules: &GroupRules, from: Option<&GroupStep>) -> Result<RipeGroups, BrokerError>;
         claim_set(queue: &QueueName, group: &GroupName, rules: &GroupRules) -> Result<Option<TaskSet>, BrokerError>;

@@ -1,6 +1,8 @@
 //! `group ls`: groups in which tasks wait to be aggregated.
 
-use asynq_runtime::{Inspector, broker::GroupStats, inspector::ListGroups};
+use std::collections::BTreeMap;
+
+use asynq_runtime::{Inspector, broker::GroupStats};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -57,19 +59,15 @@ impl Group {
     }
 }
 
-/// All groups of a queue.
+/// All groups of a queue, by name.
 pub(super) async fn all(inspector: &Inspector, queue: &str) -> Result<Vec<GroupStats>, CliError> {
-    let mut groups: Vec<GroupStats> = Vec::new();
+    let (mut groups, mut list) = (BTreeMap::new(), inspector.groups(queue));
     loop {
-        let mut list = inspector.groups(queue);
-        if let Some(last) = groups.last() {
-            list = list.after(&last.group);
-        }
-        let some = list.await?;
-        let is_last = some.len() < ListGroups::LIMIT;
-        groups.extend(some);
-        if is_last {
-            return Ok(groups);
+        let page = list.await?;
+        groups.extend(page.groups.into_iter().map(|stats| (stats.group.clone(), stats)));
+        match page.next {
+            Some(next) => list = inspector.groups(queue).after(next),
+            None => return Ok(groups.into_values().collect()),
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
                 page.into_iter().map(|brief| brief.task).collect()
             },
             groups: match state {
-                TaskState::Aggregating => inspector.groups(queue).limit(GROUPS).await?,
+                TaskState::Aggregating => inspector.groups(queue).limit(GROUPS).await?.groups,
                 _ => Vec::new(),
             },
         },

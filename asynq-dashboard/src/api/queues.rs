@@ -1,6 +1,7 @@
 //! Queues, their tasks, groups and history.
 
 use asynq_runtime::{
+    broker::GroupStep,
     inspector::{ListGroups, ListTasks},
     task::TaskState,
 };
@@ -115,12 +116,11 @@ pub(super) async fn groups(
     let limit = which.limit.unwrap_or(ListGroups::LIMIT);
     let mut list = app.inspector().groups(&queue).limit(limit);
     if !which.after.is_empty() {
-        list = list.after(&which.after);
+        list = list.after(GroupStep::from_text(&which.after));
     }
-    let groups = list.await?;
-    // The name after which the next page begins.
-    let next = groups.last().filter(|_| groups.len() == limit).map(|last| last.group.as_str());
-    Ok(Json(json!({ "next": next, "groups": groups.iter().map(json::group).collect::<Vec<_>>() })))
+    let page = list.await?;
+    let next = page.next.as_ref().map(GroupStep::as_str);
+    Ok(Json(json!({ "next": next, "groups": page.groups.iter().map(json::group).collect::<Vec<_>>() })))
 }
 
 /// How many days.

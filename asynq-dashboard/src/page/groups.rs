@@ -1,6 +1,6 @@
 //! `/queues/{queue}/groups`: the groups of a queue that have waiting tasks.
 
-use asynq_runtime::broker::GroupStats;
+use asynq_runtime::broker::{GroupPage, GroupStep};
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -24,7 +24,7 @@ const PER_PAGE: usize = 100;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {
-    /// Groups whose names come after this one.
+    /// Where the page before ended.
     after: String,
 }
 
@@ -35,12 +35,12 @@ pub(crate) async fn get(
     UrlQuery(wish): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let groups = app.inspector().groups(&queue).limit(PER_PAGE);
-    let groups = if wish.after.is_empty() { groups } else { groups.after(&wish.after) };
-    let (groups, now) = (groups.await?, app.client().broker().now());
-    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &wish, &groups, now)))
+    let groups = if wish.after.is_empty() { groups } else { groups.after(GroupStep::from_text(&wish.after)) };
+    let (found, now) = (groups.await?, app.client().broker().now());
+    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &wish, &found, now)))
 }
 
-fn render(mount: &str, queue: &str, wish: &Params, groups: &[GroupStats], now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, queue: &str, wish: &Params, found: &GroupPage, now: DateTime<Utc>) -> Markup {
     let here = href(mount, &["queues", queue, "groups"]);
     let path = href(mount, &["queues", queue]);
     html! {
@@ -49,13 +49,13 @@ fn render(mount: &str, queue: &str, wish: &Params, groups: &[GroupStats], now: D
         }
         div.title { h1 { "Groups" } p { "of queue " (cell(queue)) } }
         section.panel.flush aria-label="The groups" {
-            @if groups.is_empty() && wish.after.is_empty() {
+            @if found.groups.is_empty() && found.next.is_none() && wish.after.is_empty() {
                 (empty("No group has tasks", &html! { p { "Enqueue with a group: tasks wait here until a server with an aggregator makes one task of many." } }))
             } @else {
                 div.scroll { table {
                     thead { tr { th scope="col" { "Group" } th.num scope="col" { "Tasks" } th scope="col" { "First joined" } } }
                     tbody {
-                        @for stats in groups {
+                        @for stats in &found.groups {
                             @let name = stats.group.as_str();
                             tr id={ "g-" (name) } {
                                 th.name scope="row" { a href=(with_query(&path, &[("state", "aggregating"), ("group", name)])) { (cell(name)) } }
@@ -68,8 +68,8 @@ fn render(mount: &str, queue: &str, wish: &Params, groups: &[GroupStats], now: D
                 nav.pages aria-label="Pages" {
                     @if !wish.after.is_empty() { a.button rel="prev" href=(here) { "First" } }
                     span.grow {}
-                    @if let Some(last) = groups.last().filter(|_| groups.len() == PER_PAGE) {
-                        a.button rel="next" href=(with_query(&here, &[("after", last.group.as_str())])) { "Next" }
+                    @if let Some(next) = &found.next {
+                        a.button rel="next" href=(with_query(&here, &[("after", next.as_str())])) { "Next" }
                     }
                 }
             }
@@ -79,20 +79,17 @@ fn render(mount: &str, queue: &str, wish: &Params, groups: &[GroupStats], now: D
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::task::GroupName;
-
     use super::*;
 
     #[test]
-    fn a_full_page_leads_to_the_next() {
-        let group = |n: usize| GroupStats::new(GroupName::from_wire(&format!("<{n}>")), 1, None);
-        let html = |n| {
-            let groups: Vec<_> = (0..n).map(group).collect();
-            render("", "q", &Params::default(), &groups, DateTime::UNIX_EPOCH).into_string()
+    fn the_next_page_begins_where_the_broker_said_and_a_page_without_groups_may_have_one() {
+        let html = |next: Option<&str>| {
+            let mut page = GroupPage::default();
+            page.next = next.map(GroupStep::from_text);
+            render("", "q", &Params::default(), &page, DateTime::UNIX_EPOCH).into_string()
         };
-        assert!(html(0).contains("No group has tasks"));
-        assert!(!html(99).contains("Next"));
-        let full = html(100);
-        assert!(full.contains("after=%3C99%3E") && !full.contains("<99>"), "{full}");
+        assert!(html(None).contains("No group has tasks"));
+        let page = html(Some("7:<99>"));
+        assert!(page.contains("after=7%3A%3C99%3E") && !page.contains("<99>") && !page.contains("No group"), "{page}");
     }
 }

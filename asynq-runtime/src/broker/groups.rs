@@ -11,7 +11,12 @@ use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, UndecodableM
 /// Takes the tasks of a group out as a *set*, and ends the set together with what was made of it.
 #[async_trait::async_trait]
 pub trait Groups {
-    /// The groups of a queue that have waiting tasks, by name, with how many: at most `limit`, those after `after`.
+    /// A page of the groups of a queue that have waiting tasks, with how many: at most `limit`, from the beginning or from
+    /// where the page before ended. What a page costs depends on `limit` alone, so a page may have fewer groups, even none, and
+    /// still be followed by another.
+    ///
+    /// On SQLite they come by name, on Redis some hundred at a time by name: Redis keeps their names in no order. Of two
+    /// pages there the second may repeat groups of the first, or leave out a few, if very many groups come or go in between.
     ///
     /// # Errors
     ///
@@ -19,9 +24,9 @@ pub trait Groups {
     async fn groups(
         &self,
         queue: &QueueName,
-        after: Option<&GroupName>,
+        after: Option<&GroupStep>,
         limit: usize,
-    ) -> Result<Vec<GroupStats>, BrokerError>;
+    ) -> Result<GroupPage, BrokerError>;
 
     /// One group as it is now; `None` if no task waits in it.
     ///
@@ -132,6 +137,24 @@ impl GroupStats {
     }
 }
 
+/// A page of groups.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupPage {
+    /// The groups.
+    pub groups: Vec<GroupStats>,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<GroupStep>,
+}
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+impl GroupPage {
+    /// These groups, and what the next page is to be asked for with.
+    pub(crate) fn new(groups: Vec<GroupStats>, next: Option<String>) -> Self {
+        Self { groups, next: next.map(GroupStep) }
+    }
+}
+
 /// The ripe groups of one step of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,13 +173,19 @@ impl RipeGroups {
     }
 }
 
-/// Where a walk over groups goes on: a word of the broker that gave it.
+/// Where a walk over groups goes on: a word of the broker that gave it, for the same kind of walk. It can be kept as text; on a
+/// word that no broker gave, the walk goes on anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStep(String);
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl GroupStep {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Reads a step that was kept as text.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text to keep.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

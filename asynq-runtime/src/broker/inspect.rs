@@ -321,7 +321,7 @@ pub struct QueueStats {
     pub archived: u64,
     /// Kept successes.
     pub completed: u64,
-    /// Tasks waiting in groups.
+    /// Tasks waiting in groups; on Redis, where more than 2,000 groups wait, an estimate from the first 2,000 that Redis tells.
     pub aggregating: u64,
     /// Runs that ended today (UTC), failed ones included.
     pub processed: u64,

@@ -62,7 +62,9 @@ pub use self::{
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
     diagnose::Diagnose,
-    groups::{GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
+    groups::{
+        GroupPage, GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
+    },
     inspect::{Inspect, LockInfo, LockPage},
     maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, Swept},
     presence::{Cancellations, Member, Presence},

@@ -2,7 +2,7 @@
 
 use std::{fmt, future::IntoFuture};
 
-use super::{InspectError, Inspector, ListGroups, Wish, queue_name};
+use super::{InspectError, Inspector, Wish, queue_name};
 use crate::{
     broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats, ServerState},
     job::BoxFuture,
@@ -103,20 +103,7 @@ impl Inspector {
             Chosen::InState(state) => return Ok(in_state(&self.broker.queue_stats(queue).await?, *state)),
             Chosen::InGroup(group) => group,
         };
-        let mut after: Option<GroupName> = None;
-        loop {
-            let some = self.broker.groups(queue, after.as_ref(), ListGroups::LIMIT).await?;
-            if let Some(found) = some.iter().find(|stats| stats.group == *group) {
-                return Ok(found.size);
-            }
-            // They come by name: where ours would have come, it is not.
-            match some.last() {
-                Some(last) if last.group < *group && some.len() == ListGroups::LIMIT => {
-                    after = Some(last.group.clone());
-                }
-                _ => return Ok(0),
-            }
-        }
+        Ok(self.broker.group(queue, group).await?.map_or(0, |stats| stats.size))
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use super::{InspectError, Inspector, queue_name};
 use crate::{
-    broker::{GroupStats, Page, TaskBrief},
+    broker::{GroupPage, GroupStep, Page, TaskBrief},
     job::BoxFuture,
     task::{GroupName, QueueName, TaskInfo, TaskState},
 };
@@ -18,7 +18,8 @@ impl Inspector {
         ListTasks { inspector: self.clone(), queue: queue_name(queue), state, group: None, page: Page::default() }
     }
 
-    /// The groups of a queue that have waiting tasks, by name; `.await` it, or say first which.
+    /// A page of the groups of a queue that have waiting tasks ([`Groups::groups`](crate::broker::Groups::groups) says in which order);
+    /// `.await` it, or say first which.
     pub fn groups(&self, queue: impl AsRef<str>) -> ListGroups {
         ListGroups { inspector: self.clone(), queue: queue_name(queue), after: None, limit: ListGroups::LIMIT }
     }
@@ -124,7 +125,7 @@ impl IntoFuture for ListTasks {
 pub struct ListGroups {
     inspector: Inspector,
     queue: Result<QueueName, InspectError>,
-    after: Option<GroupName>,
+    after: Option<GroupStep>,
     limit: usize,
 }
 
@@ -132,9 +133,9 @@ impl ListGroups {
     /// How many groups are fetched at a time unless fewer are asked for; also the most.
     pub const LIMIT: usize = 500;
 
-    /// Only groups whose names come after this one: the last of the page before.
-    pub fn after(mut self, group: impl AsRef<str>) -> Self {
-        self.after = Some(GroupName::from_wire(group.as_ref()));
+    /// The page that begins where another ended: [`GroupPage::next`] of that page.
+    pub fn after(mut self, step: GroupStep) -> Self {
+        self.after = Some(step);
         self
     }
 
@@ -144,22 +145,22 @@ impl ListGroups {
         self
     }
 
-    async fn fetch(self) -> Result<Vec<GroupStats>, InspectError> {
+    async fn fetch(self) -> Result<GroupPage, InspectError> {
         let Self { inspector, queue, after, limit } = self;
         let queue = queue?;
         if !(1..=Self::LIMIT).contains(&limit) {
             return Err(InspectError::Request { what: "limit", reason: "it must be 1 to 500".into() });
         }
-        let groups = inspector.broker.groups(&queue, after.as_ref(), limit).await?;
-        if groups.is_empty() {
+        let page = inspector.broker.groups(&queue, after.as_ref(), limit).await?;
+        if page.groups.is_empty() {
             inspector.known(&queue).await?;
         }
-        Ok(groups)
+        Ok(page)
     }
 }
 
 impl IntoFuture for ListGroups {
-    type Output = Result<Vec<GroupStats>, InspectError>;
+    type Output = Result<GroupPage, InspectError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -128,10 +128,8 @@ impl Drained {
         let failed: HashSet<GroupName> = self.unaggregated.iter().map(|(group, _)| group.clone()).collect();
         let mut after = None;
         loop {
-            let groups = said(broker.groups(queue, after.as_ref(), 100).await);
-            let Some(last) = groups.last() else { return };
-            after = Some(last.group.clone());
-            for group in groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
+            let page = said(broker.groups(queue, after.as_ref(), 100).await);
+            for group in page.groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
                 while let Some(set) = said(broker.claim_set(queue, &group, &aggregations.rules).await) {
                     let knows = |name: &str| registry.get(name).is_some();
                     let ended = match aggregations.aggregate(&set, broker.now(), knows).await {
@@ -145,6 +143,10 @@ impl Drained {
                     }
                     self.aggregated += set.members.len();
                 }
+            }
+            after = page.next;
+            if after.is_none() {
+                return;
             }
         }
     }

@@ -39,7 +39,7 @@ impl Machine<'_> {
                 self.compare_list(state).await?;
             }
         }
-        let groups = ok("groups", self.stage.broker().groups(&default_queue(), None, 100).await)?;
+        let groups = ok("groups", self.stage.broker().groups(&default_queue(), None, 100).await)?.groups;
         let groups: BTreeMap<String, u64> =
             groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect();
         let expected = self.model.groups();

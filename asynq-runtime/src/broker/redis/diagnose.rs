@@ -11,6 +11,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, Diagnose, Examination, Node, OddityKind},
     RedisBroker,
+    groups::BEGIN,
     keys::Keys,
     reply,
     script::{Call, EXAMINE_KEYS, EXAMINE_PLACE, IS_LOST},
@@ -98,8 +99,8 @@ impl Look<'_> {
         let mut places: Vec<_> =
             states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
         places.push(("lease".to_owned(), self.keys.lease()));
-        let mut names = self.broker.group_names(&self.keys, None, GROUPS + 1).await?;
-        self.found.complete &= names.len() <= GROUPS;
+        let (mut names, next) = self.broker.group_names(&self.keys, BEGIN).await?;
+        self.found.complete &= next.is_none() && names.len() <= GROUPS;
         names.truncate(GROUPS);
         let state = TaskState::Aggregating.as_str();
         let group = |name: String| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)));

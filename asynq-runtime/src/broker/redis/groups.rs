@@ -3,7 +3,7 @@
 mod finish;
 mod lost;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use chrono::DateTime;
 use redis::Value;
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BrokerError, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
+        BrokerError, GroupPage, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetMember, SetOutcome,
+        TaskSet,
     },
     task::{Extra, GroupName, QueueName, TaskId},
 };
@@ -31,32 +32,41 @@ const RECEIPT_KEPT: Duration = Duration::from_secs(600);
 const SETS: usize = 100;
 /// Groups that one script looks at.
 const PER_LIST: usize = 100;
+/// Names that one step of a list looks at; Redis may give some more, and gives a small set as a whole.
+const PER_SCAN: usize = 200;
+/// Steps of the walk over groups that one page takes at most: where names are left without tasks, a page has few groups.
+const STEPS_PER_PAGE: usize = 10;
 /// Where a walk over groups begins, as `group_step.lua` takes it.
 pub(super) const BEGIN: &str = "0";
-/// Names that one step of a scan looks at.
-const PER_SCAN: usize = 1000;
 
 #[async_trait::async_trait]
 impl Groups for RedisBroker {
     async fn groups(
         &self,
         queue: &QueueName,
-        after: Option<&GroupName>,
+        after: Option<&GroupStep>,
         limit: usize,
-    ) -> Result<Vec<GroupStats>, BrokerError> {
+    ) -> Result<GroupPage, BrokerError> {
         let keys = Keys::new(queue);
+        let mut at = after.map_or_else(ListStep::default, |step| ListStep::read(step.as_str()));
         let mut found = Vec::new();
-        let mut after = after.map(|name| name.as_str().to_owned());
-        while found.len() < limit {
-            let names = self.group_names(&keys, after.as_deref(), limit - found.len()).await?;
-            let is_last = names.len() < limit - found.len();
-            after = names.last().cloned();
-            found.extend(self.group_stats(&keys, &names).await?);
-            if is_last {
+        for _ in 0..STEPS_PER_PAGE {
+            let wanted = limit - found.len();
+            if wanted == 0 {
                 break;
             }
+            let (mut names, next) = self.group_names(&keys, &at.cursor).await?;
+            names.retain(|name| at.last.is_empty() || *name > at.last);
+            let is_whole = names.len() <= wanted;
+            names.truncate(wanted);
+            found.extend(self.group_stats(&keys, &names).await?);
+            match (is_whole, next) {
+                (false, _) => at.last = names.pop().unwrap_or_default(),
+                (true, Some(cursor)) => at = ListStep { cursor, last: String::new() },
+                (true, None) => return Ok(GroupPage::new(found, None)),
+            }
         }
-        Ok(found)
+        Ok(GroupPage::new(found, Some(at.write())))
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
@@ -128,27 +138,20 @@ impl Groups for RedisBroker {
 }
 
 impl RedisBroker {
-    /// The first `most` names after `after`, in the order of their bytes, whether or not tasks wait there.
+    /// The names of one step of a walk in the order of their bytes, whether or not tasks wait there, and where the walk goes on.
     pub(super) async fn group_names(
         &self,
         keys: &Keys,
-        after: Option<&str>,
-        most: usize,
-    ) -> Result<Vec<String>, BrokerError> {
-        let mut page = NamePage { after, most, names: BTreeSet::new() };
-        let mut cursor = "0".to_owned();
-        loop {
-            let call = Call::plain("SSCAN").arg(keys.groups()).arg(&cursor).arg("COUNT").arg(PER_SCAN);
-            let mut parts = reply::array(self.router.send_one(call).await?)?.into_iter();
-            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
-            reply::array(parts.next().unwrap_or_default())?
-                .into_iter()
-                .filter_map(read_name)
-                .for_each(|name| page.add(name));
-            if cursor == "0" {
-                return Ok(page.names.into_iter().collect());
-            }
-        }
+        cursor: &str,
+    ) -> Result<(Vec<String>, Option<String>), BrokerError> {
+        let call = Call::plain("SSCAN").arg(keys.groups()).arg(cursor).arg("COUNT").arg(PER_SCAN);
+        let mut parts = reply::array(self.router.send_one(call).await?)?.into_iter();
+        let next = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+        let names = reply::array(parts.next().unwrap_or_default())?;
+        let mut names: Vec<String> = names.into_iter().filter_map(read_name).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok((names, (next != BEGIN).then_some(next)))
     }
 
     /// What waits in the groups of these names; those that are empty are left out.
@@ -198,22 +201,28 @@ fn with_rules(call: Call, rules: &GroupRules) -> Call {
         .arg(optional(rules.enough().map(|size| size as u64)))
 }
 
-/// The first so many names after one.
-struct NamePage<'a> {
-    after: Option<&'a str>,
-    most: usize,
-    names: BTreeSet<String>,
+/// Where a list of groups goes on: a step of the walk, and the name of it that was listed last.
+#[derive(Debug, PartialEq, Eq)]
+struct ListStep {
+    cursor: String,
+    last: String,
 }
 
-impl NamePage<'_> {
-    fn add(&mut self, name: String) {
-        if self.after.is_some_and(|after| name.as_str() <= after) {
-            return;
-        }
-        self.names.insert(name);
-        if self.names.len() > self.most {
-            self.names.pop_last();
-        }
+impl Default for ListStep {
+    fn default() -> Self {
+        Self { cursor: BEGIN.to_owned(), last: String::new() }
+    }
+}
+
+impl ListStep {
+    fn write(&self) -> String {
+        format!("{}:{}", self.cursor, self.last)
+    }
+
+    /// Reads what [`write`](Self::write) wrote; anything else begins anew.
+    fn read(text: &str) -> Self {
+        let parts = text.split_once(':').filter(|(cursor, _)| cursor.parse::<u64>().is_ok());
+        parts.map_or_else(Self::default, |(cursor, last)| Self { cursor: cursor.to_owned(), last: last.to_owned() })
     }
 }
 
@@ -256,17 +265,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_names_is_in_the_order_of_bytes_and_no_longer_than_asked() {
-        let page = |after: Option<&str>, most: usize| -> Vec<String> {
-            let mut page = NamePage { after, most, names: BTreeSet::new() };
-            ["b", "a", "B", "b", "a:c", "ä"].into_iter().for_each(|name| page.add(name.to_owned()));
-            page.names.into_iter().collect()
-        };
-        assert_eq!(page(None, 9), ["B", "a", "a:c", "b", "ä"]);
-        assert_eq!(page(None, 2), ["B", "a"]);
-        assert_eq!(page(Some("a"), 2), ["a:c", "b"]);
-        assert!(page(Some("ä"), 2).is_empty());
-        assert!(page(None, 0).is_empty());
+    fn a_step_is_kept_as_text_and_nonsense_begins_anew() {
+        let step = ListStep { cursor: "17".into(), last: "a:b".into() };
+        assert_eq!(ListStep::read(&step.write()), step);
+        for nonsense in ["", "17", "x:a", ":", "-1:a", "99999999999999999999:a"] {
+            assert_eq!(ListStep::read(nonsense), ListStep::default(), "{nonsense}");
+        }
     }
 
     #[test]

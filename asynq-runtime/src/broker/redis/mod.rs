@@ -84,7 +84,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes};
+use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes, ServerName};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -118,6 +118,8 @@ pub struct RedisBroker {
     /// Where the searches for lost groups go on: of all queues, and in a cluster of each.
     searches: Mutex<HashMap<Option<QueueName>, String>>,
     hold: Mutex<Hold>,
+    /// What Redis has of the `ServerInfo` of each server of this broker that seldom changes.
+    announced: Mutex<HashMap<ServerName, Vec<u8>>>,
     /// How many servers lived at the last beat, this one included.
     servers: AtomicU64,
     kept_shapes: KeptShapes,
@@ -274,6 +276,7 @@ impl RedisBroker {
             sweeps,
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
+            announced: Mutex::default(),
             servers: AtomicU64::new(0),
             kept_shapes: KeptShapes::default(),
             io,

@@ -1,6 +1,10 @@
 //! Makes servers visible to asynq's tools, and asks Redis's time on the way.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
@@ -36,6 +40,7 @@ impl Presence for RedisBroker {
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         self.unanswered.forget(member);
+        self.announced().remove(&member.name);
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
         let calls = vec![
             Call::plain("ZREM").arg(SERVERS).arg(&info_key),
@@ -106,6 +111,32 @@ impl RedisBroker {
         workers: &[WorkerInfo],
         is_first: bool,
     ) -> Result<(), BrokerError> {
+        let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
+        let info = AnnouncedInfo::new(&ServerInfo { clock_ahead_ms, ..info.clone() });
+        // What Redis has of a beat that got no answer is unknown.
+        let is_known = !is_first && self.announced().remove(&member.name).as_ref() == Some(&info.stable);
+        let is_written = self.send_beat(member, &info, is_known, workers, is_first).await?;
+        if !is_written {
+            self.send_beat(member, &info, false, workers, is_first).await?;
+        }
+        self.announced().insert(member.name.clone(), info.stable);
+        Ok(())
+    }
+
+    fn announced(&self) -> MutexGuard<'_, HashMap<ServerName, Vec<u8>>> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if Redis had to have it and
+    /// did not: then nothing was written.
+    async fn send_beat(
+        &self,
+        member: &Member,
+        info: &AnnouncedInfo,
+        is_known: bool,
+        workers: &[WorkerInfo],
+        is_first: bool,
+    ) -> Result<bool, BrokerError> {
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
@@ -117,9 +148,9 @@ impl RedisBroker {
         } else {
             keys.extend([SERVERS, WORKERS]);
         }
-        let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
-        let info = ServerInfo { clock_ahead_ms, ..info.clone() };
-        let mut beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(info.encode_to_vec());
+        let stable = if is_known { &[][..] } else { &info.stable };
+        let beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(stable).arg(info.stable.len());
+        let mut beat = beat.arg(&info.changing);
         for worker in workers {
             beat.push(&worker.task_id);
             beat.push(worker.encode_to_vec());
@@ -132,16 +163,19 @@ impl RedisBroker {
         // The first one is about the list of servers, the last one about both where that list is beside what it writes.
         let numbers = |value: Option<&Value>| match value {
             Some(Value::Array(values)) => values.iter().map(reply::number).collect(),
-            value => vec![None, value.and_then(reply::number)],
+            value => vec![None, value.and_then(reply::number), None],
         };
         let (listed, beat) = (numbers(answers.first()), numbers(answers.last()));
-        if let [Some(now), _] = beat[..] {
+        if let [Some(now), ..] = beat[..] {
             self.clock.learn(before, DateTime::from_timestamp_nanos(now), after);
         }
-        if let [_, Some(alive)] = listed[..] {
+        let is_written = beat.get(2) != Some(&Some(1));
+        if let [_, Some(alive), ..] = listed[..]
+            && is_written
+        {
             self.servers.store(u64::try_from(alive).unwrap_or_default(), Ordering::Relaxed);
         }
-        Ok(())
+        Ok(is_written)
     }
 
     /// Refuses a lease shorter than Go's while a Go server lives, which would read it as one of its own length.
@@ -163,6 +197,28 @@ impl RedisBroker {
     }
 }
 
+/// A `ServerInfo` in two parts, which one behind the other are its encoding: a reader puts fields together in whichever order they come.
+#[derive(Debug)]
+struct AnnouncedInfo {
+    /// What is the same at most beats; with thousands of queues it is long.
+    stable: Vec<u8>,
+    /// What every beat may change.
+    changing: Vec<u8>,
+}
+
+impl AnnouncedInfo {
+    fn new(info: &ServerInfo) -> Self {
+        let changing = ServerInfo {
+            status: info.status.clone(),
+            active_worker_count: info.active_worker_count,
+            clock_ahead_ms: info.clock_ahead_ms,
+            ..ServerInfo::default()
+        };
+        let stable = ServerInfo { status: String::new(), active_worker_count: 0, clock_ahead_ms: None, ..info.clone() };
+        Self { stable: stable.encode_to_vec(), changing: changing.encode_to_vec() }
+    }
+}
+
 /// How far the clock of a Go server is ahead of Redis's, seen at `asked`: it writes the end of its listing by its own clock,
 /// in whole seconds, and Redis counts by its own what is left of the key that ends at the same time.
 fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> Option<TimeDelta> {
@@ -174,6 +230,33 @@ fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::QueueWeight;
+
+    #[test]
+    fn the_parts_of_an_info_are_read_as_one_whatever_a_beat_changes() {
+        let info = ServerInfo {
+            host: "h".into(),
+            pid: 7,
+            server_id: "s".into(),
+            concurrency: 10,
+            queues: vec![QueueWeight { queue: Some("q".into()), weight: Some(1) }; 3],
+            strict_priority: true,
+            status: "active".into(),
+            start_time: Some(DateTime::UNIX_EPOCH.into()),
+            active_worker_count: 3,
+            rust_version: "1".into(),
+            clock_ahead_ms: Some(-5),
+            archives: Vec::new(),
+        };
+        let parts = AnnouncedInfo::new(&info);
+        let later =
+            ServerInfo { status: "closed".into(), active_worker_count: 0, clock_ahead_ms: Some(9), ..info.clone() };
+        let later_parts = AnnouncedInfo::new(&later);
+        assert_eq!(parts.stable, later_parts.stable);
+        for (info, parts) in [(info, parts), (later, later_parts)] {
+            assert_eq!(ServerInfo::decode(&*[parts.stable, parts.changing].concat()).unwrap(), info);
+        }
+    }
 
     #[test]
     fn the_clock_of_a_go_server_is_known_to_half_a_second() {

@@ -1,5 +1,7 @@
 //! Takes tasks out of the file to run them (contract: `broker/consume.rs`).
 
+mod ready;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +10,6 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use rusqlite::params;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -84,17 +85,7 @@ impl Consume for SqliteBroker {
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
         let (queues, quarantined) = (queues.to_vec(), quarantined);
-        self.store
-            .read(move |view| {
-                let mut ready = Vec::new();
-                for queue in &queues {
-                    if is_ready(view, queue, quarantined)? {
-                        ready.push(queue.clone());
-                    }
-                }
-                Ok(ready)
-            })
-            .await
+        self.store.read(move |view| ready::of(view, queues.iter(), quarantined)).await
     }
 
     async fn wait_for_work(
@@ -137,15 +128,6 @@ impl SqliteBroker {
     }
 }
 
-fn is_ready(view: &View<'_>, queue: &QueueName, quarantined: Quarantined) -> rusqlite::Result<bool> {
-    let limit = i64::from(Extra::DEFAULT_MAX_CRASHES);
-    let found = match quarantined {
-        Quarantined::All | Quarantined::One => view.find(&sql::CONSUME_READY, [queue.as_str()], |_| Ok(()))?,
-        Quarantined::None => view.find(&sql::CONSUME_READY_SPARING, params![queue.as_str(), limit], |_| Ok(()))?,
-    };
-    Ok(found.is_some())
-}
-
 /// Puts back what dequeues with these tokens took.
 fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(QueueName, TaskId)>> {
     let mut released = Vec::new();
@@ -182,12 +164,12 @@ impl Claim {
         if !self.lost.is_empty() {
             return Ok(false);
         }
-        for wanted in &self.wanted {
-            if is_ready(view, &wanted.queue, self.quarantined)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.ready(view)?.is_empty())
+    }
+
+    /// The wanted queues that have something to take.
+    fn ready(&self, view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
+        ready::of(view, self.wanted.iter().map(|wanted| &wanted.queue), self.quarantined)
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
@@ -205,11 +187,10 @@ impl Claim {
             Quarantined::One => 1,
             Quarantined::None => 0,
         };
-        for wanted in &self.wanted {
-            let Some(q) = tx.view.find(&sql::CONSUME_READY, [wanted.queue.as_str()], |row| row.get(0))? else {
-                continue;
-            };
-            self.take(tx, q, wanted, &mut quarantined, &mut runs)?;
+        let ready = self.ready(&tx.view)?;
+        for wanted in Wanted::only(&self.wanted, &ready) {
+            let Some(q) = tx.queue(&wanted.queue)? else { continue };
+            self.take(tx, q, &wanted, &mut quarantined, &mut runs)?;
         }
         Ok(runs)
     }

@@ -8,7 +8,9 @@ mod finish;
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetOutcome, TaskSet},
+    broker::{
+        BrokerError, GroupPage, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetOutcome, TaskSet,
+    },
     task::{GroupName, QueueName},
 };
 
@@ -30,17 +32,17 @@ impl Groups for SqliteBroker {
     async fn groups(
         &self,
         queue: &QueueName,
-        after: Option<&GroupName>,
+        after: Option<&GroupStep>,
         limit: usize,
-    ) -> Result<Vec<GroupStats>, BrokerError> {
-        let (queue, after) = (queue.clone(), after.cloned());
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.store
-            .read(move |view| {
-                let after = after.as_ref().map_or("", GroupName::as_str);
-                view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, limit], read_stats)
-            })
-            .await
+    ) -> Result<GroupPage, BrokerError> {
+        // The step is the name of the group before.
+        let (queue, after) = (queue.clone(), after.map_or("", GroupStep::as_str).to_owned());
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let read =
+            move |view: &View<'_>| view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, most], read_stats);
+        let groups = self.store.read(read).await?;
+        let next = groups.last().filter(|_| groups.len() == limit).map(|last| last.group.as_str().to_owned());
+        Ok(GroupPage::new(groups, next))
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {

@@ -171,7 +171,7 @@ async fn only_the_task_whose_group_is_of_a_foreign_type_is_refused() {
         }
         assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["b"]);
         let () = redis.del(foreign).await.unwrap();
-        let listed = broker.groups(&queue(), None, 10).await.unwrap();
+        let listed = broker.groups(&queue(), None, 10).await.unwrap().groups;
         assert_eq!(
             listed.iter().map(|stats| stats.group.as_str()).collect::<Vec<_>>(),
             if fits { vec!["h"] } else { vec![] }
@@ -252,7 +252,7 @@ async fn nothing_is_claimed_half_way_where_a_key_is_of_a_foreign_type() {
         let error = broker.claim_set(&queue(), &GroupName::new("g").unwrap(), &rules).await.unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{key}");
         back(&mut redis, key).await;
-        assert_eq!(broker.groups(&queue(), None, 9).await.unwrap()[0].size, 1, "{key}");
+        assert_eq!(broker.groups(&queue(), None, 9).await.unwrap().groups[0].size, 1, "{key}");
     }
     assert!(claim(&broker, 1).await.is_some());
 }
@@ -281,7 +281,7 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
     let () = redis.del(GROUP).await.unwrap();
     clock.advance(Duration::from_secs(130));
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);
-    assert_eq!(broker.groups(&queue(), None, 9).await.unwrap().len(), 2);
+    assert_eq!(broker.groups(&queue(), None, 9).await.unwrap().groups.len(), 2);
 }
 
 #[tokio::test]
@@ -315,7 +315,7 @@ async fn a_set_of_large_tasks_is_smaller() {
     }
     let sizes = [claim(&broker, 10).await, claim(&broker, 2).await].map(|set| set.map(|set| set.members.len()));
     assert_eq!(sizes, [Some(4), Some(2)]);
-    assert_eq!(broker.groups(&queue(), None, 9).await.unwrap()[0].size, 4);
+    assert_eq!(broker.groups(&queue(), None, 9).await.unwrap().groups[0].size, 4);
 }
 
 #[tokio::test]
@@ -345,7 +345,7 @@ async fn lost_groups_are_found_whatever_characters_their_queue_has() {
         let () = redis.del(format!("asynq:{{{queue}}}:groups")).await.unwrap();
     }
     assert_eq!(broker.restore_groups(std::slice::from_ref(&strange)).await.unwrap(), 1);
-    assert_eq!(broker.groups(&strange, None, 9).await.unwrap().len(), 1);
-    assert!(broker.groups(&plain, None, 9).await.unwrap().is_empty(), "the other queue was not looked at");
+    assert_eq!(broker.groups(&strange, None, 9).await.unwrap().groups.len(), 1);
+    assert!(broker.groups(&plain, None, 9).await.unwrap().groups.is_empty(), "the other queue was not looked at");
     assert_eq!(broker.restore_groups(&[plain, strange]).await.unwrap(), 1);
 }

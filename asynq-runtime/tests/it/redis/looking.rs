@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use asynq_runtime::{
-    broker::{Inspect, Maintain, Page},
+    broker::{Inspect, Maintain, Page, Produce, TaskBrief},
     task::TaskState,
 };
 
 use super::{
     server::Server,
-    tasks::{member, put, queue, take},
+    tasks::{member, put, queue, scripts, take, task},
 };
 
 /// The connections to this server but for the one that asks.
@@ -18,6 +18,25 @@ async fn connections(redis: &mut redis::aio::MultiplexedConnection) -> BTreeSet<
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     let ids = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
     ids.filter(|&id| id != own).collect()
+}
+
+#[tokio::test]
+async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
+    const TASKS: usize = 12;
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    for n in 0..TASKS {
+        let mut large = task(&format!("t{n:02}"));
+        large.message.payload = vec![7; 400 << 10].into();
+        broker.enqueue(vec![large]).await.remove(0).unwrap();
+    }
+    let before = scripts(&mut redis).await;
+    let page = broker.briefs(&queue(), TaskState::Pending, None, Page { number: 1, size: TASKS }).await.unwrap();
+    assert_eq!(page.len(), TASKS);
+    assert!(page.iter().all(|brief| brief.task.payload.len() == TaskBrief::BYTES && brief.payload_size == 400 << 10));
+    // Three in each. A call whose script Redis does not know yet is not a script.
+    assert!(scripts(&mut redis).await - before >= TASKS as u64 / 3);
 }
 
 #[tokio::test]

@@ -67,10 +67,37 @@ async fn a_page_over_all_groups_costs_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
+async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
     let (_server, mut redis, broker) = with_groups().await;
+    // Names that no task is behind.
+    let gone = (0..GROUPS).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
+    let () = redis.sadd("asynq:{default}:groups", gone).await.unwrap();
+    let _ = broker.groups(&queue(), None, 1).await.unwrap();
+    let (mut seen, mut next, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let (page, scripts, asked) = cost(&mut redis, broker.groups(&queue(), next.as_ref(), 100)).await;
+        let page = page.unwrap();
+        assert!(page.groups.len() <= 100 && page.groups.iter().all(|stats| stats.size == 1), "{page:?}");
+        assert!(scripts <= 10 && asked <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+        seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
+        pages += 1;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    assert!(pages <= GROUPS / 50, "{pages} pages");
+    assert_eq!(seen.len(), GROUPS);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), GROUPS, "each once");
+}
+
+#[tokio::test]
+async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_thousand_groups() {
+    let (_server, mut redis, broker) = with_groups().await;
+    let _ = broker.queue_stats(&queue()).await.unwrap();
     let (stats, scripts, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
     let stats = stats.unwrap();
+    // One task is in each, so that the estimate is exact.
     assert_eq!((stats.aggregating, stats.size), (GROUPS as u64, GROUPS as u64));
     assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     let one = redis::cmd("MEMORY").arg("USAGE").arg("asynq:{default}:t:t0000").query_async(&mut redis).await;
@@ -78,6 +105,13 @@ async fn the_numbers_of_a_queue_count_all_groups_in_steps() {
     let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
     assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
+    // Three times as many groups cost what these cost: 2,000 and what a step may go beyond, and the first step once more.
+    for outcome in broker.enqueue((GROUPS..3 * GROUPS).map(in_group).collect()).await {
+        outcome.unwrap();
+    }
+    let (stats, _, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
+    assert_eq!(stats.unwrap().aggregating, 3 * GROUPS as u64);
+    assert!(asked <= 2_000 + 2 * PER_SCRIPT, "{asked} commands for {} groups", 3 * GROUPS);
 }
 
 #[tokio::test]

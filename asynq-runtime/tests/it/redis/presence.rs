@@ -10,10 +10,11 @@ use std::{
 
 use asynq_runtime::{
     broker::{Presence, redis::RedisBroker},
-    task::{ServerInfo, WorkerInfo},
+    task::{QueueWeight, ServerInfo, WorkerInfo},
 };
 use chrono::TimeDelta;
 use prost::Message as _;
+use redis::aio::MultiplexedConnection;
 
 use super::{
     server::{Server, patient},
@@ -64,6 +65,58 @@ async fn what_a_server_says_about_itself_ends_with_its_beats() {
         let left: i64 = redis::cmd("TTL").arg(&keys[0]).query_async(&mut redis).await.unwrap();
         assert!((0..=10).contains(&left), "{} ends in {left} s", keys[0]);
     }
+}
+
+/// What clients have sent to Redis, in bytes.
+async fn received(redis: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query_async(redis).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_net_input_bytes:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// What Go's tools read of the server.
+async fn shown(redis: &mut MultiplexedConnection) -> ServerInfo {
+    let found: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(redis).await.unwrap();
+    ServerInfo { clock_ahead_ms: None, ..ServerInfo::decode(found.as_slice()).unwrap() }
+}
+
+const KEY: &str = "asynq:servers:{h:1:here}";
+
+#[tokio::test]
+async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
+    const BEATS: u64 = 10;
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let weight = |n: usize| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) };
+    let mut info = ServerInfo { queues: (0..1_000).map(weight).collect(), status: "active".into(), ..named("here") };
+    let member = broker.join(&member("here").name, &info).await.unwrap();
+    // The script is known from here on.
+    broker.beat(&member, &info, &[]).await.unwrap();
+    let whole = info.encoded_len() as u64;
+    let before = received(&mut redis).await;
+    for n in 0..BEATS {
+        info.active_worker_count = n as i32;
+        broker.beat(&member, &info, &[]).await.unwrap();
+    }
+    let sent = (received(&mut redis).await - before) / BEATS;
+    assert!(sent < 600, "{sent} bytes per beat of a server with {whole} bytes of queues");
+    assert_eq!(shown(&mut redis).await, info);
+
+    // A queue more, and a key that was lost.
+    info.queues.push(weight(1_000));
+    broker.beat(&member, &info, &[]).await.unwrap();
+    assert_eq!(shown(&mut redis).await, info);
+    let () = redis::cmd("DEL").arg(KEY).query_async(&mut redis).await.unwrap();
+    info.status = "closed".into();
+    broker.beat(&member, &info, &[]).await.unwrap();
+    assert_eq!(shown(&mut redis).await, info);
+    let left: i64 = redis::cmd("TTL").arg(KEY).query_async(&mut redis).await.unwrap();
+    assert!((0..=10).contains(&left), "{left}");
+    // A server of the same name that comes anew says all.
+    broker.leave(&member).await.unwrap();
+    broker.join(&member.name, &info).await.unwrap();
+    assert_eq!(shown(&mut redis).await, info);
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use asynq_runtime::{
     broker::{
-        GroupRules, Groups as _, Inspect as _, Maintain as _, Page, Rejected, RetryOrder, SetError, SetOutcome, TaskSet,
+        GroupRules, GroupStep, Groups as _, Inspect as _, Maintain as _, Page, Rejected, RetryOrder, SetError,
+        SetOutcome, TaskSet,
     },
     task::{GroupName, TaskState, UniqueUntil},
 };
@@ -127,10 +128,10 @@ async fn a_set_is_taken_to_the_millisecond_and_ends_as_one_task() {
     w.add(&["b"]).await;
     w.clock.advance(20 * MS);
     w.add(&["c", "a"]).await;
-    let listed = w.broker.groups(&queue(), None, 10).await.unwrap();
+    let listed = w.broker.groups(&queue(), None, 10).await.unwrap().groups;
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].size, listed[0].oldest.unwrap()), (3, started));
-    assert_eq!(w.broker.groups(&queue(), Some(&group()), 10).await.unwrap(), []);
+    assert_eq!(w.broker.groups(&queue(), Some(&GroupStep::from_text("g")), 10).await.unwrap().groups, []);
 
     w.clock.advance(MINUTE - MS);
     assert!(w.claim(rules()).await.is_none(), "somebody may still join");
@@ -313,7 +314,7 @@ async fn a_set_of_a_program_that_died_goes_back_at_its_deadline() {
     w.add(&["a"]).await;
     w.clock.advance(MS);
     w.add(&["b"]).await;
-    let oldest = w.broker.groups(&queue(), None, 1).await.unwrap()[0].oldest;
+    let oldest = w.broker.groups(&queue(), None, 1).await.unwrap().groups[0].oldest;
     let dead = w.another_broker().await;
     let set = dead.claim_set(&queue(), &group(), &at_once()).await.unwrap().unwrap();
     dead.close().await;
@@ -324,7 +325,11 @@ async fn a_set_of_a_program_that_died_goes_back_at_its_deadline() {
     w.clock.advance(MS);
     assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 1);
     assert_eq!(w.ids(TaskState::Aggregating).await, ["a", "b", "c"]);
-    assert_eq!(w.broker.groups(&queue(), None, 1).await.unwrap()[0].oldest, oldest, "they joined when they joined");
+    assert_eq!(
+        w.broker.groups(&queue(), None, 1).await.unwrap().groups[0].oldest,
+        oldest,
+        "they joined when they joined"
+    );
     assert!(matches!(w.finish(&set, &of(made(&set))).await, Err(SetError::Lost)));
 
     // A new set may get the number of one that is gone; the id tells them apart.
@@ -360,9 +365,13 @@ async fn a_page_of_a_group_shows_who_waits_in_it() {
     w.claim(GroupRules { max_size: Some(1), ..rules() }).await.unwrap();
     assert_eq!(page(group(), 1).await, ["b", "c"]);
     assert_eq!(w.ids(TaskState::Aggregating).await, ["b", "c", "x"]);
-    let names: Vec<_> = w.broker.groups(&queue(), None, 10).await.unwrap().into_iter().map(|g| g.group).collect();
+    let names: Vec<_> =
+        w.broker.groups(&queue(), None, 10).await.unwrap().groups.into_iter().map(|g| g.group).collect();
     assert_eq!(names, ["g", "h"].map(GroupName::from_wire));
-    assert_eq!(w.broker.groups(&queue(), Some(&group()), 1).await.unwrap()[0].group.as_str(), "h");
+    assert_eq!(
+        w.broker.groups(&queue(), Some(&GroupStep::from_text("g")), 1).await.unwrap().groups[0].group.as_str(),
+        "h"
+    );
     w.end().await;
 }
 
@@ -372,10 +381,10 @@ async fn a_scheduled_task_joins_its_group_when_it_is_due() {
     let mut later = grouped(task("a"));
     later.when = When::In(MINUTE);
     assert_eq!(enqueue(&w.broker, later).await.unwrap().state, TaskState::Scheduled);
-    assert_eq!(w.broker.groups(&queue(), None, 1).await.unwrap(), []);
+    assert_eq!(w.broker.groups(&queue(), None, 1).await.unwrap().groups, []);
     w.clock.advance(MINUTE);
     assert_eq!(w.broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
-    let listed = w.broker.groups(&queue(), None, 1).await.unwrap();
+    let listed = w.broker.groups(&queue(), None, 1).await.unwrap().groups;
     assert_eq!((listed[0].size, listed[0].oldest), (1, Some(w.broker.now())));
     w.end().await;
 }

@@ -7,9 +7,9 @@ use asynq_runtime::{
     TaskId, TaskInfo, TaskState,
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
-        EntryPlan, EntryState, Examination, Failure, GroupRules, GroupStats, GroupStep, Groups, Inspect, KeptShapes,
-        Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair,
-        RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, TaskEnd, TaskSet, Tick, Ticked,
+        EntryPlan, EntryState, Examination, Failure, GroupPage, GroupRules, GroupStats, GroupStep, Groups, Inspect,
+        KeptShapes, Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats,
+        Repair, RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -88,9 +88,9 @@ impl Groups for Flaky {
     async fn groups(
         &self,
         queue: &QueueName,
-        after: Option<&GroupName>,
+        after: Option<&GroupStep>,
         limit: usize,
-    ) -> Result<Vec<GroupStats>, BrokerError> {
+    ) -> Result<GroupPage, BrokerError> {
         self.pulse("groups").await;
         self.inner.groups(queue, after, limit).await
     }

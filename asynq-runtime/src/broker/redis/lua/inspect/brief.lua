@@ -3,8 +3,9 @@
 -- ARGV     none; the listing hands its own to brief_of
 -- Returns  nothing
 
--- A script that has read so many bytes of tasks stops: a longer one would keep Redis from everybody else.
-local MOST_READ = 4194304
+-- A script that has read so many bytes of tasks stops: Redis gives a field as a whole, however little of it is sent, and a longer
+-- script would keep it from everybody else.
+local MOST_READ = 1048576
 
 local function varint(number)
   local bytes = ''

@@ -1,18 +1,26 @@
--- Writes what a server says about itself and what it runs, and keeps it on the lists.
+-- Writes what a server says about itself and what it runs, and keeps it on the lists. What seldom changes, above all the queues
+-- that it serves, is sent once and then taken from the beat before.
 -- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
 --          · 4 asynq:workers
--- ARGV     1 now · 2 seconds all of it lasts · 3 ServerInfo; then per running task: id WorkerInfo
--- Returns  now in nanoseconds, and how many servers are on the list, 0 where it is elsewhere
+-- ARGV     1 now · 2 seconds all of it lasts · 3 what seldom changes of the ServerInfo ('' as before) · 4 its length · 5 the rest of
+--          the ServerInfo; then per running task: id WorkerInfo
+-- Returns  now in nanoseconds · how many servers are on the list, 0 where it is elsewhere · 1 if nothing was written, because
+--          the beat before is gone
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
+local info, length = ARGV[3], tonumber(ARGV[4])
+if info == '' then
+  info = call('GETRANGE', KEYS[1], 0, length - 1)
+  if #info ~= length then return { now_ns, 0, 1 } end
+end
 -- DEL first: as the first write it lets the script run when memory is full.
 call('DEL', KEYS[2])
-call('SET', KEYS[1], ARGV[3], 'EX', ARGV[2])
-for i = 4, #ARGV, 2 do
+call('SET', KEYS[1], info .. ARGV[5], 'EX', ARGV[2])
+for i = 6, #ARGV, 2 do
   call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])
 end
-if #ARGV > 3 then call('EXPIRE', KEYS[2], ARGV[2]) end
+if #ARGV > 5 then call('EXPIRE', KEYS[2], ARGV[2]) end
 for i = 3, #KEYS do
   call('ZADD', KEYS[i], whole(now_s + tonumber(ARGV[2])), KEYS[i - 2])
 end
-return { now_ns, KEYS[3] and call('ZCOUNT', KEYS[3], whole(now_s), '+inf') or 0 }
+return { now_ns, KEYS[3] and call('ZCOUNT', KEYS[3], whole(now_s), '+inf') or 0, 0 }
