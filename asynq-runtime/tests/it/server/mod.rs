@@ -1,5 +1,7 @@
 //! The server over the embedded broker in memory: every ending, every fault, every way to stop.
 
+#[cfg(unix)]
+pub(crate) mod backtraces;
 mod checkpoints;
 mod endings;
 mod faults;
