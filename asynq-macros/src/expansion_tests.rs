@@ -47,6 +47,7 @@ fn every_option() {
     codec = "postcard",
     fingerprint = "v2",
     on_error = policies::mail,
+    on_archive = gave_up,
     max_crashes = 3,
 )]
 async fn send_email(to: String, campaign: u64, subject: String) -> Result<(), MailError> {

@@ -48,6 +48,7 @@ use proc_macro::TokenStream;
 /// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
 /// | `fingerprint` | the shape of a postcard payload, named by hand | traced |
 /// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
+/// | `on_archive` | a function `async fn(ArchivedTask<job>)` that the worker calls when a task is given up | none |
 /// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
 /// | `kill_after` | for an `fn`: how long after its timeout or a cancel it is given up if its thread has not returned | never |
 /// | `derive(…)` | what the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |

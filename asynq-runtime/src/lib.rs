@@ -130,8 +130,8 @@ pub use self::{
     connect::{DEFAULT_URL, URL_VARIABLE},
     inspector::Inspector,
     job::{
-        Backoff, BoxError, Checkpoint, EnqueueError, FromContext, Job, JobBuilder, JobContext, JobDescriptor, JobError,
-        JobOptions, JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
+        ArchivedTask, Backoff, BoxError, Checkpoint, EnqueueError, FromContext, Job, JobBuilder, JobContext,
+        JobDescriptor, JobError, JobOptions, JobResult, Policy, PreparedTask, RawTask, Registry, Secret, Shared, State,
     },
     server::Server,
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
@@ -140,8 +140,8 @@ pub use self::{
 /// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext, JobError,
-        JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState,
+        App, ArchivedTask, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext,
+        JobError, JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState,
         UniqueUntil, job,
     };
 }
@@ -167,7 +167,8 @@ pub mod __private {
         Policy, UniqueUntil,
         job::{
             Aggregates, Aggregation, Argument, Checked, Codec, CodecError, FromContext, IntoInstant, IntoJobResult,
-            IntoSpan, Returned, StateKey, Stored, Supplied, Upgrade, encode_key, no_handler, run_blocking, with_policy,
+            IntoSpan, OnArchive, Returned, StateKey, Stored, Supplied, Upgrade, encode_key, no_handler, run_blocking,
+            with_policy,
         },
     };
 }

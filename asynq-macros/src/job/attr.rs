@@ -41,6 +41,7 @@ pub(super) struct Attr {
     pub(super) fingerprint: Option<Setting<String>>,
     pub(super) backoff: Option<Setting<Pause>>,
     pub(super) on_error: Option<Setting<ExprPath>>,
+    pub(super) on_archive: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) kill_after: Option<Setting<Duration>>,
     /// What the struct derives besides serde's traits.
@@ -127,6 +128,7 @@ impl Attr {
             "fingerprint" => self.fingerprint = entry.setting(entry.label()),
             "backoff" => self.backoff = entry.setting(entry.pause()),
             "on_error" => self.on_error = entry.setting(entry.path()),
+            "on_archive" => self.on_archive = entry.setting(entry.path()),
             "max_crashes" => self.max_crashes = entry.setting(entry.number(1)),
             "kill_after" => self.kill_after = entry.setting(entry.span("leave it out to wait for its thread")),
             "cron_crate" => self.cron_crate = entry.setting(entry.type_path()),
@@ -164,7 +166,7 @@ mod tests {
             "name = \"email:send\", codec = \"json\"",
             "alias = \"send_mail\", upgrade = self::old::from_v1",
             "alias = [\"send_mail\", \"mail\",], upgrade = [from_v1, from_v2::<u8>], retry = 1",
-            "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, max_crashes = 1, crate = ::renamed::inner",
+            "fingerprint = \"v2\", on_error = self::policies::<A, B>::mail, on_archive = gave_up, max_crashes = 1, crate = ::renamed::inner",
         ] {
             assert_eq!(mistakes(right), Vec::<String>::new(), "{right}");
         }

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::spanned::Spanned;
+use syn::{ExprPath, spanned::Spanned};
 
 use super::{
     docs,
@@ -152,6 +152,7 @@ fn implementation(job: &JobModel) -> TokenStream {
         .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
     let evolution = evolution(job);
     let backoff = job.backoff.as_ref().map(backoff);
+    let on_archive = job.on_archive.as_ref().map(on_archive);
     let contract = job.is_contract.then(|| {
         quote!(
             const IS_CONTRACT: bool = true;
@@ -169,6 +170,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #fingerprint
             #evolution
             #backoff
+            #on_archive
             #contract
             type Output = #output;
             #unique_by
@@ -246,6 +248,12 @@ fn backoff(pause: &Pause) -> TokenStream {
         Pause::By(path) => quote_spanned!(at(path.span())=> __rt::Backoff::by(#path)),
     };
     quote!(const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(#made);)
+}
+
+fn on_archive(path: &ExprPath) -> TokenStream {
+    let task = local("task");
+    let told = quote_spanned!(at(path.span())=> #task.tell(#path));
+    quote!(const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(__rt::OnArchive::new(|#task| #told));)
 }
 
 fn options(options: &Options) -> Option<TokenStream> {

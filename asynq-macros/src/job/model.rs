@@ -38,6 +38,7 @@ pub(super) struct JobModel {
     pub(super) fingerprint: Option<String>,
     pub(super) backoff: Option<Pause>,
     pub(super) on_error: Option<ExprPath>,
+    pub(super) on_archive: Option<ExprPath>,
     /// The job whose tasks become one of this.
     pub(super) aggregates: Option<Path>,
     /// What the struct derives besides.
@@ -109,6 +110,7 @@ impl JobModel {
             fingerprint: attr.fingerprint.map(Setting::into_value),
             backoff: attr.backoff.map(Setting::into_value),
             on_error: attr.on_error.map(Setting::into_value),
+            on_archive: attr.on_archive.map(Setting::into_value),
             aggregates: attr.aggregates.map(Setting::into_value),
             derives: attr.derives,
             schedule: attr.schedule.into_schedule(),
@@ -215,6 +217,7 @@ fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let only_there = [
         attr.backoff.take().map(|setting| (setting.key, setting.place)),
         attr.on_error.take().map(|setting| (setting.key, setting.place)),
+        attr.on_archive.take().map(|setting| (setting.key, setting.place)),
         attr.aggregates.take().map(|setting| (setting.key, setting.place)),
         attr.kill_after.take().map(|setting| (setting.key, setting.place)),
     ];

@@ -15,7 +15,7 @@ const TEXT: &str = "text in quotes";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a duration in quotes";
 
-const OPTIONS: [Known; 25] = [
+const OPTIONS: [Known; 26] = [
     Known { name: "queue", takes: TEXT, example: "\"critical\"" },
     Known { name: "retry", takes: NUMBER, example: "5" },
     Known { name: "timeout", takes: DURATION, example: "\"3m\"" },
@@ -37,6 +37,7 @@ const OPTIONS: [Known; 25] = [
     Known { name: "codec", takes: TEXT, example: "\"json\"" },
     Known { name: "fingerprint", takes: TEXT, example: "\"v2\"" },
     Known { name: "on_error", takes: "the path of a function", example: "my_policy" },
+    Known { name: "on_archive", takes: "the path of a function", example: "gave_up" },
     Known { name: "max_crashes", takes: NUMBER, example: "3" },
     Known { name: "kill_after", takes: DURATION, example: "\"1m\"" },
     Known { name: DERIVE, takes: "traits in parentheses", example: "(Debug, Clone, PartialEq)" },
@@ -56,7 +57,7 @@ const OF_SCHEDULES: [Known; 5] = [
 ];
 
 /// Words of other frameworks, and of the builder, for what is called otherwise here.
-const ELSEWHERE: [(&str, &str); 37] = [
+const ELSEWHERE: [(&str, &str); 38] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -93,6 +94,7 @@ const ELSEWHERE: [(&str, &str); 37] = [
     ("upcast", "upgrade"),
     ("format", "codec"),
     ("policy", "on_error"),
+    ("retries_exhausted", "on_archive"),
     ("krate", "crate"),
 ];
 

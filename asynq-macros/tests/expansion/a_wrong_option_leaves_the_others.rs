@@ -138,7 +138,7 @@ const _: () = {
     }
 };
 ::core::compile_error! {
-    "unknown option `retyr`; did you mean `retry`? (options: queue, retry, timeout, deadline, expires, unique, unique_by, debounce, debounce_max, unique_until, unique_extend, retention, group, aggregates, backoff, name, alias, upgrade, codec, fingerprint, on_error, max_crashes, kill_after, derive, crate)"
+    "unknown option `retyr`; did you mean `retry`? (options: queue, retry, timeout, deadline, expires, unique, unique_by, debounce, debounce_max, unique_until, unique_extend, retention, group, aggregates, backoff, name, alias, upgrade, codec, fingerprint, on_error, on_archive, max_crashes, kill_after, derive, crate)"
 }
 ::core::compile_error! {
     "unknown unit `parsecs`; expected a duration such as \"30s\", \"3m\" or \"1h30m\" (units: w, d, h, m, s, ms)"

@@ -17,6 +17,7 @@
 //     codec = "postcard",
 //     fingerprint = "v2",
 //     on_error = policies::mail,
+//     on_archive = gave_up,
 //     max_crashes = 3,
 // )]
 // async fn send_email(to: String, campaign: u64, subject: String) -> Result<(), MailError> {
@@ -201,6 +202,9 @@ const _: () = {
                 __rt::Duration::from_millis(500),
                 __rt::Duration::from_secs(600),
             ),
+        );
+        const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(
+            __rt::OnArchive::new(|task| task.tell(gave_up)),
         );
         type Output = __rt::JobResult<
             <Result<

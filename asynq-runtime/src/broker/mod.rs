@@ -46,7 +46,7 @@ use chrono::{DateTime, Utc};
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use self::produce::due_ms;
-pub(crate) use self::settle::shortened;
+pub(crate) use self::settle::{cut, shortened};
 // What a program meets: errors, and what the inspector tells.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},

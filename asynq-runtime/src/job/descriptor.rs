@@ -28,6 +28,9 @@ pub type RunResult = JobResult<Option<Bytes>>;
 /// An attempt, not yet polled, or why there is none.
 type Started = Result<BoxFuture<'static, RunResult>, PayloadError>;
 
+/// Calls a job's own function for archived tasks, with what the broker keeps of the shape of the arguments.
+pub(crate) type TellArchived = fn(JobContext, Option<&Kept>, JobError) -> BoxFuture<'static, ()>;
+
 /// Everything a program knows about a job, without its type.
 #[derive(Clone, Copy)]
 pub struct JobDescriptor {
@@ -53,7 +56,8 @@ pub struct JobDescriptor {
     type_name: fn() -> &'static str,
     start: fn(&[u8], JobContext) -> Started,
     start_earlier: fn(&[u8], Option<&Kept>, JobContext) -> Started,
-    reads: fn(&[u8], &Kept) -> Result<(), PayloadError>,
+    reads: fn(&[u8], Option<&Kept>) -> Result<(), PayloadError>,
+    tell_archived: Option<TellArchived>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     fingerprint: fn() -> Arc<Fingerprint>,
@@ -80,6 +84,7 @@ impl JobDescriptor {
             start: start::<J>,
             start_earlier: start_earlier::<J>,
             reads: reads::<J>,
+            tell_archived: if J::ON_ARCHIVE.is_some() { Some(tell_archived::<J>) } else { None },
             prepare: prepare::<J>,
             show: show::<J>,
             fingerprint: Fingerprint::of::<J>,
@@ -115,8 +120,13 @@ impl JobDescriptor {
     /// # Errors
     ///
     /// Nothing turns those arguments into this job's.
-    pub(crate) fn reads(&self, payload: &[u8], kept: &Kept) -> Result<(), PayloadError> {
+    pub(crate) fn reads(&self, payload: &[u8], kept: Option<&Kept>) -> Result<(), PayloadError> {
         (self.reads)(payload, kept)
+    }
+
+    /// What its own function for archived tasks is called by, if it has one.
+    pub(crate) fn tell_archived(&self) -> Option<TellArchived> {
+        self.tell_archived
     }
 
     /// A task from arguments written as JSON, checked against the argument types: what `enqueue` on the command line
@@ -183,8 +193,15 @@ fn start_earlier<J: Job>(payload: &[u8], kept: Option<&Kept>, ctx: JobContext) -
     Ok(attempt(resolve::<J>(payload, kept)?, ctx))
 }
 
-fn reads<J: Job>(payload: &[u8], kept: &Kept) -> Result<(), PayloadError> {
-    resolve::<J>(payload, Some(kept)).map(drop)
+fn reads<J: Job>(payload: &[u8], kept: Option<&Kept>) -> Result<(), PayloadError> {
+    resolve::<J>(payload, kept).map(drop)
+}
+
+fn tell_archived<J: Job>(ctx: JobContext, kept: Option<&Kept>, error: JobError) -> BoxFuture<'static, ()> {
+    match J::ON_ARCHIVE {
+        Some(function) => function.tell(ctx, kept, error),
+        None => Box::pin(std::future::ready(())),
+    }
 }
 
 fn attempt<J: Job>(job: J, ctx: JobContext) -> BoxFuture<'static, RunResult> {

@@ -21,6 +21,7 @@
 //! ```
 
 mod aggregates;
+mod archived;
 mod argument_shape;
 mod backoff;
 mod blocking;
@@ -57,6 +58,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
     aggregates::{Aggregates, Aggregation},
+    archived::{ArchivedTask, OnArchive, TakesArchived},
     backoff::Backoff,
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},
@@ -141,6 +143,10 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// How long a failed task waits for its next attempt, where it is not the server's own way.
     const BACKOFF: Option<Backoff> = None;
+
+    /// What is called in the worker when a task is given up (`on_archive`): about to be archived, whatever the reason. Like the
+    /// [server's](crate::server::ServerBuilder::on_archive), and after it.
+    const ON_ARCHIVE: Option<OnArchive<Self>> = None;
 
     /// Whether another program runs it (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
     const IS_CONTRACT: bool = false;

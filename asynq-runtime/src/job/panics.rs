@@ -1,10 +1,12 @@
 //! Catches the panics of jobs with their place and message, and leaves everybody's panic hook in force.
 //!
 //! A caught panic carries only its value; where it happened is known to the panic hook alone. So ours is put in front of
-//! the one that is there, notes the place for its thread, and goes on to it.
+//! the one that is there, notes the place for its thread, and the backtrace where `RUST_BACKTRACE` asks for one, and goes on to
+//! it.
 
 use std::{
     any::Any,
+    backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook},
@@ -14,13 +16,24 @@ use std::{
 };
 
 use super::BoxFuture;
+use crate::broker::cut;
+
+/// Most bytes of a backtrace that are kept; the frames nearest to the panic come first.
+const LONGEST_BACKTRACE: usize = 4096;
 
 thread_local! {
-    /// Where this thread last panicked, `FILE:LINE`.
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Where this thread last panicked.
+    static LAST: RefCell<Option<Noted>> = const { RefCell::new(None) };
 }
 
 static HOOK: Once = Once::new();
+
+/// What the panic hook knows of a panic.
+struct Noted {
+    /// `FILE:LINE`.
+    place: Option<String>,
+    backtrace: Backtrace,
+}
 
 /// Notes from now on where panics happen. A hook that is set later and does not go on to this one hides the places.
 pub(crate) fn note_places() {
@@ -28,14 +41,16 @@ pub(crate) fn note_places() {
         let next = take_hook();
         set_hook(Box::new(move |info| {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
+            let noted = Noted { place, backtrace: Backtrace::capture() };
             // A thread that is ending has no place to note it.
-            let _ = PLACE.try_with(|last| last.replace(place));
+            let _ = LAST.try_with(|last| last.replace(Some(noted)));
             next(info);
         }));
     });
 }
 
-/// Runs `f`; a panic in it comes back as a text in asynq's words: `panic [FILE:LINE]: VALUE`.
+/// Runs `f`; a panic in it comes back as a text in asynq's words: `panic [FILE:LINE]: VALUE`. Where the environment asks for
+/// a backtrace, its newest frames follow on lines of their own.
 ///
 /// # Errors
 ///
@@ -97,25 +112,85 @@ fn text(panic: Box<dyn Any + Send>) -> String {
     } else {
         "a value that is not text"
     };
-    let text = match PLACE.try_with(RefCell::take).ok().flatten() {
+    let noted = LAST.try_with(RefCell::take).ok().flatten();
+    let (place, backtrace) = noted.map_or((None, None), |noted| (noted.place, Some(noted.backtrace)));
+    let mut text = match place {
         Some(place) => format!("panic [{place}]: {value}"),
         None => format!("panic: {value}"),
     };
+    if let Some(backtrace) = backtrace.filter(|backtrace| backtrace.status() == BacktraceStatus::Captured) {
+        text.push('\n');
+        text.push_str(cut(frames(&backtrace.to_string()), LONGEST_BACKTRACE).trim_end());
+    }
     // The value's own drop may panic too; that one has nothing to add.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     text
+}
+
+/// The frames of the program in a backtrace as the standard library prints it: without those of the panic itself above them,
+/// and without those that called the job below. A backtrace without names stays as it is.
+fn frames(backtrace: &str) -> &str {
+    const OF_THE_PANIC: [&str; 4] = ["core::panicking::", "std::panicking::", "rust_begin_unwind", "short_backtrace"];
+    const OF_THE_CATCH: [&str; 3] = ["std::panicking::catch_unwind", "std::panicking::try", "__rust_try"];
+    let (mut begin, mut end, mut at) = (0, backtrace.len(), 0);
+    let mut is_above = false;
+    for line in backtrace.split_inclusive('\n') {
+        let is = |names: &[&str]| names.iter().any(|name| line.contains(name));
+        // The place of a frame is on a line of its own, below the name.
+        let is_name = !line.trim_start().starts_with("at ");
+        if is_name && is(&OF_THE_CATCH) {
+            end = at;
+            break;
+        }
+        is_above = if is_name { is(&OF_THE_PANIC) } else { is_above };
+        at += line.len();
+        if is_above {
+            begin = at;
+        }
+    }
+    &backtrace[begin..end]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A text without the backtrace that the environment may ask for.
+    fn first_line(text: &str) -> &str {
+        text.lines().next().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_frames_of_a_backtrace_are_those_of_the_program() {
+        let whole = "   0: asynq_runtime::job::panics::note_places::{{closure}}::{{closure}}
+             at ./src/job/panics.rs:33:20
+   1: std::panicking::rust_panic_with_hook
+             at /rustc/1.95/library/std/src/panicking.rs:841:13
+   2: core::panicking::panic_fmt
+             at /rustc/1.95/library/core/src/panicking.rs:75:14
+   3: shop::charge::{{closure}}
+             at ./src/shop.rs:7:5
+   4: <shop::charge as asynq_runtime::job::Job>::run::{{closure}}
+   5: std::panicking::catch_unwind::do_call
+             at /rustc/1.95/library/std/src/panicking.rs:589:40
+   6: tokio::runtime::task::core::Core<T,S>::poll
+";
+        let own = "   3: shop::charge::{{closure}}
+             at ./src/shop.rs:7:5
+   4: <shop::charge as asynq_runtime::job::Job>::run::{{closure}}
+";
+        assert_eq!(frames(whole), own);
+        let nameless = "   0: <unknown>\n   1: <unknown>\n";
+        assert_eq!(frames(nameless), nameless);
+        assert_eq!(frames(""), "");
+    }
+
     #[test]
     fn a_panic_comes_back_with_its_place_and_message() {
         note_places();
         let line = line!() + 1;
         let text = catch(|| panic!("kaboom {}", 7)).unwrap_err();
-        assert_eq!(text, format!("panic [{}:{line}]: kaboom 7", file!()));
+        assert_eq!(first_line(&text), format!("panic [{}:{line}]: kaboom 7", file!()));
         assert_eq!(catch(|| 3), Ok(3));
     }
 
@@ -126,7 +201,7 @@ mod tests {
         let thread = std::thread::spawn(|| with_place(|| panic!("over there")));
         let panic = thread.join().unwrap_err();
         let text = catch(|| resume_unwind(panic)).unwrap_err();
-        assert_eq!(text, format!("panic [{}:{line}]: over there", file!()));
+        assert_eq!(first_line(&text), format!("panic [{}:{line}]: over there", file!()));
     }
 
     #[test]

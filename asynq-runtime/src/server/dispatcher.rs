@@ -8,7 +8,7 @@ use std::{
 
 use super::{config::OnUnknown, handlers::Handlers};
 use crate::job::{
-    BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
+    BoxFuture, JobContext, JobDescriptor, JobError, Kept, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
 };
 use crate::metrics::{JobMetrics, JobMetricsMap};
 
@@ -99,6 +99,23 @@ impl Dispatcher {
             self.warn_of(job.name, "its arguments have another shape than here");
             NotRun::Unknown(error.to_string())
         })
+    }
+
+    /// Calls the job's own function for archived tasks, if it has one. The arguments are read as for an attempt.
+    pub(crate) async fn tell_archived(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
+        let Some(tell) = job.tell_archived() else { return };
+        let payload = ctx.payload().clone();
+        let kept = match job.reads(&payload, None) {
+            Err(error) if error.is_of_another_version() => self.kept(&ctx).await,
+            _ => None,
+        };
+        tell(ctx, kept.as_deref(), error).await;
+    }
+
+    /// What the broker keeps of the shape of these arguments, as far as it can be asked.
+    async fn kept(&self, ctx: &JobContext) -> Option<Arc<Kept>> {
+        let (broker, needs) = (ctx.broker()?, Needs::of(ctx.payload())?);
+        self.shapes.find(broker, ctx.name(), needs).await.ok()?
     }
 
     /// One warning per type: a deploy of minutes must not fill the log.

@@ -2,14 +2,11 @@
 
 use std::{
     fmt,
-    future::Future,
-    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -17,21 +14,22 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     config::{ANSWER, OnUnknown},
-    dispatcher::{Dispatcher, NotRun},
+    dispatcher::Dispatcher,
     handlers::Handlers,
-    hooks::{Hooks, IsFailure},
+    hooks::Hooks,
     layer_stack::Permit,
     limit::Limit,
     outcome::{Ended, Facts, decide},
     pauses::{Pauses, ServerBackoff},
-    stop::{Stop, Why},
+    stop::Stop,
     stuck::{self, GivenUp},
+    work::{Attempted, OwnError, Work, drive, panicked, pausing, stopped},
 };
 use crate::{
-    broker::{Action, Broker, BrokerErrorKind, Settled, Settlement},
+    broker::{Action, Broker, Settled, Settlement},
     job::{
-        BlockingPool, BoxFuture, Cancel, Codec, ContextParts, JobContext, JobError, Policy, Registry, RunResult,
-        StateMap, Unloaded, chain, panics,
+        BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap,
+        panics::{self, Caught},
     },
     metrics::{Outcome, Under},
     propagation,
@@ -39,13 +37,8 @@ use crate::{
 };
 use fastrand::Rng;
 
-/// asynq's words for an attempt that took too long.
-const TIMED_OUT: &str = "context deadline exceeded";
-/// asynq's words for an attempt that was cancelled.
-const CANCELLED: &str = "context canceled";
-
 /// Before a task is tried again whose lock could not be freed by a broker that otherwise answers.
-const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// What an [`Executor`] is made of.
 pub(crate) struct ExecutorParts {
@@ -151,7 +144,7 @@ impl Executor {
         propagation::adopt(&span, message);
         let under = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
-            let ended = self.run(attempt, stop, permit, &under).await;
+            let Attempted { ended, error } = self.run(attempt, stop, permit, &under).await;
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
                 ended,
@@ -167,29 +160,30 @@ impl Executor {
             tracing::Span::current().record("outcome", outcome.as_str());
             under.end(outcome);
             tell(&action);
-            self.0.hooks.tell(attempt, &action, stop).await;
+            let own = self.tell_archived(attempt, &action, error);
+            self.0.hooks.tell(attempt, &action, own, stop).await;
             (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
         };
         propagation::carrying(message, run).instrument(span).await
     }
 
-    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Ended {
+    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Attempted {
         let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
         let limit = Limit::of(message, broker.now());
         if let Some(why) = self.hopeless(attempt, &limit) {
-            return why;
+            return why.into();
         }
         // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
         // task when it is handed back.
         if attempt.extra.replaced {
-            return Ended::Interrupted;
+            return Ended::Interrupted.into();
         }
         if stop.is_asked() {
-            return stopped(stop);
+            return stopped(stop).into();
         }
         if let Some(ended) = self.free_lock(attempt).await {
-            return ended;
+            return ended.into();
         }
         let job = dispatcher.registry.get(&message.r#type);
         let pauses = Pauses {
@@ -198,18 +192,7 @@ impl Executor {
             message: Arc::clone(message),
         };
         let blocking = self.0.blocking.for_attempt();
-        let ctx = JobContext::new(ContextParts {
-            run: attempt.key.clone(),
-            message: Arc::clone(message),
-            crashes: attempt.crashes,
-            codec: job.map_or(Codec::Json, |job| job.codec),
-            deadline: Some(limit.moment()),
-            cancel: stop.cancel().clone(),
-            stopping: self.0.stopping.clone(),
-            states: Arc::clone(&self.0.states),
-            blocking: blocking.clone(),
-            broker: Some(Arc::clone(broker)),
-        });
+        let ctx = self.context(attempt, job, Some(limit.moment()), stop.cancel().clone(), blocking.clone());
         under.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
@@ -220,12 +203,45 @@ impl Executor {
             Ok(Ok(work)) => {
                 Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() }
             }
-            Ok(Err(not_run)) => return Ended::from(not_run),
-            Err(panic) => return pausing(panicked(&panic), &pauses),
+            Ok(Err(not_run)) => return Ended::from(not_run).into(),
+            Err(panic) => return pausing(panicked(&panic).into(), &pauses),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
         let watch = |cause| stuck::watch(cause, &blocking, under, kill_after, &self.0.given_up);
         pausing(drive(work, &limit, stop, &blocking, watch).await, &pauses)
+    }
+
+    /// What the program is given of an attempt.
+    fn context(
+        &self,
+        attempt: &Attempt,
+        job: Option<&JobDescriptor>,
+        deadline: Option<DateTime<Utc>>,
+        cancel: Cancel,
+        blocking: BlockingPool,
+    ) -> JobContext {
+        JobContext::new(ContextParts {
+            run: attempt.key.clone(),
+            message: Arc::clone(&attempt.message),
+            crashes: attempt.crashes,
+            codec: job.map_or(Codec::Json, |job| job.codec),
+            deadline,
+            cancel,
+            stopping: self.0.stopping.clone(),
+            states: Arc::clone(&self.0.states),
+            blocking,
+            broker: Some(Arc::clone(&self.0.broker)),
+        })
+    }
+
+    /// The call of the job's own function, if the task is archived and its job has one.
+    fn tell_archived(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
+        let Action::Archive { error: text, .. } = action else { return None };
+        let Inner { dispatcher, blocking, .. } = &*self.0;
+        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.tell_archived().is_some())?;
+        let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
+        let ctx = self.context(attempt, Some(job), None, Cancel::default(), blocking.for_attempt());
+        Some(Caught::new(Arc::clone(dispatcher).tell_archived(*job, ctx, error)))
     }
 
     /// Why the task must not be started, now or ever.
@@ -290,169 +306,6 @@ impl fmt::Debug for ExecutorParts {
     }
 }
 
-/// Waits for the attempt, its time, or a reason to stop, whichever is first.
-///
-/// `watch` ends where threads that do not return are given up.
-async fn drive<W: Future<Output = Ended>>(
-    work: Work,
-    limit: &Limit,
-    stop: &Stop,
-    blocking: &BlockingPool,
-    watch: impl FnOnce(Ended) -> W,
-) -> Ended {
-    let (mut work, begun) = (pin!(work), Instant::now());
-    let cause = tokio::select! {
-        biased;
-        ended = work.as_mut() => return outlasted(ended, stop, blocking, watch).await,
-        () = stop.asked() => stopped(stop),
-        // A timer is made only if the work does not end at once.
-        () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
-    };
-    stop.cancel().cancel();
-    // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
-    // until it returns, unless its job lets it be given up or the server is leaving.
-    if blocking.busy() == 0 || stop.why() == Why::Leaving {
-        return cause;
-    }
-    tokio::select! {
-        biased;
-        ended = work => match ended {
-            Ended::Failed { policy: Policy::Fail, .. } => cause,
-            own => own,
-        },
-        () = stop.leave() => Ended::Interrupted,
-        ended = watch(cause.clone()) => ended,
-    }
-}
-
-/// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
-/// returns all the same.
-async fn outlasted<W: Future<Output = Ended>>(
-    ended: Ended,
-    stop: &Stop,
-    blocking: &BlockingPool,
-    watch: impl FnOnce(Ended) -> W,
-) -> Ended {
-    if blocking.busy() == 0 {
-        return ended;
-    }
-    stop.cancel().cancel();
-    tokio::select! {
-        biased;
-        () = blocking.idle() => ended,
-        () = stop.leave() => Ended::Interrupted,
-        given_up = watch(ended.clone()) => given_up,
-    }
-}
-
-/// A job's future whose panics, in a poll or when it is dropped, end with it.
-struct Work {
-    future: Option<BoxFuture<'static, RunResult>>,
-    is_failure: Option<IsFailure>,
-    pauses: Pauses,
-}
-
-impl Future for Work {
-    type Output = Ended;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
-        // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
-            Ok(poll) => poll,
-            Err(panic) => Poll::Ready(panicked(&panic)),
-        }
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let work = self.future.take();
-        if let Err(panic) = panics::catch(|| drop(work)) {
-            tracing::error!("a job panicked while it was dropped: {panic}");
-        }
-    }
-}
-
-fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) -> Ended {
-    let error = match result {
-        Ok(result) => return Ended::Succeeded(result),
-        Err(error) => error,
-    };
-    // It comes out of the layers as an error among others.
-    if let Some(not_run) = cause::<NotRun>(error.source()) {
-        return Ended::from(not_run.clone());
-    }
-    if let Some(unloaded) = cause::<Unloaded>(error.source()) {
-        return Ended::from(unloaded);
-    }
-    let policy = match (error.policy(), is_failure) {
-        (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
-        (policy, _) => policy,
-    };
-    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { pauses.after(&error) } else { None };
-    Ended::Failed { policy, error: text_of(&error), pause }
-}
-
-/// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
-fn pausing(ended: Ended, pauses: &Pauses) -> Ended {
-    match ended {
-        Ended::Failed { policy: Policy::Fail, error, pause: None } => {
-            let pause = pauses.after(&JobError::fail(error.as_str()));
-            Ended::Failed { policy: Policy::Fail, error, pause }
-        }
-        ended => ended,
-    }
-}
-
-/// What [`Dispatcher`] or the loading of a checkpoint said, if that is at the bottom of `error`.
-fn cause<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
-    chain(Some(error)).find_map(|error| error.downcast_ref())
-}
-
-impl From<&Unloaded> for Ended {
-    fn from(unloaded: &Unloaded) -> Self {
-        match unloaded {
-            Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
-            // Away, or somebody else has the task by now: the outcome is refused then.
-            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
-                tracing::warn!("{unloaded}; the task is handed back before its start");
-                Self::Interrupted
-            }
-            Unloaded::Broker(_) => {
-                tracing::error!("{unloaded}; the task is put off");
-                Self::PutOff(AFTER_REFUSAL)
-            }
-        }
-    }
-}
-
-impl From<NotRun> for Ended {
-    fn from(not_run: NotRun) -> Self {
-        match not_run {
-            NotRun::Unknown(why) => Self::Unknown(why),
-            NotRun::Hopeless(why) => Self::Hopeless(why),
-        }
-    }
-}
-
-/// The error and what caused it, as far as its own text does not say it already.
-fn text_of(error: &JobError) -> String {
-    let mut text = error.to_string();
-    for cause in chain(error.source().source()) {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-    }
-    text
-}
-
-fn panicked(panic: &str) -> Ended {
-    Ended::failed(format!("panic error cause by: {panic}"))
-}
-
 /// Says how the attempt ended, never with a payload.
 fn tell(action: &Action) {
     match action {
@@ -461,22 +314,5 @@ fn tell(action: &Action) {
         Action::Retry { delay, .. } => tracing::debug!(?delay, "put off"),
         Action::Archive { error, .. } => tracing::error!("archived: {error}"),
         Action::Requeue => tracing::debug!("handed back"),
-    }
-}
-
-/// How an attempt ends that runs into its limit. After the task's own deadline no other attempt may run.
-fn overrun(limit: &Limit) -> Ended {
-    if limit.is_final() {
-        Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
-    } else {
-        Ended::failed(TIMED_OUT)
-    }
-}
-
-/// How an attempt ends that is stopped from outside.
-fn stopped(stop: &Stop) -> Ended {
-    match stop.why() {
-        Why::Cancelled => Ended::failed(CANCELLED),
-        Why::Leaving | Why::Lost => Ended::Interrupted,
     }
 }

@@ -122,15 +122,16 @@ impl Moments {
 }
 
 impl Hooks {
-    /// Tells of the outcome of an attempt, if it is a failure. Ends early when the server is leaving.
-    pub(crate) async fn tell(&self, attempt: &Attempt, action: &Action, stop: &Stop) {
+    /// Tells of the outcome of an attempt, if it is a failure, and calls `own`, what the job itself says of that. Ends early
+    /// when the server is leaving.
+    pub(crate) async fn tell(&self, attempt: &Attempt, action: &Action, own: Option<Caught<()>>, stop: &Stop) {
         let (hooks, error, is_archived) = match action {
             Action::Retry { error: Some(error), counted: true, .. } => (self.about_errors(false), error, false),
             Action::Archive { error, .. } => (self.about_errors(true), error, true),
             _ => return,
         };
-        for (name, hook) in hooks {
-            let hook = Caught::new(hook(failed(attempt, error, is_archived)));
+        let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed(attempt, error, is_archived)))));
+        for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {
             tokio::select! {
                 ended = timeout(PATIENCE, hook) => match ended {
                     Ok(Ok(())) => {}

@@ -59,6 +59,7 @@ mod signals;
 mod stop;
 mod stuck;
 mod subscriber;
+mod work;
 
 use std::{
     fmt,

@@ -36,6 +36,16 @@ async fn double(n: u64) -> JobResult<u64> {
     Ok(n * 2)
 }
 
+#[job(retry = 1, on_archive = given_up)]
+async fn breaks(n: u64) -> JobResult {
+    Err(format!("{n} is too much"))?
+}
+
+async fn given_up(task: ArchivedTask<breaks>) {
+    let seen: State<std::sync::Arc<Seen>> = task.ctx.state().unwrap();
+    seen.note(format!("gave {} up: {}", task.job.unwrap().n, task.error));
+}
+
 #[job]
 fn blocking(path: String) -> JobResult {
     std::fs::metadata(path)?;
@@ -407,4 +417,15 @@ async fn a_unique_task_that_waits_takes_new_arguments_where_the_caller_says_so()
     let sooner = render::job(1, 100).or_replace().enqueue(app.client()).await.unwrap();
     assert!(sooner.replaced().is_some());
     assert_eq!(app.drain().await.failures[0].error, "1 at 100");
+}
+
+#[tokio::test]
+async fn a_job_is_told_of_its_archived_tasks() {
+    let (app, seen) = app().await;
+    breaks::enqueue(app.client(), 7).await.unwrap();
+    assert_eq!(app.drain().await.retried, 1);
+    assert_eq!(seen.0.lock().unwrap().len(), 0);
+    app.advance("2m").await;
+    assert_eq!(app.drain().await.archived, 1);
+    assert_eq!(*seen.0.lock().unwrap(), ["gave 7 up: 7 is too much"]);
 }

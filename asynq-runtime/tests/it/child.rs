@@ -46,6 +46,8 @@ async fn play(part: &str, with: OsString) {
         #[cfg(unix)]
         "blocked_worker" => server::signals::blocked_worker(text()).await,
         #[cfg(unix)]
+        "panics" => server::backtraces::panics().await,
+        #[cfg(unix)]
         "embedded" => server::stuck::embedded(text()).await,
         #[cfg(target_os = "linux")]
         "full" => sqlite::full::fills_a_disk(with.as_ref()).await,

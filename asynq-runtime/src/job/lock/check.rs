@@ -135,7 +135,7 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
             let Some(json) = sample::sample(document, kind, text) else { break };
             let Some(payload) = payload(shape, document, &json) else { break };
             tried += 1;
-            match job.reads(&payload, &kept) {
+            match job.reads(&payload, Some(&kept)) {
                 Ok(()) => {
                     refused = None;
                     taken += 1;

@@ -1,5 +1,8 @@
 //! The server over the embedded broker in memory: every ending, every fault, every way to stop.
 
+mod archived;
+#[cfg(unix)]
+pub(crate) mod backtraces;
 mod checkpoints;
 mod endings;
 mod faults;

@@ -1,0 +1,101 @@
+//! What a job says of its archived tasks: a function that the worker calls when one is given up.
+
+use std::{fmt, future::Future};
+
+use super::{
+    BoxFuture, Job, JobContext, JobError, PayloadError,
+    resolve::{Kept, resolve},
+};
+
+/// A task of `J` that is given up, as the job's `on_archive` function is told of it.
+#[non_exhaustive]
+pub struct ArchivedTask<J> {
+    /// The arguments, or why this program cannot read them.
+    pub job: Result<J, PayloadError>,
+    /// The task, the states of the server and its client. The attempt has ended: its deadline, its cancellation and the
+    /// values that layers put beside it are not here.
+    pub ctx: JobContext,
+    /// Why it is given up. The error that the job returned, with [`source`](JobError::source) to get at its own type; a text
+    /// where the job returned none: a panic, a timeout, a task that was never started.
+    pub error: JobError,
+}
+
+/// What is called with the archived tasks of a job. `#[job(on_archive = refund)]` writes it; by hand:
+///
+/// ```
+/// use asynq_runtime::{job::OnArchive, prelude::*};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Charge { order: u64 }
+///
+/// async fn refund(task: ArchivedTask<Charge>) {
+///     if let Ok(Charge { order }) = task.job {
+///         println!("order {order} is not paid: {}", task.error);
+///     }
+/// }
+///
+/// impl Job for Charge {
+///     const NAME: &'static str = "charge";
+///     const ON_ARCHIVE: Option<OnArchive<Self>> = Some(OnArchive::new(|task| task.tell(refund)));
+///     type Output = JobResult;
+///     async fn run(self, _: &JobContext) -> JobResult {
+///         Ok(())
+///     }
+/// }
+/// ```
+pub struct OnArchive<J: Job>(fn(ArchivedTask<J>) -> BoxFuture<'static, ()>);
+
+impl<J: Job> OnArchive<J> {
+    /// A function that passes the task on with [`ArchivedTask::tell`].
+    pub const fn new(tell: fn(ArchivedTask<J>) -> BoxFuture<'static, ()>) -> Self {
+        Self(tell)
+    }
+
+    pub(super) fn tell(&self, ctx: JobContext, kept: Option<&Kept>, error: JobError) -> BoxFuture<'static, ()> {
+        (self.0)(ArchivedTask { job: resolve(ctx.payload(), kept), ctx, error })
+    }
+}
+
+impl<J: Job> ArchivedTask<J> {
+    /// Calls `function` with this task.
+    pub fn tell(self, function: impl TakesArchived<J>) -> BoxFuture<'static, ()> {
+        function.call(self)
+    }
+}
+
+/// A function that may be a job's `on_archive`.
+#[diagnostic::on_unimplemented(
+    message = "`on_archive` takes another function than `{Self}`",
+    label = "not a function for archived tasks of `{J}`",
+    note = "write `async fn name(task: ArchivedTask<{J}>)`; it returns nothing"
+)]
+pub trait TakesArchived<J> {
+    /// Calls it.
+    #[doc(hidden)]
+    fn call(self, task: ArchivedTask<J>) -> BoxFuture<'static, ()>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<J, F, R> TakesArchived<J> for F
+where
+    F: FnOnce(ArchivedTask<J>) -> R,
+    R: Future<Output = ()> + Send + 'static,
+{
+    fn call(self, task: ArchivedTask<J>) -> BoxFuture<'static, ()> {
+        Box::pin(self(task))
+    }
+}
+
+impl<J> fmt::Debug for ArchivedTask<J> {
+    /// Without the arguments, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchivedTask").field("ctx", &self.ctx).field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<J: Job> fmt::Debug for OnArchive<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnArchive").field(&J::NAME).finish()
+    }
+}

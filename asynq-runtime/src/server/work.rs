@@ -1,0 +1,228 @@
+//! Polls one attempt to its end: its time, a panic, a cancellation, and the error that its job returned.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use super::{
+    dispatcher::NotRun,
+    executor::AFTER_REFUSAL,
+    hooks::IsFailure,
+    limit::Limit,
+    outcome::Ended,
+    pauses::Pauses,
+    stop::{Stop, Why},
+};
+use crate::{
+    broker::BrokerErrorKind,
+    job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics},
+};
+
+/// asynq's words for an attempt that took too long.
+const TIMED_OUT: &str = "context deadline exceeded";
+/// asynq's words for an attempt that was cancelled.
+const CANCELLED: &str = "context canceled";
+
+/// Waits for the attempt, its time, or a reason to stop, whichever is first.
+///
+/// `watch` ends where threads that do not return are given up.
+pub(super) async fn drive<W: Future<Output = Ended>>(
+    work: Work,
+    limit: &Limit,
+    stop: &Stop,
+    blocking: &BlockingPool,
+    watch: impl FnOnce(Ended) -> W,
+) -> Attempted {
+    let (mut work, begun) = (pin!(work), Instant::now());
+    let cause = tokio::select! {
+        biased;
+        attempted = work.as_mut() => return outlasted(attempted, stop, blocking, watch).await,
+        () = stop.asked() => stopped(stop),
+        // A timer is made only if the work does not end at once.
+        () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
+    };
+    stop.cancel().cancel();
+    // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
+    // until it returns, unless its job lets it be given up or the server is leaving.
+    if blocking.busy() == 0 || stop.why() == Why::Leaving {
+        return cause.into();
+    }
+    tokio::select! {
+        biased;
+        attempted = work => match attempted.ended {
+            Ended::Failed { policy: Policy::Fail, .. } => cause.into(),
+            _ => attempted,
+        },
+        () = stop.leave() => Ended::Interrupted.into(),
+        ended = watch(cause.clone()) => ended.into(),
+    }
+}
+
+/// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
+/// returns all the same.
+async fn outlasted<W: Future<Output = Ended>>(
+    attempted: Attempted,
+    stop: &Stop,
+    blocking: &BlockingPool,
+    watch: impl FnOnce(Ended) -> W,
+) -> Attempted {
+    if blocking.busy() == 0 {
+        return attempted;
+    }
+    stop.cancel().cancel();
+    tokio::select! {
+        biased;
+        () = blocking.idle() => attempted,
+        () = stop.leave() => Ended::Interrupted.into(),
+        given_up = watch(attempted.ended.clone()) => given_up.into(),
+    }
+}
+
+/// How an attempt ended, with the error that the job returned, if that is how.
+pub(super) struct Attempted {
+    pub(super) ended: Ended,
+    pub(super) error: OwnError,
+}
+
+impl From<Ended> for Attempted {
+    fn from(ended: Ended) -> Self {
+        Self { ended, error: OwnError(None) }
+    }
+}
+
+/// The error that a job returned. Its drop is code of the program, whose panics stay inside.
+pub(super) struct OwnError(pub(super) Option<JobError>);
+
+impl Drop for OwnError {
+    fn drop(&mut self) {
+        let error = self.0.take();
+        if let Err(panic) = panics::catch(|| drop(error)) {
+            tracing::error!("the error of a job panicked while it was dropped: {panic}");
+        }
+    }
+}
+
+/// A job's future whose panics, in a poll or when it is dropped, end with it.
+pub(super) struct Work {
+    pub(super) future: Option<BoxFuture<'static, RunResult>>,
+    pub(super) is_failure: Option<IsFailure>,
+    pub(super) pauses: Pauses,
+}
+
+impl Future for Work {
+    type Output = Attempted;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
+        let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
+        // The error's text is code of the program as well, so it is made in here.
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
+            Ok(poll) => poll,
+            Err(panic) => Poll::Ready(panicked(&panic).into()),
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let work = self.future.take();
+        if let Err(panic) = panics::catch(|| drop(work)) {
+            tracing::error!("a job panicked while it was dropped: {panic}");
+        }
+    }
+}
+
+fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) -> Attempted {
+    let error = match result {
+        Ok(result) => return Ended::Succeeded(result).into(),
+        Err(error) => error,
+    };
+    // It comes out of the layers as an error among others.
+    if let Some(not_run) = cause::<NotRun>(error.source()) {
+        return Ended::from(not_run.clone()).into();
+    }
+    if let Some(unloaded) = cause::<Unloaded>(error.source()) {
+        return Ended::from(unloaded).into();
+    }
+    let policy = match (error.policy(), is_failure) {
+        (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
+        (policy, _) => policy,
+    };
+    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { pauses.after(&error) } else { None };
+    Attempted { ended: Ended::Failed { policy, error: text_of(&error), pause }, error: OwnError(Some(error)) }
+}
+
+/// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
+pub(super) fn pausing(mut attempted: Attempted, pauses: &Pauses) -> Attempted {
+    if let Ended::Failed { policy: Policy::Fail, error, pause: pause @ None } = &mut attempted.ended {
+        *pause = pauses.after(&JobError::fail(error.as_str()));
+    }
+    attempted
+}
+
+/// What [`Dispatcher`] or the loading of a checkpoint said, if that is at the bottom of `error`.
+fn cause<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
+    chain(Some(error)).find_map(|error| error.downcast_ref())
+}
+
+impl From<&Unloaded> for Ended {
+    fn from(unloaded: &Unloaded) -> Self {
+        match unloaded {
+            Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
+            // Away, or somebody else has the task by now: the outcome is refused then.
+            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
+                tracing::warn!("{unloaded}; the task is handed back before its start");
+                Self::Interrupted
+            }
+            Unloaded::Broker(_) => {
+                tracing::error!("{unloaded}; the task is put off");
+                Self::PutOff(AFTER_REFUSAL)
+            }
+        }
+    }
+}
+
+impl From<NotRun> for Ended {
+    fn from(not_run: NotRun) -> Self {
+        match not_run {
+            NotRun::Unknown(why) => Self::Unknown(why),
+            NotRun::Hopeless(why) => Self::Hopeless(why),
+        }
+    }
+}
+
+/// The error and what caused it, as far as its own text does not say it already.
+fn text_of(error: &JobError) -> String {
+    let mut text = error.to_string();
+    for cause in chain(error.source().source()) {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+    }
+    text
+}
+
+pub(super) fn panicked(panic: &str) -> Ended {
+    Ended::failed(format!("panic error cause by: {panic}"))
+}
+
+/// How an attempt ends that runs into its limit. After the task's own deadline no other attempt may run.
+fn overrun(limit: &Limit) -> Ended {
+    if limit.is_final() {
+        Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
+    } else {
+        Ended::failed(TIMED_OUT)
+    }
+}
+
+/// How an attempt ends that is stopped from outside.
+pub(super) fn stopped(stop: &Stop) -> Ended {
+    match stop.why() {
+        Why::Cancelled => Ended::failed(CANCELLED),
+        Why::Leaving | Why::Lost => Ended::Interrupted,
+    }
+}
