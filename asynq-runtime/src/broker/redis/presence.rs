@@ -9,6 +9,7 @@ use std::{
 use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
 use redis::Value;
+use sha1_smol::Sha1;
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
@@ -150,7 +151,8 @@ impl RedisBroker {
         }
         let stable = if is_known { &[][..] } else { &info.stable };
         let beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(stable).arg(info.stable.len());
-        let mut beat = beat.arg(&info.changing);
+        let sha1 = Sha1::from(&info.stable).digest().to_string();
+        let mut beat = beat.arg(sha1).arg(&info.changing);
         for worker in workers {
             beat.push(&worker.task_id);
             beat.push(worker.encode_to_vec());

@@ -103,8 +103,12 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     assert!(sent < 600, "{sent} bytes per beat of a server with {whole} bytes of queues");
     assert_eq!(shown(&mut redis).await, info);
 
-    // A queue more, and a key that was lost.
-    info.queues.push(weight(1_000));
+    // A queue more, then what a replica has that had not heard of it, and a key that was lost.
+    let older: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(&mut redis).await.unwrap();
+    info.queues[0].queue = Some("renamed".into());
+    broker.beat(&member, &info, &[]).await.unwrap();
+    assert_eq!(shown(&mut redis).await, info);
+    let () = redis::cmd("SET").arg(KEY).arg(older).query_async(&mut redis).await.unwrap();
     broker.beat(&member, &info, &[]).await.unwrap();
     assert_eq!(shown(&mut redis).await, info);
     let () = redis::cmd("DEL").arg(KEY).query_async(&mut redis).await.unwrap();
