@@ -98,7 +98,7 @@ async fn fails() -> JobResult {
 async fn never_ends(task: ArchivedTask<fails>) {
     let log: State<Log> = task.ctx.state().expect("the server's");
     let _ = log.send("begun".into());
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]
