@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod changes;
+mod deploy;
 mod hostile;
 mod lock;
 mod stage;

@@ -59,31 +59,11 @@ impl<J: Job> OnArchive<J> {
 
 impl<J: Job> ArchivedTask<J> {
     /// Calls `function` with this task.
-    pub fn tell(self, function: impl TakesArchived<J>) -> BoxFuture<'static, ()> {
-        function.call(self)
-    }
-}
-
-/// A function that may be a job's `on_archive`.
-#[diagnostic::on_unimplemented(
-    message = "`on_archive` takes another function than `{Self}`",
-    label = "not a function for archived tasks of `{J}`",
-    note = "write `async fn name(task: ArchivedTask<{J}>)`; it returns nothing"
-)]
-pub trait TakesArchived<J> {
-    /// Calls it.
-    #[doc(hidden)]
-    fn call(self, task: ArchivedTask<J>) -> BoxFuture<'static, ()>;
-}
-
-#[diagnostic::do_not_recommend]
-impl<J, F, R> TakesArchived<J> for F
-where
-    F: FnOnce(ArchivedTask<J>) -> R,
-    R: Future<Output = ()> + Send + 'static,
-{
-    fn call(self, task: ArchivedTask<J>) -> BoxFuture<'static, ()> {
-        Box::pin(self(task))
+    pub fn tell<R>(self, function: fn(Self) -> R) -> BoxFuture<'static, ()>
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
+        Box::pin(function(self))
     }
 }
 

@@ -58,7 +58,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
     aggregates::{Aggregates, Aggregation},
-    archived::{ArchivedTask, OnArchive, TakesArchived},
+    archived::{ArchivedTask, OnArchive},
     backoff::Backoff,
     blocking::{BlockingPool, run_blocking},
     builder::{JobBuilder, PreparedTask, RawTask},

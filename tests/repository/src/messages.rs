@@ -7,7 +7,7 @@ const MOST_LINES: usize = 15;
 
 /// Messages with more errors or lines, and how many of both: mistakes in calls and names, which the compiler finds by itself and tells
 /// in its own words.
-const LONGER: [(&str, usize, usize); 12] = [
+const LONGER: [(&str, usize, usize); 13] = [
     ("aggregates_something_that_is_no_job", 1, 23),
     ("backoff_by_another_function", 1, 16),
     ("call_of_only_without_a_tuple", 1, 18),
@@ -18,6 +18,7 @@ const LONGER: [(&str, usize, usize); 12] = [
     ("crate_that_does_not_exist", 2, 14),
     ("future_not_send", 1, 22),
     ("module_of_the_same_name", 4, 26),
+    ("on_archive_for_another_argument", 1, 16),
     ("on_error_for_another_error", 1, 16),
     ("state_without_a_type", 2, 20),
 ];

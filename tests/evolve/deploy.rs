@@ -1,0 +1,266 @@
+//! A rolling deploy through three versions of one job, while tasks of each shape come in, workers are killed, and callers wait.
+//!
+//! `EVOLVE_TASKS` and `EVOLVE_KILLS` say how much; `scripts/prove evolve` sets them.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, Command, Stdio},
+};
+
+use asynq_runtime::{
+    Client, JobDescriptor, Outcome, PreparedTask, Registry, Server, TaskState,
+    broker::{Page, QueueStats},
+    job::JobBuilder,
+    prelude::{JobError, JobResult, job},
+};
+use asynq_tests::{Persistence, RedisServer, default_queue, eventually, patient};
+use tempfile::TempDir;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+const WORKERS: u64 = 3;
+/// Names the version that a child works with.
+const VERSION: &str = "ASYNQ_EVOLVE_VERSION";
+const URL: &str = "ASYNQ_EVOLVE_URL";
+/// What a caller gives up after: nothing here takes so long.
+const LONG: &str = "30m";
+
+// The tasks survive many deaths: a worker is killed every second or two, and one task may run at several of them.
+mod first {
+    use super::*;
+
+    #[job(name = "evolve:deliver", max_crashes = 100)]
+    pub(super) async fn deliver(n: u32, to: String, order: String) -> JobResult<u64> {
+        super::obey(n.into(), &to, None, &order)
+    }
+}
+
+mod second {
+    use super::*;
+
+    #[job(name = "evolve:deliver", max_crashes = 100)]
+    pub(super) async fn deliver(n: u64, to: String, order: String, note: Option<String>) -> JobResult<u64> {
+        super::obey(n, &to, note.as_deref(), &order)
+    }
+}
+
+mod third {
+    use super::*;
+
+    #[job(name = "evolve:deliver", max_crashes = 100)]
+    pub(super) async fn deliver(
+        order: String,
+        #[serde(alias = "to")] address: String,
+        note: Option<String>,
+        n: u64,
+        #[serde(default)] copies: Vec<String>,
+    ) -> JobResult<u64> {
+        drop(copies);
+        super::obey(n, &address, note.as_deref(), &order)
+    }
+}
+
+/// Does what the task asks for, if its arguments are those that were enqueued.
+fn obey(n: u64, to: &str, note: Option<&str>, order: &str) -> JobResult<u64> {
+    if to != format!("user-{n}") || note.is_some_and(|note| note != format!("note-{n}")) {
+        return Err(JobError::skip_retry(format!("misread: {n} {to} {note:?}")));
+    }
+    match order {
+        "fail" => Err(JobError::skip_retry("asked for")),
+        "revoke" => Err(JobError::revoke("asked for")),
+        _ => Ok(n),
+    }
+}
+
+/// The task `n` as the program of this version enqueues it, and what its caller wants to happen to it.
+fn task(version: u64, n: u64) -> (PreparedTask, &'static str) {
+    let order = ["fail", "revoke", "expire", "delete", "answer"].get(n as usize % 20).copied().unwrap_or("work");
+    fn with<J: asynq_runtime::Job>(job: J, order: &str) -> PreparedTask {
+        let job = JobBuilder::new(job);
+        match order {
+            "work" => job.into(),
+            "expire" => job.awaited().expires("1ms").into(),
+            "delete" => job.awaited().process_in("1h").into(),
+            _ => job.awaited().into(),
+        }
+    }
+    let (to, note, text) = (format!("user-{n}"), Some(format!("note-{n}")), order.to_owned());
+    let task = match version {
+        0 => with(first::deliver { n: u32::try_from(n).unwrap(), to, order: text }, order),
+        1 => with(second::deliver { n, to, order: text, note }, order),
+        _ => with(third::deliver { order: text, address: to, note, n, copies: vec!["a".into()] }, order),
+    };
+    (task, order)
+}
+
+/// Plays a worker of the version that its environment names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "not a test: other tests start it as a process of its own"]
+async fn worker() {
+    let job = match env::var(VERSION).unwrap().as_str() {
+        "0" => JobDescriptor::of::<first::deliver>(file!(), line!()),
+        "1" => JobDescriptor::of::<second::deliver>(file!(), line!()),
+        _ => JobDescriptor::of::<third::deliver>(file!(), line!()),
+    };
+    let server = Server::builder(env::var(URL).unwrap()).registry(Registry::from_descriptors([job]).unwrap());
+    // What is archived stays, however much it is.
+    let server = server.archive("*", 1_000_000, "7d");
+    let _running = server.concurrency(10).build().await.unwrap().start().await.unwrap();
+    println!("ready");
+    // The pipe ends with the parent, however that ends.
+    spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await.unwrap().unwrap();
+}
+
+/// A worker process; killed when dropped, as by `kill -9`.
+struct Worker(Child);
+
+impl Worker {
+    async fn start(version: u64, url: &str) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["deploy::worker", "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+            .env(VERSION, version.to_string())
+            .env(URL, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = move || lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("ready"))).is_some();
+        assert!(spawn_blocking(ready).await.unwrap(), "the worker did not start");
+        Self(child)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// What a caller was told, in a word.
+fn said(asked: &str, n: u64, outcome: Outcome<u64>) -> String {
+    match outcome {
+        Outcome::Done(result) if result == n => "done".into(),
+        Outcome::Archived(error) if error == "asked for" => "archived".into(),
+        Outcome::Revoked => "revoked".into(),
+        Outcome::Expired => "expired".into(),
+        // It may have been deleted before the wait began.
+        Outcome::Deleted | Outcome::Gone if asked == "delete" => "deleted".into(),
+        other => format!("{other:?} of task {n}"),
+    }
+}
+
+/// Waits for the end of the task and, where that is its end, deletes it meanwhile.
+async fn called(client: Client, n: u64, task: asynq_runtime::TaskInfo, asked: &'static str) -> (&'static str, String) {
+    let (queue, id) = (task.queue.clone(), task.id.clone());
+    let task = client.handle::<third::deliver>(task);
+    let delete = async {
+        if asked == "delete" {
+            client.inspector().delete(queue, id).await.unwrap();
+        }
+    };
+    let (outcome, ()) = tokio::join!(task.wait(LONG), delete);
+    (asked, said(asked, n, outcome.unwrap()))
+}
+
+/// Why tasks were archived, those aside that were to be or came too late.
+async fn archived_unasked(client: &Client, archived: u64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for number in 1..=usize::try_from(archived).unwrap().div_ceil(1_000) {
+        let page = Page { number, size: 1_000 };
+        let tasks = client.broker().tasks(&default_queue(), TaskState::Archived, page).await.unwrap();
+        reasons.extend(tasks.into_iter().map(|task| task.last_error.unwrap_or_default()));
+    }
+    assert_eq!(reasons.len() as u64, archived);
+    reasons.retain(|reason| reason != "asked for" && !reason.starts_with("expired: "));
+    reasons
+}
+
+async fn a_deploy_archives_nothing_and_answers_all(url: String) {
+    let (tasks, kills) = (number("EVOLVE_TASKS", 600), number("EVOLVE_KILLS", 6));
+    let client = patient::client(&url).await;
+    let mut workers = Vec::new();
+    for _ in 0..WORKERS {
+        workers.push(Worker::start(0, &url).await);
+    }
+    let mut callers: Vec<JoinHandle<(&str, String)>> = Vec::new();
+    let mut enqueued = 0;
+    for round in 0..kills {
+        let version = round * 3 / kills;
+        let until = tasks * (round + 1) / kills;
+        // Programs that enqueue are not deployed at the same moment: some are of the version before, some of the next.
+        let versions = [version.saturating_sub(1), version, (version + 1).min(2)];
+        let (batch, asked): (Vec<PreparedTask>, Vec<_>) =
+            (enqueued..until).map(|n| task(versions[n as usize % 3], n)).unzip();
+        let stored = client.enqueue_many(batch).await.unwrap();
+        for ((n, asked), stored) in (enqueued..until).zip(asked).zip(stored) {
+            let stored = stored.unwrap();
+            if asked != "work" {
+                callers.push(tokio::spawn(called(client.clone(), n, stored, asked)));
+            }
+        }
+        enqueued = until;
+        drop(workers.remove(0));
+        workers.push(Worker::start(version, &url).await);
+    }
+
+    let mut answers = BTreeMap::<_, usize>::new();
+    for caller in callers {
+        *answers.entry(caller.await.unwrap()).or_default() += 1;
+    }
+    let mut left = u64::MAX;
+    let stats = loop {
+        // As long as fewer are left from minute to minute, it goes on.
+        let stats = eventually("fewer tasks are left", async || {
+            let stats: QueueStats = client.broker().queue_stats(&default_queue()).await.unwrap();
+            (stats.size - stats.archived - stats.completed < left).then_some(stats)
+        })
+        .await;
+        left = stats.size - stats.archived - stats.completed;
+        if left == 0 {
+            break stats;
+        }
+    };
+
+    let archived = archived_unasked(&client, stats.archived).await;
+    let told: Vec<String> = answers.iter().map(|((asked, said), n)| format!("{asked} -> {said} {n}")).collect();
+    println!(
+        "{}: {tasks} tasks of three shapes, {kills} kills: {} archived unasked, {} callers answered ({})",
+        client.broker().kind(),
+        archived.len(),
+        answers.values().sum::<usize>(),
+        told.join(", "),
+    );
+    assert_eq!(archived, [""; 0]);
+    for (asked, said) in answers.keys() {
+        let expected: &[_] = match *asked {
+            "fail" => &["archived"],
+            "revoke" => &["revoked"],
+            // A worker may have been faster.
+            "expire" => &["expired", "done"],
+            "delete" => &["deleted"],
+            _ => &["done"],
+        };
+        assert!(expected.contains(&said.as_str()), "{asked}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_deploy_under_kills_archives_nothing_and_answers_all_on_redis() {
+    let server = RedisServer::start(Persistence::Always);
+    // Only the end of a lease tells that a worker is dead.
+    a_deploy_archives_nothing_and_answers_all(server.url() + "?lease=4s").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_deploy_under_kills_archives_nothing_and_answers_all_on_sqlite() {
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
+    a_deploy_archives_nothing_and_answers_all(url).await;
+}
