@@ -3,7 +3,7 @@
 use asynq_runtime::{
     broker::{GroupRules, Page},
     prelude::*,
-    task::{GroupName, QueueName},
+    task::QueueName,
 };
 
 use super::{Stage, spent::Spent};
@@ -36,13 +36,14 @@ fn bench() -> Result<QueueName, BoxError> {
     Ok(QUEUE.parse()?)
 }
 
-/// A page from the middle of the groups.
+/// A page of the groups behind the first.
 pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     fill_groups(stage, n).await?;
-    let (queue, middle) = (bench()?, GroupName::new(&group(n / 2))?);
+    let queue = bench()?;
+    let first = stage.client.broker().groups(&queue, None, GROUPS).await?;
     let counter = stage.count()?;
     for _ in 0..CALLS {
-        stage.client.broker().groups(&queue, Some(&middle), GROUPS).await?;
+        stage.client.broker().groups(&queue, first.next.as_ref(), GROUPS).await?;
     }
     counter.stop(CALLS)
 }
