@@ -169,6 +169,7 @@ async fn play(role: Role, order: Result<Order, BoxError>) -> Result<(), BoxError
             Ok(())
         }
         Role::Produce => workload::produce(&order).await,
+        Role::Work => workload::work(&order).await,
     }
 }
 

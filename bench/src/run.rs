@@ -15,12 +15,14 @@ pub(crate) enum Role {
     Measure,
     /// Enqueues for another process that measures.
     Produce,
+    /// Works for another process that measures.
+    Work,
 }
 
 /// The role of this process and its order, if another of this program started it.
 pub(crate) fn role() -> Option<(Role, Result<Order, BoxError>)> {
     let [name, order, url] = std::env::args().skip(1).collect::<Vec<_>>().try_into().ok()?;
-    let role = [Role::Measure, Role::Produce].into_iter().find(|role| role.name() == name)?;
+    let role = [Role::Measure, Role::Produce, Role::Work].into_iter().find(|role| role.name() == name)?;
     Some((role, serde_json::from_str(&order).map(|order| Order { url, ..order }).map_err(Into::into)))
 }
 
@@ -29,6 +31,7 @@ impl Role {
         match self {
             Self::Measure => "measure",
             Self::Produce => "produce",
+            Self::Work => "work",
         }
     }
 

@@ -117,6 +117,12 @@ pub(crate) async fn stamp(starts: State<Starts>, number: u64, moment: u64) -> Jo
     Ok(())
 }
 
+/// Returns the moment of its end, Unix nanoseconds.
+#[job(queue = "bench", codec = "json", retry = 0)]
+pub(crate) async fn finish() -> JobResult<u64> {
+    Ok(unix_nanos())
+}
+
 /// Where starts are reported: number of the task, nanoseconds after its moment.
 #[derive(Debug)]
 pub(crate) struct Starts(pub(crate) mpsc::UnboundedSender<(u64, i64)>);

@@ -9,11 +9,15 @@ mod idle;
 mod latency;
 mod processes;
 mod scheduled_million;
+mod wait;
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::{BoxError, Client};
 
-pub(crate) use self::latency::{EVERY, produce};
+pub(crate) use self::{
+    latency::{EVERY, produce},
+    wait::work,
+};
 use crate::{limit, measured::Measured, order::Order, queue};
 
 /// One thing to measure.
@@ -55,6 +59,7 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &drain::Drain,
     &end_to_end::EndToEnd,
     &latency::Latency,
+    &wait::Wait,
     &delayed::Delayed,
     &idle::Idle,
     &scheduled_million::ScheduledMillion,

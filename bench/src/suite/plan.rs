@@ -83,6 +83,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         }
         add(&format!("{broker} latency same"), "latency", 100, 10, &from(Source::Same));
         add(&format!("{broker} limit-latency"), "limit-latency", 100, 10, &plain);
+        add(&format!("{broker} wait process"), "wait", 100, 10, &from(Source::Process));
+        add(&format!("{broker} wait same"), "wait", 100, 10, &from(Source::Same));
         add(&format!("{broker} delayed"), "delayed", 100, 10, &plain);
         add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(IDLE));
         add(&format!("{broker} blocking"), "blocking", 0, 16, &|order| {
